@@ -89,7 +89,6 @@ def test_a_shell_offers_commands_options_demos_runs_and_files(
     assert offer("up", "") == {"cluster.toml"}
     assert offer("check", "--") >= {"--json", "--accept-new", "--hosts-from", "--hostfile"}
     assert offer("up", "--hosts-from", "") == {"slurm", "hostfile", "openmpi"}
-    assert offer("export", "cluster.toml", "") == {"compose", "slurm"}
     assert offer("completion", "") == {"bash", "zsh", "fish"}
     assert {"tensorflow", "torch"} <= offer("run", "--framework", "")
 

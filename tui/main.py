@@ -120,17 +120,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     _hosts_options(check)
 
-    export = commands.add_parser("export", help="print the cluster for another engine")
-    export.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-    export.add_argument("engine", choices=("compose", "slurm"), help="for which one")
-    export.add_argument(
-        "--output",
-        type=_path,
-        metavar="DIR",
-        help="write it there; compose: and the cluster file for its containers, and a guide",
-    )
-    export.add_argument("--no-gpus", action="store_true", help="compose: containers without GPUs")
-
     commands.add_parser("schema", help="print the JSON Schema of the cluster file")
 
     ps = commands.add_parser("ps", help="list active runs")
@@ -254,7 +243,6 @@ COMMANDS = {
     "open": "open.open_files",
     "plan": "plan.plan",
     "check": "check.check",
-    "export": "export.export",
     "schema": "schema.schema",
     "ps": "ps.ps",
     "attach": "runs.attach",

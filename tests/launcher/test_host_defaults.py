@@ -13,8 +13,6 @@ from launcher.cluster.reference import json_schema
 from launcher.cluster.rules import Shell
 from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError, Problem
-from launcher.export import slurm
-from launcher.export.compose import cluster_file
 from launcher.plan.plan import make_plan
 
 JOBS = """\
@@ -164,15 +162,3 @@ def test_a_key_file_that_is_missing_is_named_at_the_defaults(tmp_path: Path) -> 
     path.write_text(JOBS + HOSTS + DEFAULTS)
     with pytest.raises(ClusterFileError, match=r"defaults\.host\.identity: no such file"):
         load(path, for_launch=True)
-
-
-def test_exports_have_them() -> None:
-    """A batch script as part of its commands; the containers of Compose keep what is not about
-    the way to the old hosts, whose Python and keys are not theirs."""
-    text = JOBS + HOSTS + DEFAULTS
-    cluster = read(text)
-    assert slurm.script(cluster).count("/opt/tf/bin/python") >= 2
-    assert "of all hosts" in slurm.script(cluster)
-    exported = tomllib.loads(cluster_file(cluster, text, Path("/srv")))
-    kept = {"setup": "of all hosts", "shell": "login", "gpus": 2, "env": {"B": "all", "C": "all"}}
-    assert exported["defaults"] == {"host": kept}

@@ -17,7 +17,6 @@ import pytest
 
 from launcher.cluster.file import loads
 from launcher.errors import ClusterFileError, HostError
-from launcher.export.compose import cluster_file
 from launcher.hosts import via
 from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
@@ -246,12 +245,6 @@ def test_a_host_with_via() -> None:
     assert (host.ssh, host.local, host.python) == (None, False, "python3")
     assert host.destination.endswith("bin/enter exec -i tf1")
     assert plan.tasks[0].address == "10.0.0.7:2222"
-
-
-def test_an_export_needs_no_command() -> None:
-    """The containers of the Compose file are reached by SSH."""
-    text = cluster_file(loads(FILE, "x.toml", Path("/srv")), FILE, Path("/srv"))
-    assert "via" not in text and not problems(text)
 
 
 VIA = '["podman", "exec", "-i", "tf1"]'
