@@ -147,7 +147,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
     lines = [line for line in failure.tail if remark_source(line.encode(errors="replace")) is None]
-    for line in lines[-tail:]:
+    for line in lines[-tail:] if tail else ():
         text.append(f"  | {printable(line)}\n")
     if failure.others:
         names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])

@@ -84,6 +84,25 @@ async def test_a_cell_is_edited_in_place_and_explained_as_it_is_typed() -> None:
         await until(pilot, lambda: text_of(pilot) == before)
 
 
+@pytest.mark.parametrize("name", ["mission", "a-long-name-of-a-cluster-on-many-hosts"])
+async def test_the_number_of_problems_is_in_sight_at_80_columns(tmp_path: Path, name: str) -> None:
+    """With the pages, whatever the name, and also when the file is not saved."""
+    path = tmp_path / f"{name}.toml"
+    path.write_text("[jobs.worker]\ntasks = 0\n[run]\ncommand = []\nkind = 3\n")
+    async with editor(path, size=(80, 24)) as pilot:
+        await pilot.press("4", "#")
+        await shows(pilot, "●")
+        row = row_of(pilot, "1 Hosts")
+        assert f"! {len(screen_of(pilot).draft.now.problems)} problems" in row
+        assert "5 Plan" in row and "●" in row and row.lstrip().startswith(name[:5])
+
+
+def row_of(pilot: Pilot[int], text: str) -> str:
+    """The first row with a text."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return next(row for row in screen_text(pilot.app) if text in row)
+
+
 @pytest.mark.large
 async def test_a_value_typed_slowly_is_taken_like_any_other() -> None:
     """By then it has been checked, and the table already shows it."""

@@ -94,7 +94,8 @@ async def test_launching_accepts_the_open_cell(tmp_path: Path) -> None:
     path = tmp_path / "quick.toml"
     path.write_text(TASK + '[run]\ncommand = ["echo", "from"]\nworkdir = ""\n')
     async with editor(path) as pilot:
-        await pilot.press("3", "down", "enter", *" the-cell", "f5")
+        await pilot.press("3", "down", "enter", *" the-cell")
+        screen_of(pilot).action_launch()  # as the palette does: in a cell `l` is typed
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "from the-cell")
         await shows(pilot, "✓ success")

@@ -126,6 +126,20 @@ _NAMED = re.compile(
 )
 
 
+def test_f5_refreshes_and_nothing_else() -> None:
+    """On each screen that has it; `l` launches, on home and in the editor."""
+    bound = {
+        (key, binding.id)
+        for owner in classes_with_keys()
+        for binding in vars(owner)["BINDINGS"]
+        if isinstance(binding, Binding)
+        for key in binding.key.split(",")
+    }
+    assert {name for key, name in bound if key == "f5"} == {"home.again", "check.again"}
+    assert {name for key, name in bound if key == "l"} == {"home.launch", "edit.launch"}
+    assert {key for key, name in bound if name in ("home.again", "check.again")} == {"f5"}
+
+
 def names_no_default(app: TfmuxApp) -> None:
     """No default key stands on the screen, and the footer has only keys in force."""
     text = "\n".join(screen_text(app))

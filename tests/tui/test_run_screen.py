@@ -19,6 +19,7 @@ from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run.screen import RunScreen
 from tui.widgets.log_pane import LogPane
+from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
 
@@ -285,8 +286,8 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
 
 
 async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None:
-    """The summary of a run that failed by itself leaves room for one pane: it is that of the task
-    that failed; back in the grid it has the focus."""
+    """The summary of a run that failed by itself takes a third of the terminal at most, however
+    long it is, and the pane of the task that failed has the focus and shows its last lines."""
     run.change(state=RunPhase.RUNNING)
     run.all_tasks(state=TaskState.RUNNING)
     run.write("worker:1", b"ValueError: what went wrong\n")
@@ -294,16 +295,20 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, LogPane))
         assert focused(app) == "ps:0"
-        failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), ("one", "two", "three"))
+        others = (TaskId("worker", 0), TaskId("worker", 2))
+        failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, others, ("one", "two"))
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=1000.0)
         run.end(Outcome.FAILED, 1, failure=failure)
-        await shows(pilot, "ValueError: what went wrong")
-        panes = app.screen.query_one(PaneGrid).panes
-        await until(pilot, lambda: any(pane.size.height < 12 for pane in panes))
+        await shows(pilot, "nothing is left on any host")
+        summary = app.screen.query_one(OutcomePanel)
+        await until(pilot, lambda: 0 < summary.outer_size.height <= 8)
         await until(pilot, lambda: focused(app) == "worker:1")
         await shows(pilot, "ValueError: what went wrong")
-        await pilot.press("escape")
-        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+        assert len(app.screen.query_one(PaneGrid).panes) == 4
+        await pilot.press("f9")
+        await shows(pilot, "tf4: 3 processes signalled")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: not summary.display)
         assert focused(app) == "worker:1"
 
 

@@ -68,7 +68,7 @@ class PreflightScreen(Page):
         Binding("ctrl+d", "scroll_findings(1)", "Findings down", id="check.down"),
         Binding("ctrl+u", "scroll_findings(-1)", "Findings up", id="check.up"),
         Binding("x", "end_leftovers", "Kill leftovers of a dead run", id="check.leftovers"),
-        Binding("f5,r", "again", "Check again", id="check.again"),
+        Binding("f5", "again", "Check again", id="check.again"),
         Binding("escape", "app.leave", "Back", id="check.back"),
     ]
 

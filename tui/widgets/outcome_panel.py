@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textual.containers import VerticalScroll
 from textual.widgets import Static
 
 from launcher.run.snapshot import Snapshot
@@ -9,18 +10,26 @@ from tui.outcome import failure_text, headline, paragraphs, receipt_text
 from tui.widgets.colours import status_colours
 
 TALL = 36
-MANY, FEW = 5, 2
-"""Last lines of a failure on a tall and on a low terminal."""
+LAST_LINES = 5
+"""Last lines of a failure on a tall terminal; on a low one they stand in the pane of the task."""
 
 
-class OutcomePanel(Static):
-    """Hidden until the run has ended by itself."""
+class OutcomePanel(VerticalScroll, can_focus=False):
+    """Hidden until the run has ended by itself; what has no room scrolls."""
+
+    def __init__(self) -> None:
+        self._text = Static(markup=False)
+        super().__init__(self._text)
 
     def show(self, snapshot: Snapshot) -> None:
-        """Shows how it ended, with few last lines of a failure: its pane has them all."""
-        tail = MANY if self.app.size.height >= TALL else FEW
+        """Shows the outcome, the first failure and the receipt."""
         colours = status_colours(self.app)
-        failure = failure_text(snapshot, colours, tail)
+        tall = self.app.size.height >= TALL
+        head = headline(snapshot, colours)
+        failure = failure_text(snapshot, colours, LAST_LINES if tall else 0)
         receipt = receipt_text(snapshot, colours)
-        self.update(paragraphs(headline(snapshot, colours), failure, receipt))
+        if tall:
+            self._text.update(paragraphs(head, failure, receipt))
+        else:
+            self._text.update(head.append_text(failure).append_text(receipt))
         self.display = True

@@ -40,6 +40,8 @@ DISK_SECONDS = 1.5
 """Between two checks whether the file has changed on disk."""
 SIDE_FROM = 140
 """Cells of width from which on the plan stands beside the tables."""
+ROOMY = 100
+"""Cells of width from which on the names of the pages stand apart."""
 
 
 class EditorScreen(Page):
@@ -67,7 +69,7 @@ class EditorScreen(Page):
         Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
         Binding("S", "save_as", "Save under another name", id="edit.save_as"),
         Binding("t", "test", "Test: check every host", id="edit.test"),
-        Binding("l,f5", "launch", "Launch", id="edit.launch"),
+        Binding("l", "launch", "Launch", id="edit.launch"),
         Binding("escape", "back", "Back", id="edit.back"),
     ]
 
@@ -181,20 +183,24 @@ class EditorScreen(Page):
         self._show_keys(table)
 
     def _show_title(self) -> None:
-        text = Text(no_wrap=True, overflow="ellipsis")
-        text.append(self.draft.path.stem, "bold")
-        text.append(" ● not saved" if self.draft.modified else "")
+        pages = Text()
         for page in PAGES:
             style = "reverse bold" if page == self._page else "dim"
-            text.append("   ")
             engine = self._engine if page == "hosts" else None
             title = engine.label if engine else page.capitalize()
-            text.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
+            pages.append("   " if self.size.width >= ROOMY else " ")
+            pages.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
+        verdict = Text("  ✓", f"bold {theme_colour(self.app, 'status-good')}")
         if count := len(self._state.displayed.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
-            text.append(f"   ! {counted(count, 'problem')}", style)
-        else:
-            text.append("   ✓", f"bold {theme_colour(self.app, 'status-good')}")
+            verdict = Text(f"  ! {counted(count, 'problem')}", style)
+        name, width = Text(self.draft.path.stem, "bold"), self.size.width - 2
+        room = width - pages.cell_len - verdict.cell_len
+        unsaved = " ● not saved" if self.draft.modified else ""
+        if name.cell_len + len(unsaved) > room:
+            unsaved = unsaved[:2]
+        name.truncate(max(1, room - len(unsaved)), overflow="ellipsis")
+        text = Text.assemble(name, unsaved, verdict, pages, no_wrap=True, overflow="ellipsis")
         self.query_one("#title", Static).update(text)
 
     def _show_keys(self, table: EditTable | None) -> None:
@@ -253,6 +259,7 @@ class EditorScreen(Page):
     def on_resize(self) -> None:
         if self._state.loaded:
             self._arrange()
+            self._show_title()
 
     def _arrange(self) -> None:
         """Shows the parts that belong to this page at this width."""
