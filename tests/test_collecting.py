@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from launcher.agent.collect import Archive
+from launcher.agent.folders import remove_tree
 from launcher.files.collecting import named
 from launcher.store.runs import RunFolder
 from tests.command import Up, python_task, write
@@ -156,6 +158,52 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
     assert f"{missing}; they stay on the host in" in notes
     assert missing in up.said.partition("success after")[2], "the report at the end says it"
     assert (next((ssh_server.home / ".local/state/tfmux").iterdir()) / "stage").is_dir()
+
+
+DEEP = """
+import os
+base = os.getcwd()
+for number in range(1200):
+    os.mkdir("d")
+    os.chdir("d")
+open("bottom", "w").write("deep down")
+os.chdir(base)
+"""
+
+
+def test_folders_nested_deeper_than_an_interpreter_recurses(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """They come whole, and the host's copy is removed with the workdir in which they are."""
+    (tmp_path / "work").mkdir()
+    text = cluster(ssh_server.host_toml("far", sys.executable))
+    line = next(row for row in text.splitlines() if row.startswith("command"))
+    text = text.replace(line, f"command = {json.dumps(list(python_task(DEEP)))}")
+    text = text.replace('"{logdir}", "table.csv"', '"d"')
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    bottom = RunFolder.find(up.run_id).path / "collected/far" / ("d/" * 1200) / "bottom"
+    assert bottom.read_text() == "deep down"
+    remove_tree(str(tmp_path / "home"))  # pytest's own way recurses, too
+    assert list((ssh_server.home / ".local/state/tfmux").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+def test_one_signal_after_the_end_gives_the_results_up(
+    ssh_server: SshServer, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The network is silent while they flow: they stay on the host, and that is said."""
+    (tmp_path / "work").mkdir()
+    text = cluster(ssh_server.host_toml("far", sys.executable), 60 << 20, more="lease = 5")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
+        ssh_server.pull()
+        up.process.send_signal(number)
+        assert up.wait() == 1, up.transcript()
+    ssh_server.heal()
+    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    assert "results of far were not brought back: stopped before they were complete" in notes
+    assert "results and hooks that were still under way are given up" in notes
 
 
 def test_results_of_this_machine_are_named_and_not_copied(tmp_path: Path) -> None:

@@ -178,17 +178,20 @@ def test_two_people_press_the_key(tmp_path: Path) -> None:
     assert not guard.tasks_here()
 
 
-def test_a_first_ctrl_c_after_the_end_gives_nothing_up(tmp_path: Path) -> None:
-    """The run was a success, and its hook is at work: that is said, and a second one ends it."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+def test_one_signal_after_the_end_gives_up_what_is_still_under_way(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """The run was a success, and its hook is at work: that is ended, and it is said."""
     hook = "import os, time; open('begun', 'w').close(); time.sleep(1000)"
     text = one_task("print('done')") + f"[hooks]\non_end = {json.dumps(['python3', '-c', hook])}\n"
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         wait_until((tmp_path / "begun").exists, "the hook runs", PATIENCE)
-        up.press_ctrl_c()
-        up.wait_for(lambda e: "kill it again" in str(e.get("note")), "what another one does")
-        up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "ended", "the end")
+        up.process.send_signal(number)
         assert up.wait() == 0, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    assert "results and hooks that were still under way are given up" in notes
     assert "killed" in notes and "killed after" not in notes, notes
 
 

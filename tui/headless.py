@@ -16,7 +16,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from types import FrameType
 from typing import TextIO
 
@@ -228,7 +227,7 @@ class _Signals:
         self._client: RunClient | None = None
         self._asked: list[Callable[[RunClient], None]] = []
         signal.signal(signal.SIGINT, self._asking(RunClient.press_kill))
-        signal.signal(signal.SIGTERM, self._asking(partial(RunClient.kill_all, by_person=False)))
+        signal.signal(signal.SIGTERM, self._asking(RunClient.terminate))
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
             signal.signal(signal.SIGHUP, self._asking(RunClient.hang_up))
 

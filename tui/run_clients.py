@@ -79,7 +79,7 @@ class RunClients:
     def terminate(self) -> None:
         """Ends all runs launched here, not because a person asked for it."""
         for client in self.launched():
-            client.kill_all(by_person=False)
+            client.terminate()
 
     def hang_up(self) -> None:
         """The terminal was closed: each run launched here does what its cluster file says."""

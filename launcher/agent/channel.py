@@ -16,14 +16,11 @@ from typing import Callable
 from . import wire
 from .collect import Archive
 from .drain import Log
-from .folders import FolderError
 from .log import error_text, log_line
 from .messages import Answer, Message
 from .threads import start_thread
 from .workers import Later, WorkerThread
 
-FAILURES = (FolderError, OSError, LookupError, ValueError)
-"""Errors of a question, for whoever asked it."""
 _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 
@@ -116,7 +113,7 @@ class Channel:
         def act() -> None:
             try:
                 answer = work()
-            except FAILURES as error:
+            except Exception as error:  # whatever it is, whoever asked waits for an answer
                 text = error_text(error)
                 self._later(lambda: self.refuse(ident, text))
             else:

@@ -138,10 +138,18 @@ def _members(
     if not os.path.isdir(path):
         yield name, os.path.realpath(path) if os.path.islink(path) else path
         return
-    for base, folders, names in os.walk(path, onerror=not_listed):
-        rest = base[len(path) :].strip("/")
-        inside = f"{name}/{rest}" if rest else name
-        yield inside, os.path.join(base, "")
-        links = [folder for folder in folders if os.path.islink(os.path.join(base, folder))]
-        for member in sorted([*names, *links]):
-            yield f"{inside}/{member}", os.path.join(base, member)
+    todo = [(name, path)]  # a stack: `os.walk` recurses before Python 3.12
+    while todo:
+        inside, folder = todo.pop()
+        yield inside, os.path.join(folder, "")
+        try:
+            with os.scandir(folder) as listing:
+                found = sorted(listing, key=lambda item: item.name)
+        except OSError as error:
+            not_listed(error)
+            continue
+        for item in found:
+            if item.is_dir(follow_symlinks=False):
+                todo.append((f"{inside}/{item.name}", item.path))
+            else:
+                yield f"{inside}/{item.name}", item.path

@@ -6,7 +6,7 @@ import os
 from typing import Sequence
 
 from . import collect, stage, wire
-from .channel import FAILURES, Channel, OpenLog
+from .channel import Channel, OpenLog
 from .folders import Folders
 from .log import error_text
 from .messages import Answer, ArchiveAnswer, CollectedAnswer, Done, StageFailed, StageStored
@@ -69,7 +69,7 @@ class FileRequests:
                 work.entries.append(entry)
             if part.last:
                 self._answer(channel, part.id, work.begin())
-        except FAILURES as error:
+        except Exception as error:
             self._drop()
             self._fail(channel, part.id, error_text(error))
 
@@ -88,7 +88,7 @@ class FileRequests:
                 raise stage.StageError("there is no manifest")
             self._stage.build()
             self._answer(channel, wanted.id, Done())
-        except FAILURES as error:
+        except Exception as error:
             self._fail(channel, wanted.id, error_text(error))
 
     def contents(self, channel: Channel, data: bytes) -> None:
@@ -107,7 +107,7 @@ class FileRequests:
         try:
             if self._stage is not None:  # else it was on its way when staging failed
                 self._stage.feed(data)
-        except (stage.StageError, OSError) as error:
+        except Exception as error:
             self._fail(channel, None, error_text(error))
         self._later(lambda: self._stored(channel, received))
 

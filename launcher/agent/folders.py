@@ -10,7 +10,6 @@ import fcntl
 import hashlib
 import os
 import re
-import shutil
 import stat
 import time
 from contextlib import suppress
@@ -255,11 +254,34 @@ def _write(path: str, text: str) -> None:
 def remove_tree(path: str) -> bool:
     """Removes a directory, also where a task has made one in it read-only. Returns whether nothing
     is left: another user's files may be."""
-    shutil.rmtree(path, ignore_errors=True)
-    if os.path.isdir(path) and not os.path.islink(path):
-        _unlock_all(path)
-        shutil.rmtree(path, ignore_errors=True)
+    is_folder = os.path.isdir(path) and not os.path.islink(path)
+    folders = [path] if is_folder else []  # grows meanwhile: `shutil.rmtree` recurses
+    for folder in folders:
+        with suppress(OSError):  # it belongs to another user
+            folders += _empty(folder)
+    for folder in reversed(folders):
+        with suppress(OSError):  # another user's files are in it
+            os.rmdir(folder)
     return not os.path.lexists(path)
+
+
+def _empty(folder: str) -> list[str]:
+    """Removes the files of a directory; returns its folders."""
+    below = []
+    with suppress(OSError):  # listing says it better
+        unlock(folder)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        with os.scandir(fd) as listing:
+            for item in list(listing):
+                if item.is_dir(follow_symlinks=False):
+                    below.append(os.path.join(folder, item.name))
+                else:
+                    with suppress(OSError):  # another user's, in a folder of that user
+                        os.unlink(item.name, dir_fd=fd)
+    finally:
+        os.close(fd)
+    return below
 
 
 def unlock(folder: str) -> None:
@@ -271,16 +293,6 @@ def unlock(folder: str) -> None:
     mode = stat.S_IMODE(os.lstat(folder).st_mode)
     if mode & 0o700 != 0o700:
         os.chmod(folder, mode | 0o700)
-
-
-def _unlock_all(path: str) -> None:
-    todo = [path]
-    while todo:
-        folder = todo.pop()
-        with suppress(OSError):  # it belongs to another user
-            unlock(folder)
-            with os.scandir(folder) as listing:
-                todo += [item.path for item in listing if item.is_dir(follow_symlinks=False)]
 
 
 def _unlink(path: str) -> None:

@@ -49,7 +49,7 @@ def error_text(error: Exception) -> str:
     """An error in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    return str(error) or type(error).__name__
 
 
 def _print(text: str) -> None:

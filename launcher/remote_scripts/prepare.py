@@ -131,12 +131,19 @@ def _named(line: str) -> Iterator[str]:
 def _files(folder: str) -> Iterator[tuple[str, tuple[int, int]]]:
     """Yields the files below a folder with their size and time of change, except those in hidden
     folders and compiled Python."""
-    for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _SKIPPED and name[0] != "."]
-        for name in names:
-            path = os.path.join(base, name)
-            info = os.lstat(path)
-            yield path, (info.st_size, info.st_ctime_ns)
+    todo = [folder]  # a stack: `os.walk` recurses before Python 3.12
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as listing:
+                found = list(listing)
+        except OSError:  # it may not be read
+            continue
+        for item in found:
+            if not item.is_dir(follow_symlinks=False):
+                info = item.stat(follow_symlinks=False)
+                yield item.path, (info.st_size, info.st_ctime_ns)
+            elif item.name not in _SKIPPED and item.name[0] != ".":
+                todo.append(item.path)
 
 
 def _file_hash(path: str) -> bytes:

@@ -41,6 +41,7 @@ TAKEOVER_SECONDS = 5.0
 _UNDER_WAY = (
     "the run has ended; kill it again to give up the results and hooks that are still under way"
 )
+_GIVEN_UP = "the run had ended; the results and hooks that were still under way are given up"
 _STILL_HEARD = (
     ev.Attached,
     ev.TaskExited,
@@ -352,8 +353,10 @@ class RunStateMachine:
         record, first = self._data.shutdown, event.by_person and not self._data.shutdown.asked
         record.asked = record.asked or event.by_person
         if self.phase is RunPhase.ENDED:
-            record.forced = record.forced or event.force
-            if first and not event.force:
+            if event.force and not record.forced:
+                record.forced = True
+                self._data.note(_GIVEN_UP)
+            elif first:
                 self._data.note(_UNDER_WAY)
             return []
         out = self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)

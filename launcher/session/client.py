@@ -225,7 +225,17 @@ class RunClient:
 
     def press_kill(self) -> None:
         kill = self._launcher.kill
-        self.kill_all(force=self._snapshot.kill_asked or (kill is not None and kill.by_person))
+        asked = self._snapshot.kill_asked or (kill is not None and kill.by_person)
+        self.kill_all(force=asked or self._is_over)
+
+    def terminate(self) -> None:
+        """Ends the run because this process was told to end; one that is over waits for nothing
+        any more."""
+        self.kill_all(by_person=False, force=self._is_over)
+
+    @property
+    def _is_over(self) -> bool:
+        return self._snapshot.state is RunPhase.ENDED
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         self._command(f"restart {task}", command="restart", task=str(task), hard=hard)

@@ -44,7 +44,7 @@ class RunControl(Protocol):
 
     def press_kill(self) -> None:
         """A person has pressed the kill key: `kill_all`, with `force` where a person has asked for
-        that before."""
+        that before, or the run has ended: then results and hooks are still under way."""
 
     def restart(self, task: TaskId, *, hard: bool = False) -> None:
         """Ends the task (with the grace, or at once) and starts it again."""

@@ -102,8 +102,11 @@ class Launcher:
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""
         if self._loop is not None:
-            kill = ev.KillAll(time.time(), by_person=False)
-            self._loop.call_soon_threadsafe(self._command, kill)
+            self._loop.call_soon_threadsafe(self._terminate)
+
+    def _terminate(self) -> None:
+        ended = self._run_loop.run.phase is RunPhase.ENDED  # then nothing is waited for any more
+        self._command(ev.KillAll(time.time(), by_person=False, force=ended))
 
     # --- its loop -------------------------------------------------------------------------
 

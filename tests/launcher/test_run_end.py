@@ -226,6 +226,7 @@ def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(
     assert "kill it again to give up the results" in note
     assert driver.feed(ev.KillAll, force=True) == []
     assert driver.run.forced and driver.seen.outcome is Outcome.SUCCESS
+    assert "are given up" in driver.seen.notes[-1]
 
 
 def test_a_terminal_that_is_closed_while_the_rule_ends_a_run_changes_nothing(

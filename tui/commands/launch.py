@@ -72,7 +72,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
         error = crash.run_app_twice(
             lambda: TfmuxApp(client, prompts=prompts),
             lambda: client.folder.path,
-            terminate=lambda: client.kill_all(by_person=False),
+            terminate=client.terminate,
             hang_up=client.hang_up,
             is_ending=lambda: client.ending,
         )
