@@ -223,7 +223,7 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s{by}", style
     if host.seconds:
         return f"not confirmed; the notes say why{said}", bad
-    if host.unreachable_until is not None:
+    if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
         return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad
     return f"unreachable{said}", bad

@@ -21,7 +21,7 @@ from . import reaper, state
 from .config import AgentConfig
 from .descriptors import raise_limit
 from .fields import Json
-from .folders import FolderError, Folders
+from .folders import FolderError, Folders, lock_within
 from .forkserver import ForkServer, close_others
 from .log import log_traceback
 from .messages import Gone, Refusal
@@ -88,6 +88,7 @@ def _connected(config: AgentConfig, umask: int, folders: Folders) -> socket.sock
     Raises:
         OSError: no agent answers.
     """
+    _wake_watchdog(folders)
     for _ in range(_AGENTS_TRIED):
         link = _reach(config, umask, folders)
         if link is None:
@@ -317,16 +318,24 @@ def _guard(
 def _follow_watchdog(folders: Folders) -> int:
     """A descriptor with the lock of the host's watchdog. One of an agent that has died may still
     be ending what that had started, and have a word to leave; it is waited for, but not for ever:
-    it may be stopped, or its disk may hang."""
+    its disk may hang, or a debugger may hold it."""
     watch = os.open(folders.watch, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _WATCHDOG_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            fcntl.flock(watch, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            time.sleep(0.01)
+    lock_within(watch, _WATCHDOG_SECONDS)
+    me = read_process(os.getpid())
+    os.ftruncate(watch, 0)
+    os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
     return watch
+
+
+def _wake_watchdog(folders: Folders) -> None:
+    """Has the host's watchdog go on, if somebody has stopped it: its agent may be frozen or dead,
+    and nobody else would end what that has started."""
+    with suppress(OSError, ValueError):  # there is none
+        with open(folders.watch) as file:
+            pid, start = map(int, file.read().split())
+        watchdog = read_process(pid)
+        if watchdog is not None and watchdog.start == start:
+            send(watchdog, (signal.SIGCONT,))
 
 
 def _claim(folders: Folders) -> tuple[socket.socket | None, socket.socket | None]:

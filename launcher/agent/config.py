@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from .fields import Annotated, RawText, Record, Seconds, choice
 
+FROZEN_SECONDS = 8.0
+"""Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
+
 OnDisconnect = Annotated[str, choice("stop", "keep")]
 
 

@@ -62,7 +62,9 @@ def local_folder() -> str:
             return private(found[0])
         directory = os.open(_TEMPORARY, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            _lock(directory)  # of two that come at once, both must find the same
+            # Of two that come at once, both must find the same. It is a folder of everybody, and
+            # somebody else may not let go of it.
+            lock_within(directory, _LOCK_SECONDS)
             found = _own_folders()
             if found:
                 return private(found[0])
@@ -91,14 +93,16 @@ def _own_folders() -> list[str]:
         )
 
 
-def _lock(descriptor: int) -> None:
-    """Locks, unless somebody else (it is a folder of everybody) does not let go of it."""
-    deadline = time.monotonic() + _LOCK_SECONDS
-    while time.monotonic() < deadline:
+def lock_within(descriptor: int, seconds: float) -> bool:
+    """Locks an open file or folder; False where somebody else has had it locked for so long."""
+    deadline = time.monotonic() + seconds
+    while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return True
         except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
             time.sleep(0.005)
 
 
@@ -106,8 +110,8 @@ class Folders:
     """The places of one run on this host. `name` is the agent's second address, in the kernel's
     own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why an
     engine could not start the agent: only bridges can tell it anybody. A watchdog keeps `watch`
-    locked as long as it lives. `began` names the boot and the agent that began, `proof` the same
-    one when nothing was left at its end."""
+    locked as long as it lives, and has its pid and start time in there. `began` names the boot
+    and the agent that began, `proof` the same one when nothing was left at its end."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"

@@ -173,6 +173,7 @@ class Agent:
         self._channels.close()
         self._forks.close()
         self._beat_watchdog(b"Q")
+        self._end_stopped_watchdog()
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
@@ -256,6 +257,13 @@ class Agent:
             os.write(self._watchdog, word)
         except OSError:
             self._unguarded = True  # it is dead, and its death has sent us TERM
+
+    def _end_stopped_watchdog(self) -> None:
+        """Ends the watchdog if somebody has stopped it: it has nothing more to watch, and would
+        stay for ever. One that works goes by itself."""
+        watchdog = None if self._unguarded else proc.read_process(os.getppid())
+        if watchdog is not None and watchdog.state in "Tt":
+            proc.send(watchdog, (signal.SIGKILL,))
 
     def _on_term(self, *_: object) -> None:
         self._term = True

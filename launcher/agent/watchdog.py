@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import Callable
 
 from .children import Killer, reap
+from .config import FROZEN_SECONDS
 from .log import log_line
 from .proc import Process, read_process, send
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .tasks import become_subreaper, set_parent_death_signal
 
-FROZEN = 8.0
 _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
@@ -85,7 +85,7 @@ def _watch(pulse: int) -> bool:
         if clean and now - last > _LAST_SECONDS:
             return True  # a thread of it still waits for a disk that hangs
         reap()
-        if now - last > FROZEN:
+        if now - last > FROZEN_SECONDS:
             return False
 
 

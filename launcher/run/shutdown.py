@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..agent.config import FROZEN_SECONDS
 from ..cluster.rules import OnDisconnect
 from .events import LookedElsewhere, ResultsMissing
 from .instructions import (
@@ -20,9 +21,9 @@ from .state import HostRecord, RunData
 from .states import Cause, HostState, Outcome, RunPhase, TaskState
 from .timers import ShutdownTimeout
 
-KILL_PATIENCE = 8.0
-"""Seconds beyond the grace that a lost host has to come back before its receipt is given up:
-the agent's own patience with KILL, and a reconnect."""
+KILL_PATIENCE = FROZEN_SECONDS + 6.0
+"""Seconds beyond the grace that a lost host has to come back before its receipt is given up: its
+watchdog's patience with an agent that is frozen, and a reconnect to the next agent."""
 CONNECT_SECONDS = 60.0
 """Further seconds for a host that is still being connected to: somebody may be typing a password
 for it. Then the kill ends without it, or a link that never connects would hold it for ever."""
@@ -128,9 +129,8 @@ class Shutdown:
             record = data.hosts[host]
             lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
             if lost and record.contacted and self._pending(record):
-                record.receipt = record.last_word or self._unreachable(
-                    host, record.view.lease_until
-                )
+                until = record.view.lease_until
+                record.receipt = record.last_word or self._unreachable(host, until)
                 found = True
         return ended or found
 
@@ -157,14 +157,17 @@ class Shutdown:
                 record.receipt = HostReceipt(host)
                 continue
             until = record.view.lease_until or data.now + settings.lease
-            record.receipt = self._unreachable(host, until + settings.grace)
+            record.receipt = self._unreachable(host, until)
         return self._finish()
 
-    def _unreachable(self, host: str, until: float | None) -> HostReceipt:
+    def _unreachable(self, host: str, lease_until: float | None) -> HostReceipt:
         """No receipt; until when the host's agent acts by itself, which it never does under
-        `keep`."""
-        keeps = self._data.plan.settings.on_disconnect is OnDisconnect.KEEP
-        return HostReceipt(host, unreachable_until=None if keeps else until)
+        `keep`. Where that time has passed, nobody knows whether it has."""
+        data, settings = self._data, self._data.plan.settings
+        until = None if lease_until is None else lease_until + settings.grace
+        if settings.on_disconnect is OnDisconnect.KEEP or (until or 0.0) <= data.now:
+            until = None
+        return HostReceipt(host, unreachable_until=until)
 
     def on_ended_elsewhere(self, event: LookedElsewhere, outcome: Outcome) -> list[Instruction]:
         """The launcher that took the run over has ended it: its receipt counts."""

@@ -79,6 +79,20 @@ def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
     scenario.wait_dead()
 
 
+def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> None:
+    """Given an agent that is stopped, when a person ends the run in that moment, then the launcher
+    waits for the agent's watchdog and for the next agent's receipt."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 0", modes={"worker": "daemon child"})
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        _, agent = scenario.agents("tf3")
+        proc.signal_process(agent, signal.SIGSTOP)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
 def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
     """An agent that nobody watches over ends the run on its host, with the grace."""
     with launched(scenario, modes="stubborn daemon") as up:

@@ -13,6 +13,7 @@ from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.instructions import End, Instruction, KillHost, ReleaseHost, SetTimer, StartTask
 from launcher.run.run import RunStateMachine
+from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Failure, HostReceipt, Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.timers import ReadyTimeout, ShutdownTimeout, Timer
@@ -67,7 +68,7 @@ class RunDriver:
     def shut_down(self, *hosts: str) -> list[Instruction]:
         """The instructions that end everything, with the grace."""
         kills = [KillHost(host, None, 5.0) for host in hosts or ("a", "b")]
-        return [*kills, SetTimer(ShutdownTimeout(), 13.0)]
+        return [*kills, SetTimer(ShutdownTimeout(), 5.0 + KILL_PATIENCE)]
 
     def end(
         self, outcome: Outcome, code: int, hosts: Sequence[str] = ("a", "b")

@@ -76,6 +76,33 @@ def test_a_frozen_agent_is_ended_by_its_watchdog(client: Client) -> None:
     wait_until(lambda: family(client.run_id) == [], "bridges have gone, too")
 
 
+def test_a_stopped_watchdog_goes_with_its_agent(client: Client) -> None:
+    """SIGSTOP of the watchdog: the agent ends it with the rest when the run is over."""
+    client.python("w:0", "import time; time.sleep(1000)")
+    watchdog, _ = watchdog_and_agent(client.run_id)
+    proc.signal_process(watchdog, signal.SIGSTOP)
+    client.kill()
+    client.leave()
+    wait_until(lambda: family(client.run_id) == [], "nobody is left")
+
+
+def test_a_stopped_watchdog_goes_on_for_the_next_agent(client: Client) -> None:
+    """Given a watchdog that was stopped and an agent that was killed, when the next launcher comes,
+    then the watchdog ends what was left and says so, and the next agent has no doubt."""
+    mark = stubborn(client)
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(watchdog, signal.SIGSTOP)
+    proc.signal_process(agent, signal.SIGKILL)
+    client.everything()
+    assert sleepers(mark), "the daemon was meant to live on"
+    with Client(client.run_id) as again:
+        again.hello()
+        assert sleepers(mark) == []
+        assert again.kill()["confirmed"]
+        again.leave()
+    wait_until(lambda: family(client.run_id) == [], "nobody is left")
+
+
 def test_an_agent_without_a_watchdog_ends_the_run(client: Client) -> None:
     """SIGKILL of the watchdog: the agent cannot be trusted to live on unwatched, so it ends
     tasks and daemons with the grace, says so, and goes."""

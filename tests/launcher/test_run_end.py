@@ -302,6 +302,20 @@ def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDrive
     assert driver.phase() is RunPhase.RUNNING
 
 
+def test_a_time_that_has_passed_is_not_said() -> None:
+    """Given a host whose lease and grace are over, when the kill ends without it, then nobody is
+    told when its agent will act."""
+    driver = RunDriver()
+    driver.running()
+    driver.lost("b", 1.0)
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    driver.now += 60
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert driver.seen.receipt is not None
+    assert driver.seen.receipt.hosts[1].unreachable_until is None
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
     """Under `keep` tasks of a host that is cut off go on until somebody kills them."""

@@ -7,6 +7,7 @@ import pytest
 from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost, SetTimer, StageHost
+from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.timers import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
 from tests.launcher.run_driver import RunDriver, held, kill, kills, name, starts, timers
@@ -16,7 +17,7 @@ def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
     """Its tasks are `lost`, not failed, and have their true state again afterwards."""
     driver.feed(ev.MetricsSeen, name("worker:1"))
     out = driver.lost("b", lease=60)
-    assert timers(out) == {LeaseEnd("b"): pytest.approx(60 + 5 + 8)}
+    assert timers(out) == {LeaseEnd("b"): pytest.approx(60 + 5 + KILL_PATIENCE)}
     assert driver.state("worker:1") is TaskState.LOST
     assert driver.state("worker:0") is TaskState.READY
     kept = [held("worker:1"), held("worker:2")]

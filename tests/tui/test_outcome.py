@@ -226,3 +226,12 @@ def test_an_outcome_looks_the_same_everywhere(
     line = rows._line(RunEntry(summary, None))
     assert (line.fields[0].text, f"bold {line.fields[0].style}") == words
     assert clean or line.note.text == said
+
+
+def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
+    """The list may be shown long after the run."""
+    soon, past = time.time() + 60, time.time() - 1
+    hosts = [HostReceipt("a", unreachable_until=soon), HostReceipt("b", unreachable_until=past)]
+    _, acts, unreachable = receipt_lines(Receipt(tuple(hosts)), "r")
+    assert "a: unreachable; its agent acts by itself at " in acts
+    assert unreachable.strip() == "b: unreachable"
