@@ -66,6 +66,7 @@ class Answers:
     """
 
     _right: dict[Hashable, str] = field(default_factory=dict)
+    _passing: set[Hashable] = field(default_factory=set)
     _questions: dict[Hashable, _Question] = field(default_factory=dict)
 
     def get(self, subject: Hashable) -> str | None:
@@ -74,7 +75,16 @@ class Answers:
 
     def remember(self, subject: Hashable, answer: str) -> None:
         """Keeps a right answer."""
-        self._right[subject] = answer
+        if subject not in self._passing:
+            self._right[subject] = answer
+
+    def forget(self, subject: Hashable, answer: str, *, passing: bool = False) -> None:
+        """Drops an answer that was right and is refused now. One of a `passing` kind, such as a
+        one-time code, is never kept again."""
+        if self._right.get(subject) == answer:
+            del self._right[subject]
+            if passing:
+                self._passing.add(subject)
 
     async def ask(self, subject: Hashable, put: Callable[[], Awaitable[str | None]]) -> str | None:
         """The answer that is remembered, or that of the question which is open; else `put` asks.

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import importlib.util
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,26 @@ AGENT_SECONDS = 20.0
 """Time for an ssh-agent to say its keys; a forwarded one may be gone and silent."""
 
 
-class Deadline:
-    """Deadline of a login; it does not run while a person is prompted."""
+class LoginPrompts:
+    """Prompts of one login to a person, over the connections that the login takes.
 
-    def __init__(self, handler: PromptHandler | None, seconds: float) -> None:
+    The login's deadline does not run while a person is prompted. The server's does
+    (`LoginGraceTime`): when it hangs up, the question stays open, and its answer goes to the next
+    connection. What a server accepted is kept in `told` for the next login.
+    """
+
+    def __init__(self, handler: PromptHandler | None, seconds: float, told: Answers) -> None:
+        self.told = told
         self._handler = handler
         self._seconds = seconds
         self._timeout: asyncio.Timeout | None = None
+        self._open: tuple[Hashable, asyncio.Task[str | None]] | None = None
+        self._typed: dict[Hashable, str] = {}
+        """Answers that no server has seen yet."""
+        self._sent: dict[Hashable, str] = {}
+        """Answers that the server of this connection has seen."""
+        self.declined: set[Hashable] = set()
+        """Questions that nobody answered."""
 
     @property
     def can_prompt(self) -> bool:
@@ -41,12 +54,13 @@ class Deadline:
         return self._handler is not None
 
     def start(self) -> asyncio.Timeout:
-        """The deadline as a context; `TimeoutError` when it has passed."""
+        """The deadline of a connection as a context; `TimeoutError` when it has passed."""
+        self._sent.clear()
         self._timeout = asyncio.timeout(self._seconds)
         return self._timeout
 
     @asynccontextmanager
-    async def paused(self) -> AsyncIterator[None]:
+    async def _paused(self) -> AsyncIterator[None]:
         """A time in which a person is waited for; afterwards the server has the whole time."""
         timeout = self._timeout
         if timeout is not None and not timeout.expired():
@@ -55,14 +69,77 @@ class Deadline:
             yield
         finally:
             if timeout is not None and not timeout.expired():
-                timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
+                with suppress(RuntimeError):  # the connection was lost meanwhile
+                    timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
-    async def prompt(self, prompt: AuthPrompt) -> str | None:
-        """Prompts the person."""
-        if self._handler is None:
+    async def put(self, prompt: AuthPrompt) -> str | None:
+        """Puts a prompt to the person."""
+        return None if self._handler is None else await self._handler(prompt)
+
+    async def ask(self, subject: Hashable, put: Callable[[], Awaitable[str | None]]) -> str | None:
+        """The person's answer to a question, which stays open when the connection is lost."""
+        if subject in self.declined:
             return None
-        async with self.paused():
-            return await self._handler(prompt)
+        self._open = subject, asyncio.create_task(_awaited(self.told.ask(subject, put)))
+        async with self._paused():
+            answer = await asyncio.shield(self._open[1])
+        self._open = None
+        if answer is None:
+            self.declined.add(subject)
+        return answer
+
+    def knows(self, subject: Hashable) -> bool:
+        """An answer is there without a question."""
+        return subject in self._typed or (
+            self.told.get(subject) is not None and subject not in self._sent
+        )
+
+    async def reply(
+        self, subject: Hashable, prompt: AuthPrompt, *, passing: bool = False
+    ) -> str | None:
+        """What the server asks for: the answer that it accepted last time, else the person's. A
+        second request on a connection says that the first answer was wrong."""
+        if (refused := self._sent.pop(subject, None)) is not None:
+            self.told.forget(subject, refused, passing=passing)
+        answer = self._typed.pop(subject, None)
+        if answer is None:
+            answer = self.told.get(subject) or await self.ask(subject, partial(self.put, prompt))
+        if answer is not None:
+            self._sent[subject] = answer
+        return answer
+
+    def accepted(self) -> None:
+        """The server has let us in."""
+        for subject, answer in self._sent.items():
+            self.told.remember(subject, answer)
+
+    def refused(self) -> None:
+        """The server has not let us in."""
+        for subject, answer in self._sent.items():
+            self.told.forget(subject, answer)
+
+    async def answered(self) -> bool:
+        """Waits for the question that was open when the connection was lost; False where none
+        was."""
+        if self._open is None:
+            return False
+        subject, task = self._open
+        answer = await task
+        self._open = None
+        if answer is None:
+            self.declined.add(subject)
+        else:
+            self._typed[subject] = answer
+        return True
+
+    def close(self) -> None:
+        """Withdraws the question that is open."""
+        if self._open is not None:
+            self._open[1].cancel()
+
+
+async def _awaited(answer: Awaitable[str | None]) -> str | None:
+    return await answer
 
 
 class _Locked(Exception):
@@ -77,14 +154,10 @@ class LockedKeys:
     """The locked key files of one login: each is asked about once in a launcher, and only when a
     server has accepted its public half, where that lies beside it."""
 
-    def __init__(
-        self, host: str, handler: PromptHandler, deadline: Deadline, told: Answers
-    ) -> None:
+    def __init__(self, host: str, prompts: LoginPrompts) -> None:
         self._host = host
-        self._handler = handler
-        self._deadline = deadline
-        self._told = told
-        self._refused: set[str] = set()
+        self._prompts = prompts
+        self._told = prompts.told
         self._loading = True
 
     async def load(self, given: dict[str, Any]) -> asyncssh.SSHClientConnectionOptions:
@@ -125,7 +198,8 @@ class LockedKeys:
         keys it has no use for a passphrase that it is told by a function (2.24)."""
         path = str(path)
         passphrase = None if self._loading else self._told.get(_file(path))
-        if passphrase is None and (self._loading or path not in self._refused):
+        declined = _file(path) in self._prompts.declined
+        if passphrase is None and (self._loading or not declined):
             raise _Locked(path)
         return passphrase
 
@@ -137,9 +211,7 @@ class LockedKeys:
                 await self._unlock(locked.path)
 
     async def _unlock(self, path: str) -> None:
-        async with self._deadline.paused():
-            if await self._told.ask(_file(path), partial(self._ask, path)) is None:
-                self._refused.add(path)
+        await self._prompts.ask(_file(path), partial(self._ask, path))
 
     async def _ask(self, path: str) -> str | None:
         if lacks_bcrypt(path):
@@ -147,7 +219,7 @@ class LockedKeys:
         text = f"Passphrase of {display_path(path)}"
         for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
             prompt = AuthPrompt(self._host, text + again, True, PromptKind.PASSPHRASE)
-            given = await self._handler(prompt)
+            given = await self._prompts.put(prompt)
             if given is None:
                 return None
             if await asyncio.to_thread(_unlocks, path, given):
@@ -167,26 +239,26 @@ def _file(path: str) -> tuple[PromptKind, str]:
 class Client(asyncssh.SSHClient):
     """asyncssh's side of one login.
 
-    `told` holds the keys that were agreed to, for places where none is known. A key that differs
-    from a known one is never accepted.
+    A key that was agreed to is accepted for a place where none is known. A key that differs from
+    a known one is never accepted.
     """
 
     def __init__(
         self,
         host: str,
+        account: str,
         known: KnownHosts,
-        deadline: Deadline,
+        prompts: LoginPrompts,
         step: Callable[[str, str], None],
-        *,
-        told: Answers,
     ) -> None:
+        """`account` tells where we log in, and as whom: `me@tf1:22`."""
         self._host = host
+        self._account = account
         self._known = known
-        self._deadline = deadline
+        self._prompts = prompts
         self._step = step
-        self._told = told
         self._passwords = 0
-        self._prompted = 0
+        self._challenges = 0
         self._connection: asyncssh.SSHClientConnection | None = None
         self.proven = False
         self.shown: HostKey | None = None
@@ -203,7 +275,7 @@ class Client(asyncssh.SSHClient):
         if key in self._known.port22_keys:
             return True
         self.shown = HostKey.of(self._known.name.place, key)
-        if self._told.get(self.shown) == YES and not self._known.known_before:
+        if self._prompts.told.get(self.shown) == YES and not self._known.known_before:
             self.accepted = self.shown
             return True
         return False
@@ -227,32 +299,40 @@ class Client(asyncssh.SSHClient):
 
     async def password_auth_requested(self) -> str | None:
         """Called until the password is right or we have none."""
-        if not self._deadline.can_prompt or self._passwords >= PASSWORDS:
+        subject = PromptKind.PASSWORD, self._account
+        if not self._may_answer(self._passwords, subject):
             return None
-        self._passwords += 1
-        text = "Password" if self._passwords == 1 else "Password (permission denied, try again)"
-        return await self._deadline.prompt(AuthPrompt(self._host, text, True, PromptKind.PASSWORD))
+        if not self._prompts.knows(subject):
+            self._passwords += 1
+        again = " (permission denied, try again)" if self._passwords > 1 else ""
+        prompt = AuthPrompt(self._host, f"Password{again}", True, PromptKind.PASSWORD)
+        return await self._prompts.reply(subject, prompt)
 
     async def kbdint_auth_requested(self) -> str | None:
         """None would switch the method off; an empty text offers all of its kinds."""
-        if not self._deadline.can_prompt or self._prompted >= PASSWORDS:
-            return None
-        self._prompted += 1
-        return ""
+        return "" if self._may_answer(self._challenges) else None
 
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Any
     ) -> list[str] | None:
         """Prompts in the server's own wording, such as for a one-time code."""
         answers = []
-        for text, echo in prompts:
+        asked = False
+        for number, (text, echo) in enumerate(prompts):
             words = " ".join(part.strip() for part in (name, instructions, text) if part.strip())
+            subject = PromptKind.PROMPT, self._account, words, number
+            asked = asked or not self._prompts.knows(subject)
             prompt = AuthPrompt(self._host, printable(words), secret=not echo)
-            answer = await self._deadline.prompt(prompt)
+            answer = await self._prompts.reply(subject, prompt, passing=True)
             if answer is None:
                 return None
             answers.append(answer)
+        self._challenges += asked
         return answers
+
+    def _may_answer(self, wrong: int, subject: Hashable = None) -> bool:
+        left = wrong < PASSWORDS or self._prompts.knows(subject)
+        return left and self._prompts.can_prompt
 
 
 async def agent_keys(

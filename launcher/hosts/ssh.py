@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import asyncssh
@@ -21,11 +22,11 @@ from ..plan.model import SshTarget
 from ..printable import printable
 from . import host_keys
 from .auth_prompt import YES, Answers, AuthPrompt, OfferedKey, PromptHandler, PromptKind
-from .credentials import Client, Deadline, LockedKeys, agent_keys
+from .credentials import Client, LockedKeys, LoginPrompts, agent_keys
 from .dial import acknowledge_at_once, dial
 from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
-from .jumps import Jump, first_machine, jump_of, last_jump
+from .jumps import Machine, find_way
 from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import READS_AT_ONCE, SshConfig, read_config
 from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
@@ -47,6 +48,37 @@ OnNote = Callable[[str, str], None]
 """Called with what is odd and stops nothing: host, sentence."""
 OnAccepted = Callable[[str, HostKey], None]
 """Called for each host key that was accepted and stored."""
+
+
+@dataclass
+class _JumpHost:
+    """The connection that all hosts behind a jump host share."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    connection: asyncssh.SSHClientConnection | None = None
+
+
+@dataclass(frozen=True)
+class _Login:
+    """A login to one machine on the way to a host."""
+
+    machine: Machine
+    gate: asyncio.Semaphore
+    tunnel: asyncssh.SSHClientConnection | None
+    """The connection to the jump host before it."""
+    step: Callable[[str, str], None] = lambda step, found: None
+
+    @property
+    def target(self) -> SshTarget:
+        return self.machine.target
+
+    @property
+    def config(self) -> SshConfig:
+        return self.machine.config
+
+    @property
+    def through(self) -> str:
+        return self.machine.through
 
 
 class SshConnector:
@@ -76,8 +108,7 @@ class SshConnector:
         self._told = Answers()
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._connections: list[asyncssh.SSHClientConnection] = []
-        self._jumps: dict[str, asyncssh.SSHClientConnection] = {}
-        self._jump_locks: dict[str, asyncio.Lock] = {}
+        self._jumps: dict[SshTarget, _JumpHost] = {}
 
     async def open(self, name: str, target: SshTarget, command: str) -> SshTransport:
         """Logs in to the host called `name` and runs `command` there.
@@ -116,41 +147,68 @@ class SshConnector:
         return connection
 
     async def _connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
-        gate = self._gates.setdefault(first_machine(target), asyncio.Semaphore(LOGINS_AT_ONCE))
-        for attempt in range(1, _TRIES + 1):
-            try:
-                return await self._login(name, target, gate)
-            except (asyncssh.ConnectionLost, ConnectionResetError) as error:
-                if attempt == _TRIES:
-                    raise UnreachableError(
-                        name,
-                        f"{place(target)} accepts connections and closes them ({text_of(error)})",
-                        code="ssh-dropped",
-                        todo="check sshd's log there: it may allow fewer logins at once, "
-                        "or none from this machine",
-                    ) from error
-            await asyncio.sleep(random.uniform(0.2, 0.6) * attempt)
-        raise AssertionError("unreachable")
+        *jumps, last = await find_way(name, target, partial(self._read, name))
+        first = jumps[0] if jumps else last
+        gate = self._gates.setdefault(first.server, asyncio.Semaphore(LOGINS_AT_ONCE))
+        tunnel = None
+        for machine in jumps:
+            jump = self._jumps.setdefault(machine.target, _JumpHost())
+            async with jump.lock:  # one connection for all hosts behind it
+                if jump.connection is None or jump.connection.is_closed():
+                    jump.connection = await self._login(name, _Login(machine, gate, tunnel))
+                tunnel = jump.connection
+        step = partial(self._on_step, name)
+        return await self._login(name, _Login(last, gate, tunnel, step))
+
+    async def _read(self, name: str, target: SshTarget) -> SshConfig:
+        async with self._reading:
+            return await read_config(name, target.host, target.user, target.port)
+
+    async def _login(self, name: str, login: _Login) -> asyncssh.SSHClientConnection:
+        """Logs in to one machine, on a new connection where the server drops the first one."""
+        ask = None if login.config.on("batchmode") else self._ask
+        prompts = LoginPrompts(ask, LOGIN_SECONDS, self._told)
+        tries = 1
+        try:
+            while True:
+                try:
+                    return await self._login_once(name, login, prompts)
+                except (asyncssh.ConnectionLost, ConnectionResetError) as error:
+                    if await prompts.answered():
+                        continue  # the server did not wait as long as the person took
+                    if tries == _TRIES:
+                        what = f"{place(login.target)} accepts connections and closes them"
+                        raise UnreachableError(
+                            name,
+                            f"{what} ({text_of(error)})",
+                            code="ssh-dropped",
+                            todo="check sshd's log there: it may allow fewer logins at once, "
+                            "or none from this machine",
+                        ) from error
+                await asyncio.sleep(random.uniform(0.2, 0.6) * tries)
+                tries += 1
+        finally:
+            prompts.close()
 
     async def aclose(self) -> None:
         """Closes the connections to jump hosts and those without a session."""
-        for connection in (*self._jumps.values(), *self._connections):
+        jumps = [jump.connection for jump in self._jumps.values() if jump.connection is not None]
+        for connection in (*jumps, *self._connections):
             connection.abort()
         self._jumps.clear()
         self._connections.clear()
 
-    async def _login(
-        self, name: str, target: SshTarget, gate: AbstractAsyncContextManager[None]
+    async def _login_once(
+        self, name: str, login: _Login, prompts: LoginPrompts
     ) -> asyncssh.SSHClientConnection:
         """One login; a second one when an unknown key was agreed to meanwhile. The gate is not
         held while a person is asked about it: hosts behind it ask then, too."""
-        async with self._reading:
-            config = await read_config(name, target.host, target.user, target.port)
         agreed = False
+        target, config = login.target, login.config
         while True:
             try:
-                async with gate:
-                    return await self._connect_once(name, target, config)
+                async with login.gate:
+                    return await self._connect_once(name, login, prompts)
             except UnknownKey as error:
                 # In --accept-new a person has spoken, as with -o StrictHostKeyChecking=….
                 policy = config.get("stricthostkeychecking").lower()
@@ -178,37 +236,31 @@ class SshConnector:
         return answer is not None and answer.strip().lower() == YES
 
     async def _connect_once(
-        self, name: str, target: SshTarget, config: SshConfig
+        self, name: str, login: _Login, prompts: LoginPrompts
     ) -> asyncssh.SSHClientConnection:
-        deadline = Deadline(None if config.on("batchmode") else self._ask, LOGIN_SECONDS)
-        given = arguments(name, target.host, config, target.identity)
+        target = login.target
+        given = arguments(name, target.host, login.config, target.identity)
         agent = None
         if given.get("client_keys") == []:
             only = given.pop("agent_identities", None)
             agent, found = await agent_keys(given.pop("agent_path"), only)
             given |= {"client_keys": found or None, "agent_path": None}
         try:
-            return await self._login_with(name, target, config, given, deadline)
+            return await self._connect_with(name, login, given, prompts)
         finally:
             if agent is not None:
                 agent.close()
 
-    async def _login_with(
-        self,
-        name: str,
-        target: SshTarget,
-        config: SshConfig,
-        given: dict[str, Any],
-        deadline: Deadline,
+    async def _connect_with(
+        self, name: str, login: _Login, given: dict[str, Any], prompts: LoginPrompts
     ) -> asyncssh.SSHClientConnection:
-        options = await self._options(name, given, deadline)
-        step = self._stepper(name, target)
-        tunnel = await self._tunnel(name, target, config)
+        target, config, step = login.target, login.config, login.step
+        options = await self._options(name, given, prompts)
         host, port = str(options.host), int(options.port)
         through: dict[str, Any] = {}
         address = ""
-        if tunnel is not None:
-            through["tunnel"] = tunnel
+        if login.tunnel is not None:
+            through["tunnel"] = login.tunnel
         elif not options.proxy_command:
             through["sock"] = await dial(
                 name,
@@ -230,15 +282,11 @@ class SshConnector:
             raise
         if algorithms := host_key_algs(known, given.get("server_host_key_algs")):
             through["server_host_key_algs"] = algorithms
-        client = Client(
-            name,
-            known,
-            deadline,
-            step,
-            told=self._told,
-        )
+        account = f"{options.username}@{join(host, port)}"
+        account += f" through {login.through}" if login.through else ""
+        client = Client(name, account, known, prompts, step)
         try:
-            async with self._handshakes, deadline.start():
+            async with self._handshakes, prompts.start():
                 connection = await asyncssh.connect(
                     host,
                     port,
@@ -262,6 +310,7 @@ class SshConnector:
             what = f"no common SSH algorithm with {place(target)}: {error.reason}"
             raise UnreachableError(name, what, code="ssh-failed") from error
         except asyncssh.PermissionDenied as error:
+            prompts.refused()
             await self._store_accepted_key(name, client)
             raise await refused(name, target, options, key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
@@ -273,16 +322,18 @@ class SshConnector:
                 name, what, code="login-timeout", todo="check sshd's log there"
             ) from error
         except asyncssh.ChannelOpenError as error:
-            what = f"the jump host {jump_of(target, config)} cannot reach {join(host, port)}"
+            what = f"the jump host {login.through} cannot reach {join(host, port)}"
             raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
         except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
             raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
             if cause_of(error) is ErrorCause.TOO_MANY_ATTEMPTS:
+                prompts.refused()
                 said = text_of(error)
                 raise await refused(name, target, options, key_files(given), said) from error
             what = f"{place(target)}: {text_of(error)}"
             raise UnreachableError(name, what, code="ssh-failed") from error
+        prompts.accepted()
         try:
             await self._store_accepted_key(name, client)
         except BaseException:
@@ -338,12 +389,12 @@ class SshConnector:
         self._on_accepted(name, client.accepted)
 
     async def _options(
-        self, name: str, given: dict[str, Any], deadline: Deadline
+        self, name: str, given: dict[str, Any], prompts: LoginPrompts
     ) -> asyncssh.SSHClientConnectionOptions:
         given |= {"login_timeout": 0, "keepalive_interval": 5, "keepalive_count_max": 3}
         try:
-            if self._ask is not None and deadline.can_prompt:
-                return await LockedKeys(name, self._ask, deadline, self._told).load(given)
+            if prompts.can_prompt:
+                return await LockedKeys(name, prompts).load(given)
             # The agent may hold what an encrypted file would need a person for.
             given |= {"password_auth": False, "kbdint_auth": False, "ignore_encrypted": True}
             options = await asyncssh.SSHClientConnectionOptions.construct(**given)
@@ -356,25 +407,6 @@ class SshConnector:
                 code="key-file",
                 todo="correct identity, or ~/.ssh/config",
             ) from error
-
-    async def _tunnel(
-        self, name: str, target: SshTarget, config: SshConfig
-    ) -> asyncssh.SSHClientConnection | None:
-        if not (jump := jump_of(target, config)):
-            return None
-        last = last_jump(name, target, jump)  # not one that is being logged in to for this login
-        lock = self._jump_locks.setdefault(jump, asyncio.Lock())
-        async with lock:  # one connection for all hosts behind it
-            connection = self._jumps.get(jump)
-            if connection is None or connection.is_closed():
-                connection = await self._login(name, last, nullcontext())
-                self._jumps[jump] = connection
-        return connection
-
-    def _stepper(self, name: str, target: SshTarget) -> Callable[[str, str], None]:
-        if isinstance(target, Jump):
-            return lambda step, found: None
-        return lambda step, found: self._on_step(name, step, found)
 
 
 def _unused(config: SshConfig) -> str:

@@ -168,6 +168,20 @@ async def test_a_way_that_leads_in_a_circle_is_named(clients: Clients, circle: s
     assert told.value.code == "ssh-config"
 
 
+async def test_hosts_that_jump_through_each_other_are_named(clients: Clients) -> None:
+    """Opened together, neither waits for the other's login for ever."""
+    clients.configure("ProxyJump gate", before="Host gate\n  ProxyJump far")
+    logins = SshConnector()
+    async with asyncio.timeout(20):
+        ends = await asyncio.gather(
+            *(logins.connect(name, SshTarget(None, name, None)) for name in ("far", "gate")),
+            return_exceptions=True,
+        )
+    for end in ends:
+        assert isinstance(end, UnreachableError) and end.code == "ssh-config", end
+        assert "ProxyJump leads in a circle" in str(end)
+
+
 async def test_jump_hosts_may_be_urls(clients: Clients) -> None:
     """`ssh -G` leaves the first of several as it is."""
     way = f"ssh://{clients.server.user}@127.0.0.1:{clients.server.port}"

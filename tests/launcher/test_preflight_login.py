@@ -25,7 +25,7 @@ from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan.model import SshTarget
 from launcher.preflight import Check, Severity
 from launcher.preflight.run import preflight
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 
@@ -77,12 +77,12 @@ class Person:
     """Answers every question alike, and remembers them."""
 
     def __init__(self, answer: str | None) -> None:
-        self._answer = answer
+        self.answer = answer
         self.asked: list[AuthPrompt] = []
 
     async def __call__(self, question: AuthPrompt) -> str | None:
         self.asked.append(question)
-        return self._answer
+        return self.answer
 
 
 @contextmanager
@@ -390,6 +390,75 @@ async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: Ss
         await login(target(ssh_server))
     with pytest.raises(AuthError):
         await login(target(ssh_server), Person("wrong"))
+
+
+@pytest.mark.parametrize("interactive", [True, False], ids=["keyboard-interactive", "password"])
+async def test_a_password_that_was_accepted_is_not_asked_for_again(
+    ssh_server: SshServer, interactive: bool
+) -> None:
+    """A reconnect at night finds nobody. One that the server refuses is forgotten."""
+    ssh_server.password = "correct horse"
+    ssh_server.interactive = interactive
+    person = Person("correct horse")
+    logins = SshConnector(person)
+    try:
+        for host in ("far", "far", "same"):
+            connection = await logins.connect(host, target(ssh_server))
+            connection.abort()
+            await connection.wait_closed()
+        assert len(person.asked) == 1
+        person.answer = ssh_server.password = "another one"
+        await logins.connect("far", target(ssh_server))
+        assert len(person.asked) == 2
+    finally:
+        await logins.aclose()
+
+
+async def test_a_one_time_code_is_tried_again_once(ssh_server: SshServer) -> None:
+    """An answer that is right only once is not kept a second time."""
+    ssh_server.interactive = True
+    person = Person("")
+    logins = SshConnector(person)
+    logged_in = []
+    try:
+        for code in ("1", "2", "3"):
+            person.answer = ssh_server.password = code
+            ssh_server.refused.clear()
+            connection = await logins.connect("far", target(ssh_server))
+            connection.abort()
+            await connection.wait_closed()
+            logged_in.append(list(ssh_server.refused))
+    finally:
+        await logins.aclose()
+    assert logged_in == [[], ["1"], []] and len(person.asked) == 3
+
+
+@pytest.mark.parametrize("question", ["password", "passphrase"])
+async def test_a_server_that_does_not_wait_for_the_answer_gets_it_later(
+    ssh_server: SshServer, tmp_path: Path, question: str
+) -> None:
+    """`LoginGraceTime` is over while the dialog is open: one question, answered once."""
+    to = target(ssh_server)
+    if question == "password":
+        ssh_server.password = "secret"
+    else:
+        path = tmp_path / "locked"
+        argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
+        subprocess.run([*argv, path], check=True)
+        ssh_server.client_key = keys.KeyPair(path)
+        to = replace(to, identity=str(path))
+    ssh_server.grace_time(0.5)
+    asked = []
+
+    async def person(prompt: AuthPrompt) -> str | None:
+        asked.append(prompt)
+        dropped = ssh_server.relay.ended
+        await until(lambda: ssh_server.relay.ended > dropped, "the server hangs up")
+        return "secret"
+
+    async with asyncio.timeout(PATIENCE):
+        assert "login" in await login(to, person)
+    assert len(asked) == 1 and ssh_server.relay.connections == 2
 
 
 async def test_the_time_that_a_person_takes_is_not_the_agent_s(ssh_server: SshServer) -> None:

@@ -38,7 +38,10 @@ class SshServer:
         home: the home directory that commands see; what its `.bashrc` does, happens.
         shell: the login shell that runs the commands.
         refuse_keys: no key is good any more.
-        password: when set, keys are useless and this is asked for, also interactively.
+        password: when set, keys are useless and this is asked for.
+        interactive: the password is asked for by keyboard-interactive alone, or (False) by the
+            plain method alone; None offers both.
+        refused: the passwords that were wrong.
         login_delay: seconds that a login takes.
         logins: how many logins have succeeded.
         commands: the commands that were run, in order.
@@ -53,6 +56,8 @@ class SshServer:
         self.shell = "/bin/bash"
         self.refuse_keys = False
         self.password: str | None = None
+        self.interactive: bool | None = None
+        self.refused: list[str] = []
         self.login_delay = 0.0
         self.logins = 0
         self.commands: list[str] = []
@@ -114,6 +119,12 @@ class SshServer:
         acceptor = self._acceptor
         assert acceptor is not None
         self._call(lambda: acceptor.update(server_host_keys=[str(self.host_key.path)]))
+
+    def grace_time(self, seconds: float) -> None:
+        """Give logins that follow so long, as `LoginGraceTime` of sshd_config does."""
+        acceptor = self._acceptor
+        assert acceptor is not None
+        self._call(lambda: acceptor.update(login_timeout=seconds))
 
     def drop_connections(self) -> None:
         """Break all connections with a reset; what the commands started lives on."""
@@ -237,13 +248,13 @@ class _Login(asyncssh.SSHServer):
         return key == ours and username == self._server.user and not self._server.refuse_keys
 
     def password_auth_supported(self) -> bool:
-        return self._server.password is not None
+        return self._server.password is not None and self._server.interactive is not True
 
     def validate_password(self, username: str, password: str) -> bool:
-        return password == self._server.password
+        return self._is_right(password)
 
     def kbdint_auth_supported(self) -> bool:
-        return self._server.password is not None
+        return self._server.password is not None and self._server.interactive is not False
 
     def get_kbdint_challenge(
         self, username: str, lang: str, submethods: str
@@ -251,7 +262,12 @@ class _Login(asyncssh.SSHServer):
         return "", "", "", [("Password: ", False)]
 
     def validate_kbdint_response(self, username: str, responses: Sequence[str]) -> bool:
-        return list(responses) == [self._server.password]
+        return self._is_right(*responses)
+
+    def _is_right(self, password: str) -> bool:
+        if password != self._server.password:
+            self._server.refused.append(password)
+        return password == self._server.password
 
     def connection_requested(
         self, dest_host: str, dest_port: int, orig_host: str, orig_port: int

@@ -39,6 +39,7 @@ class Relay:
         refuse_next: that many connections are accepted and closed before a byte.
         silent: connections are accepted and never answered.
         connections: how many have been accepted since the start.
+        ended: how many of them have ended.
         peak_logins: the most connections that were between connecting and logged in at once.
     """
 
@@ -46,6 +47,7 @@ class Relay:
         self.refuse_next = 0
         self.silent = False
         self.connections = 0
+        self.ended = 0
         self.peak_logins = 0
         self.port = 0
         self._target = 0
@@ -109,6 +111,7 @@ class Relay:
             self._wires.discard(task)
             self._writers.discard(writer)
             writer.close()
+            self.ended += 1
 
     async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         behind, to = await _connect(self._target)
