@@ -26,18 +26,9 @@ class Event:
 
 @dataclass(frozen=True)
 class Begin(Event):
-    """The run is launched; it continues in the log directory of the run `resume`."""
+    """The run is launched; it goes on from the run `resume`, in the log directory of that run."""
 
-    resume: str | None = None
-    logdir_run_id: str | None = None
-    """`{run_id}` in that log directory; earlier versions did not say it: it was `resume`."""
-
-    @property
-    def resumed(self) -> Resume | None:
-        """The run that this one goes on from."""
-        if self.resume is None:
-            return None
-        return Resume(self.resume, self.logdir_run_id or self.resume)
+    resume: Resume | None = None
 
 
 @dataclass(frozen=True)

@@ -275,8 +275,8 @@ class RunStateMachine:
         if data.begun or data.contacted_hosts or data.phase not in before:
             return []
         data.started = data.stage_since = event.time
-        if data.resume != event.resumed:
-            data.resume = event.resumed
+        if data.resume != event.resume:
+            data.resume = event.resume
             data.replan({})
         return []
 

@@ -15,7 +15,6 @@ from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.journal import read_begin, read_journal
-from ..store.legacy_runs import is_legacy, read_legacy
 from ..store.logs import LogStore
 from ..store.metrics_file import MetricsFile, latest_metrics
 from ..store.runs import RunFolder
@@ -44,10 +43,6 @@ class StoredRun:
         self.complete = journal.complete
         """The journal was there and could be read up to the record of the run's end."""
         self._final = journal.final
-        self._legacy = is_legacy(folder)
-        if self._legacy:
-            found = read_legacy(folder, self.run.plan, self.metrics, self.damage)
-            self._final, self.last = found
 
     @property
     def plan(self) -> Plan:
@@ -62,7 +57,7 @@ class StoredRun:
         ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
         if not ended or seen.receipt is None or not seen.clean:
             return False
-        if self._final is not None and not (self._legacy and self.damage):
+        if self._final is not None:
             return True  # the launcher that ended it knew which hosts it had contacted
         owed = self.run.contacted_hosts if self.complete else [host.name for host in seen.hosts]
         return set(owed) <= {host.host for host in seen.receipt.hosts}
@@ -112,5 +107,5 @@ def find_resumed(run_id: str, name: str) -> Resume:
             return Resume(run_id, run_id)
         raise
     begin = read_begin(folder.journal)
-    earlier = begin.resumed if begin else None
+    earlier = begin.resume if begin else None
     return Resume(folder.run_id, earlier.logdir_run_id if earlier else folder.run_id)

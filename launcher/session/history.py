@@ -69,7 +69,7 @@ class SummaryReader:
 
     def read(self, *, metrics: bool = False) -> RunSummary:
         """Summary of the run as its journal tells it now, with `metrics` with the newest ones."""
-        stamp = Stamp.of(self._folder.journal) or Stamp.of(self._folder.public_events)
+        stamp = Stamp.of(self._folder.journal)
         if self._known is None or stamp != self._stamp:
             self._stamp, self.run = stamp, None
             self._known = self._read()

@@ -73,7 +73,7 @@ class RunLoop:
         self.run = (
             past.run if past else RunStateMachine(cluster, run_id, time.time(), resume=resume)
         )
-        begin = ev.Begin(time.time(), *resume) if resume else ev.Begin(time.time())
+        begin = ev.Begin(time.time(), resume)
         self._first = as_stored(ev.Attached(time.time(), past.complete) if past else begin)
         self._shown = self.run.snapshot()
         """The latest snapshot that could be made."""

@@ -50,8 +50,8 @@ class FailureRecord(TypedDict):
     """Tasks that failed because of it, 100 at most."""
     tail: list[str]
     """The last lines of its log, printable."""
-    unlisted: NotRequired[int]
-    """Number of the tasks that failed beyond those; earlier versions listed all."""
+    unlisted: int
+    """Number of the tasks that failed beyond those."""
 
 
 class RunEvent(TypedDict):
@@ -131,7 +131,7 @@ class TaskEvent(TypedDict):
 
 
 class MetricEvent(TypedDict):
-    """A task has written a metric line. Runs of the 0.1 form have the values at the top level."""
+    """A task has written a metric line."""
 
     event: Literal["metric"]
     time: float
@@ -170,8 +170,8 @@ class HostReceiptRecord(TypedDict):
     """Number of processes that got a signal."""
     survivors: list[SurvivorRecord]
     """Processes that are still there, 100 at most."""
-    unlisted: NotRequired[int]
-    """Number of the processes that are still there beyond those; earlier versions listed all."""
+    unlisted: int
+    """Number of the processes that are still there beyond those."""
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
     unreachable_until: float | None

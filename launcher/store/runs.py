@@ -38,7 +38,7 @@ class RunFolder:
         self.cluster_file = path / "cluster.toml"
         """The cluster file as run."""
         self.journal = path / "journal.jsonl"
-        """Events of the run's state machine; runs of the 0.1 form have none."""
+        """Events of the run's state machine."""
         self.public_events = path / "events.jsonl"
         self.metrics = path / "metrics.jsonl"
         self._origin = path / "origin"

@@ -351,40 +351,6 @@ def test_the_metric_record_has_values_that_are_numbers() -> None:
     assert json.loads(json.dumps(record, allow_nan=False)) == record
 
 
-def test_a_run_of_the_0_1_form_is_listed_and_shown() -> None:
-    """It has no journal, and its metrics have their values at the top level."""
-    start = {"time": 1000.0, "event": "run", "state": "connecting"}
-    up = {"time": 1000.5, "event": "host", "host": "localhost", "state": "up"}
-    task = {"time": 1001.0, "event": "task", "task": "worker:0", "attempt": 1}
-    ready = {**task, "state": "ready", "log_start": 5, "pid": 7, "address": "localhost:1"}
-    metric = {"time": 1001.0, "event": "metric", "task": "worker:0", "host": "localhost"}
-    values = {"step": 7.0, "loss": 0.25, "acc": 0.5}
-    odd = {"time": 1001.0, "event": "host", "host": "localhost", "state": 7}
-    exited = {**task, "state": "failed", "exit_code": 3}
-    failure = {"task": "worker:0", "host": "localhost", "how": "exit 3", "time": 1002.0}
-    end = {"time": 1002.0, "event": "run", "state": "ended", "outcome": "failed", "exit_code": 1}
-    receipt = {"time": 1002.0, "event": "receipt", "hosts": [{"host": "localhost"}]}
-    receipt["hosts"][0]["confirmed"] = True  # type: ignore[index]
-    records = [start, up, ready, {**metric, **values, "rate": 1.5}, exited]
-    records += [{**end, "first_failure": failure}, receipt]
-    folder = odd_run("old", None)
-    folder.public_events.write_bytes(journal_of(*records))
-    run = StoredRun(folder)
-    view = FinishedRun(run).snapshot().tasks[0]
-    assert run.over and not run.damage
-    assert (view.step, view.loss, view.rate, view.exit_code) == (7, 0.25, 1.5, 3)
-    assert view.metrics == values and [one.log_start for one in view.attempts] == [5]
-    assert len(FinishedRun(run).series(view.id)) == 1
-    told = summary(folder)
-    assert (told.outcome, told.exit_code, told.started, told.ended) == ("failed", 1, 1000, 1002)
-    assert told.last == 1002 and told.over
-    assert told.first_failure == "worker:0 @localhost exit 3"
-    assert not run.complete, "whoever takes it up asks every host"
-    with folder.public_events.open("ab") as file:
-        file.write(journal_of(odd))
-    assert StoredRun(folder).damage.records == 1 and not summary(folder).over
-
-
 def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
     """Nothing is said where nothing is wrong."""
     assert Damage().describe("r") == ""

@@ -14,7 +14,6 @@ from launcher.plan.model import Resume
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.attach import StoredRun, find_resumed
-from launcher.store.journal import decode
 from launcher.store.runs import RunFolder
 from tests.command import run, write
 
@@ -84,17 +83,11 @@ def test_a_full_id_of_the_cluster_need_not_be_known(name: str) -> None:
         find_resumed(run_id, "other")
 
 
-def test_a_launch_of_an_earlier_version_is_read() -> None:
-    """It had its log directory from the run that it resumed."""
-    begin = decode({"event": "begin", "time": 1000.0, "resume": "a-1"})
-    assert isinstance(begin, ev.Begin) and begin.resumed == Resume("a-1", "a-1")
-
-
 def test_a_journal_that_resumes_a_run_makes_the_plan_of_that_run() -> None:
     """Whoever reads it knows of the resumed run only by the first record."""
     machine = RunStateMachine(loads(TEXT, "again.toml", Path("/")), "again-2")
     assert "TFMUX_RESUME" not in machine.plan.tasks[0].variables
-    machine.handle(ev.Begin(1000.0, "again-1", "again-0"))
+    machine.handle(ev.Begin(1000.0, Resume("again-1", "again-0")))
     (task,) = machine.plan.tasks
     assert "again-1" in str(task.variables["TFMUX_RESUME"])
     assert "again-0" in str(task.words)
