@@ -78,8 +78,6 @@ async def running(session: RunClient) -> None:
         save(app, "run-light")
         app.theme = "textual-dark"
         await press(pilot, "space")
-        save(app, "chief-large")
-        await press(pilot, "space")
         save(app, "list-and-detail")
         await press(pilot, "space")
         save(app, "merged")

@@ -44,11 +44,6 @@ def runs_home() -> Path:
     return _home("XDG_DATA_HOME", "~/.local/share") / "runs"
 
 
-def panes_home() -> Path:
-    """Directory of the pane sizes of clusters: `$XDG_DATA_HOME/tfmux/panes`."""
-    return _home("XDG_DATA_HOME", "~/.local/share") / "panes"
-
-
 def installed_scripts() -> str:
     """Directory of the scripts that run on hosts."""
     return str(Path(__file__).resolve().parent / "remote_scripts")

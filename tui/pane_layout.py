@@ -1,28 +1,92 @@
-"""Layout of the panes: arrangement, pages, focus and zoom, without a widget."""
+"""Layout of the panes: arrangement, pages, boxes, focus and zoom, without a widget."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import itertools
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import NamedTuple
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
-from tui import pane_boxes
 from tui.format import StatusColor, status_color
-from tui.pane_boxes import Arrangement, Box, PlacedSplit
 
 LARGE = 32
 """Tasks from which on the first page also holds those that need attention."""
+MIN_WIDTH = 40
+MIN_HEIGHT = 6
+PAGE_LIMIT = 16
+ONE_COLUMN_UNDER = 120
+MANY_PAGES = 4
+FRAMED_AREA = (100, 28)
+FRAMED_PANE = (MIN_WIDTH, 9)
+"""Sizes from which on panes have borders on all sides: they cost a row and two columns each."""
+
+
+class Arrangement(StrEnum):
+    """The layouts that Space steps through."""
+
+    GRID = "grid"
+    LIST = "list + detail"
+    MERGED = "merged log"
+
+
+class Box(NamedTuple):
+    """A pane's place, in cells from the top left of the pane area."""
+
+    x: int
+    y: int
+    width: int
+    height: int
 
 
 class Places(NamedTuple):
-    """Panes in sight and where they stand, the splits between them, and whether each has borders
-    on all sides."""
+    """Panes in sight and where they stand, and whether each has borders on all sides."""
 
     panes: list[tuple[TaskId, Box]]
-    splits: list[PlacedSplit]
     framed: bool
+
+
+def columns(count: int, width: int) -> int:
+    """Columns for `count` panes of one page."""
+    if count <= 3 and width < ONE_COLUMN_UNDER:
+        return 1
+    return max(1, min(math.ceil(math.sqrt(count)), width // MIN_WIDTH))
+
+
+def per_page(count: int, width: int, height: int) -> int:
+    """Number of the `count` panes that one page holds, each at least 40×6."""
+    rows = max(1, height // MIN_HEIGHT)
+    fits = max(1, width // MIN_WIDTH) * rows
+    best = min(PAGE_LIMIT, fits, count)
+    while best > 1 and math.ceil(best / columns(best, width)) > rows:
+        best -= 1
+    return max(1, best)
+
+
+def framed(boxes: Sequence[Box], area: Box) -> bool:
+    """The panes of a page have borders on all sides."""
+    if area.width < FRAMED_AREA[0] or area.height < FRAMED_AREA[1]:
+        return False
+    return all(box.width >= FRAMED_PANE[0] and box.height >= FRAMED_PANE[1] for box in boxes)
+
+
+def grid(count: int, area: Box) -> list[Box]:
+    """Rows in reading order that fill the area; the last row's panes share what it has."""
+    across = columns(count, area.width)
+    rows = [min(across, count - first) for first in range(0, count, across)]
+    return [
+        Box(area.x + left, area.y + top, right - left, bottom - top)
+        for panes, (top, bottom) in zip(rows, _parts(area.height, len(rows)), strict=True)
+        for left, right in _parts(area.width, panes)
+    ]
+
+
+def _parts(length: int, count: int) -> list[tuple[int, int]]:
+    """Start and end of each of `count` parts of a length."""
+    return list(itertools.pairwise(length * part // count for part in range(count + 1)))
 
 
 def listed(tasks: Sequence[TaskView]) -> Sequence[TaskView]:
@@ -45,15 +109,13 @@ class PaneLayout:
     tasks: tuple[TaskView, ...] = ()
     width: int = 80
     height: int = 21
-    sizes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Sizes of panes that a person has changed; see `pane_boxes.Sizes`."""
     _attention: dict[TaskId, None] = field(default_factory=dict)
     _first: list[TaskId] = field(default_factory=list)
     """The first page of a large run."""
     _begun_with: list[TaskId] = field(default_factory=list)
     """The tasks that it had at first: no other page has them."""
 
-    def update(self, snapshot: Snapshot, stalled: Iterable[TaskId] = ()) -> None:
+    def update(self, snapshot: Snapshot, stalled: Collection[TaskId] = ()) -> None:
         """Takes over the tasks of a snapshot. A task that once needed attention keeps its place:
         panes never move by themselves."""
         self.tasks = snapshot.tasks
@@ -70,7 +132,7 @@ class PaneLayout:
         """The chosen arrangement; else the grid, or the list if its pages would be too many."""
         if self.arrangement is not None:
             return self.arrangement
-        many = len(self.tasks) > self._per_page() * pane_boxes.MANY_PAGES
+        many = len(self.tasks) > self._per_page() * MANY_PAGES
         return Arrangement.LIST if many else Arrangement.GRID
 
     def pages(self) -> list[list[TaskId]]:
@@ -93,34 +155,14 @@ class PaneLayout:
         """The places of the panes."""
         whole = Box(0, 0, self.width, self.height)
         if self.focused is not None and (self.zoomed or self.effective is Arrangement.LIST):
-            return Places([(self.focused, whole)], [], pane_boxes.framed([whole], whole))
+            return Places([(self.focused, whole)], framed([whole], whole))
         pages = self.pages()
         if not pages:
-            return Places([], [], False)
+            return Places([], False)
         self.page = min(self.page, len(pages) - 1)
         tasks = pages[self.page]
-        tree = None
-        if self.effective is Arrangement.CHIEF:
-            chief = next((task.id for task in self.tasks if task.is_chief), None)
-            large = chief if chief in tasks else tasks[0]
-            tree = pane_boxes.chief_large(len(tasks), tasks.index(large), self.width, self.height)
-        if tree is None:
-            tree = pane_boxes.grid(len(tasks), self.width)
-        boxes, splits = pane_boxes.place(tree, whole, self.sizes)
-        usual, _ = pane_boxes.place(tree, whole, {})
-        framed = pane_boxes.framed(usual.values(), whole)
-        return Places([(task, boxes[i]) for i, task in enumerate(tasks)], splits, framed)
-
-    def grow(self, steps: int) -> bool:
-        """Makes the focused pane larger, or smaller by negative steps; False when it stays."""
-        places = self.place()
-        number = next((i for i, (task, _) in enumerate(places.panes) if task == self.focused), None)
-        before = dict(self.sizes)
-        for placed in places.splits:
-            for part, panes in enumerate(placed.panes):
-                if number in panes and (grown := placed.grown(part, steps)) != placed.lengths:
-                    self.sizes[placed.split.name] = grown
-        return self.sizes != before
+        boxes = grid(len(tasks), whole)
+        return Places(list(zip(tasks, boxes, strict=True)), framed(boxes, whole))
 
     def focus(self, task: TaskId) -> None:
         """Brings a task into sight, on the page in sight if it is there."""
@@ -196,7 +238,7 @@ class PaneLayout:
                 self._first[calm.pop()] = task
 
     def _per_page(self) -> int:
-        return pane_boxes.per_page(len(self.tasks), self.width, self.height)
+        return per_page(len(self.tasks), self.width, self.height)
 
     def _in_order(self) -> list[list[TaskId]]:
         """Groups that share pages: start order, and for large runs host by host."""

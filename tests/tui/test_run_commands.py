@@ -17,8 +17,7 @@ from launcher.run.states import TaskState
 from launcher.store.logs import LogFile
 from tests.tui.fakes import ScriptedRun
 from tui.log.log_views import LogViews
-from tui.pane_boxes import Arrangement
-from tui.pane_layout import PaneLayout
+from tui.pane_layout import Arrangement, PaneLayout
 from tui.screens.run.chrome import Chrome
 from tui.screens.run.error_commands import ErrorCommands
 from tui.screens.run.frame_clock import FrameClock
@@ -81,9 +80,7 @@ class AreaApp(App[None]):
         layout.update(run.snapshot())
         views = LogViews(run.logs, run.snapshot())
         self.changes = 0
-        self.area = PaneArea(
-            layout, views, lambda pane: self.set_focus(pane), self._changed, lambda: None
-        )
+        self.area = PaneArea(layout, views, lambda pane: self.set_focus(pane), self._changed)
 
     def _changed(self) -> None:
         self.changes += 1

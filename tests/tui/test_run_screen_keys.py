@@ -17,7 +17,7 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.pane_boxes import Arrangement
+from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
@@ -219,18 +219,17 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
 
 @pytest.mark.large
 async def test_layouts_in_turn(run: ScriptedRun) -> None:
-    """Space steps from the grid to the chief large, list + detail, merged, and back."""
+    """Space steps from the grid to list + detail, merged, and back."""
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
         seen = []
-        for _ in range(4):
+        for _ in range(3):
             await pilot.press("space")
             await pilot.pause(0.1)
             panes = app.screen.query_one(PaneGrid).panes
             seen.append((screen_of(app).pane_layout.effective, len(panes)))
         assert seen == [
-            (Arrangement.CHIEF, 4),
             (Arrangement.LIST, 1),
             (Arrangement.MERGED, 1),
             (Arrangement.GRID, 4),

@@ -10,7 +10,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from tui.log.view import LogView
 from tui.outcome import queue_status
-from tui.pane_boxes import Arrangement
+from tui.pane_layout import Arrangement
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.task_monitor import TaskMonitor
 from tui.widgets.fit import Part
@@ -117,10 +117,9 @@ class Chrome:
         hints += [("pane.next", "next"), ("zoom", "zoom"), ("layout.next", "layout")]
         hints += [("search", "search")]
         pages = len(layout.pages())
-        if layout.effective in (Arrangement.GRID, Arrangement.CHIEF) and pages > 1:
+        if layout.effective is Arrangement.GRID and pages > 1:
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
-        hints += [("log.fold", "unfold" if self._area.views.options.fold else "fold")]
-        return [*hints, ("pane.smaller pane.larger", "size")]
+        return [*hints, ("log.fold", "unfold" if self._area.views.options.fold else "fold")]

@@ -6,7 +6,7 @@ from launcher.ids import TaskId
 from launcher.session.control import RunControl
 from tui.log.document import Document
 from tui.log.errors import ErrorWalk
-from tui.pane_boxes import Arrangement
+from tui.pane_layout import Arrangement
 from tui.screens.run.interaction import Interaction
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.search_commands import SearchCommands

@@ -10,8 +10,7 @@ from textual.containers import Horizontal
 from launcher.ids import TaskId
 from tui.log.log_views import LogViews
 from tui.log.rows import RowOptions
-from tui.pane_boxes import Arrangement, Box
-from tui.pane_layout import PaneLayout
+from tui.pane_layout import Arrangement, Box, PaneLayout
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.task_list import TaskList
@@ -31,11 +30,9 @@ class PaneArea(Horizontal):
         views: LogViews,
         focus_pane: Callable[[LogPane], None],
         changed: Callable[[], None],
-        divided: Callable[[], None],
     ) -> None:
         """`focus_pane` gives the keyboard to a pane, unless something else needs it; `changed` is
-        called when other tasks are in sight or another one has the focus, `divided` when a person
-        has changed the sizes of panes."""
+        called when other tasks are in sight or another one has the focus."""
         self.pane_layout = pane_layout
         self.views = views
         self.grid = PaneGrid()
@@ -43,7 +40,6 @@ class PaneArea(Horizontal):
         self.task_list.display = False
         self._focus_pane = focus_pane
         self._changed = changed
-        self._divided = divided
         self._placed: object = None
         self._sizes: object = None
         super().__init__(self.task_list, self.grid)
@@ -92,15 +88,15 @@ class PaneArea(Horizontal):
         self.task_list.display = not layout.zoomed and (
             layout.effective is Arrangement.LIST or (merged and wide)
         )
-        found, splits, framed = layout.place()
+        found, framed = layout.place()
         places: list[tuple[TaskId | None, Box]] = list(found)
         if merged or len(places) == 1:  # one pane has what the list leaves
             task = None if merged else places[0][0]
-            places, splits = [(task, Box(0, 0, *self.grid.size))], []
+            places = [(task, Box(0, 0, *self.grid.size))]
         if places == self._placed:
             return False
         self._placed = places
-        panes = self.grid.place([box for _, box in places], splits, framed=framed)
+        panes = self.grid.place([box for _, box in places], framed=framed)
         for (task, _), pane in zip(places, panes, strict=True):
             pane.show(self.views.of(task))
         self.restore_focus()
@@ -111,26 +107,6 @@ class PaneArea(Horizontal):
         """Places anew when the room has changed."""
         if self._sizes != (self.size, self.grid.size):
             self.place()
-
-    def grow(self, steps: int) -> None:
-        """Makes the focused pane larger, or smaller by negative steps."""
-        if self.pane_layout.grow(steps):
-            self.place()
-            self._divided()
-
-    def make_equal(self) -> None:
-        """Gives all panes their usual sizes."""
-        if self.pane_layout.sizes:
-            self.pane_layout.sizes.clear()
-            self.place()
-            self._divided()
-
-    def on_pane_grid_divided(self, event: PaneGrid.Divided) -> None:
-        """Applies the sizes of panes whose border is dragged, and stores them at its end."""
-        self.pane_layout.sizes[event.split] = event.lengths
-        self.place()
-        if event.done:
-            self._divided()
 
     # the focus
 

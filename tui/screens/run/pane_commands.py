@@ -7,7 +7,7 @@ from typing import Any
 
 from launcher.ids import TaskId
 from tui.log.rows import Stamps
-from tui.pane_boxes import Arrangement
+from tui.pane_layout import Arrangement
 from tui.screens.run.interaction import Interaction
 from tui.screens.run.pane_area import PaneArea
 from tui.screens.run.search_commands import SearchCommands
@@ -110,14 +110,6 @@ class PaneCommands:
     def turn_page(self, by: int) -> None:
         self._layout.turn(by)
         self._area.refocus()
-
-    def grow(self, steps: int) -> None:
-        """Makes the focused pane larger, or smaller by negative steps."""
-        self._area.grow(steps)
-
-    def make_equal(self) -> None:
-        """Gives all panes their usual sizes."""
-        self._area.make_equal()
 
     def pin(self) -> None:
         """Pins the focused task to the first page of a large run, or unpins it."""

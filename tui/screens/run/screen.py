@@ -17,7 +17,6 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl
 from tui.log.log_views import LogViews
 from tui.pane_layout import PaneLayout
-from tui.pane_sizes import PaneSizes
 from tui.screens.run.bindings import RUN_BINDINGS
 from tui.screens.run.chrome import Chrome
 from tui.screens.run.error_commands import ErrorCommands
@@ -48,9 +47,7 @@ class RunScreen(Screen[None]):
         super().__init__()
         self.control = control
         self.snapshot = control.snapshot()
-        self._warning = ""
-        self.pane_sizes = PaneSizes(self.snapshot.name, self._warn)
-        self.pane_layout = PaneLayout(sizes=self.pane_sizes.load())
+        self.pane_layout = PaneLayout()
         self.pane_layout.update(self.snapshot)
         self.views = LogViews(control.logs, self.snapshot)
         self.prompt = Prompt()
@@ -59,7 +56,6 @@ class RunScreen(Screen[None]):
             self.views,
             self._focus_pane,
             changed=lambda: self.chrome.show_panes(),
-            divided=lambda: self.pane_sizes.save(self.pane_layout.sizes),
         )
         interaction = Interaction(self, self.prompt, self.area.restore_focus)
         self.monitor = TaskMonitor(control)
@@ -94,13 +90,8 @@ class RunScreen(Screen[None]):
         """Ends the threads that read logs."""
         self.search.close()
         self.errors.close()
-        self.pane_sizes.close()
 
     # what is new
-
-    def _warn(self, message: str) -> None:
-        """Called on another thread: leaves a message for the next second."""
-        self._warning = message
 
     def _is_open(self) -> bool:
         """A screen that is closed, alone or with the app, loses its widgets before its workers
@@ -121,9 +112,6 @@ class RunScreen(Screen[None]):
         if second:
             self._second = now
             self._show_notes(time.monotonic())
-            if self._warning:
-                self.notify(self._warning, severity="warning", timeout=8)
-                self._warning = ""
             visible = [p.view.task for p in self.area.grid.panes if p.view and p.view.task]
             self.monitor.update(self.snapshot, visible, self.views.options.tasks, now)
         if changed or second:
@@ -219,8 +207,6 @@ class RunScreen(Screen[None]):
         self.action_zoom = panes.zoom
         self.action_arrange = panes.next_arrangement
         self.action_merged = panes.toggle_merged
-        self.action_grow = panes.grow
-        self.action_equal = panes.make_equal
         self.action_pin = panes.pin
         self.action_page = panes.turn_page
         self.action_scroll = lines.scroll
