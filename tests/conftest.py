@@ -37,13 +37,19 @@ def pytest_configure(config: pytest.Config) -> None:
     guard.mark_session()
     if config.getoption("quick"):
         quick.refuse_tensorflow()
-        quick.prepare_random_text()
     else:
         command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             interrupt = number is signal.SIGINT
             signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
+
+
+@pytest.hookimpl(trylast=True)  # until hypothesis's own turn it warns of work that takes time
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Do what no quick test shall pay for."""
+    if session.config.getoption("quick"):
+        quick.prepare_random_text()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -405,6 +405,8 @@ def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
         (("python", "-m"), None),
         (("python", "-um", "x", "1"), (("-u",), ("-m", "x", "1"))),
         (("python", "-mx"), ((), ("-m", "x"))),
+        (("python", "-z", "a.py"), None),
+        (("python", "-uz", "a.py"), None),
         (("python", "-W", "error", "-u", "a.py", "-m"), (("-W", "error", "-u"), ("a.py", "-m"))),
         (("python", "-Werror", "a.py"), (("-Werror",), ("a.py",))),
     ],
@@ -414,6 +416,17 @@ def test_options_of_python_are_told_from_its_program(
 ) -> None:
     """In each form that Python takes them; what is not sure is no program."""
     assert split_python(words) == split
+
+
+def test_a_warm_start_keeps_the_options_of_python() -> None:
+    """They stand before the runner, and the program with its arguments behind the modules."""
+    text = '[jobs.ps]\ntasks = ["localhost:1"]\n[jobs.worker]\ntasks = ["localhost:2"]\n'
+    text += '[run]\ncommand = ["python3", "-u", "-Wi", "a.py", "1"]\n'
+    start = task(plan_of(text + '[start]\nwarm = ["numpy", "json"]\n'), "worker:0").warm
+    assert start is not None and start.modules == ("numpy", "json")
+    runner, words = start.argv[3], start.argv
+    assert words[:3] == ("python3", "-u", "-Wi") and Path(runner).name == "warm.py"
+    assert words[4:] == ("required", "numpy,json", "a.py", "1")
 
 
 def test_a_text_that_is_too_long_is_cut_to_the_limit() -> None:

@@ -170,6 +170,17 @@ def test_held_ports_name_their_holder() -> None:
     assert {finding.severity for finding in found} == {Severity.ERROR}
 
 
+def test_ports_are_free_when_all_of_them_are() -> None:
+    """One that is held, or that cannot be listened on, is not called free beside that."""
+    wanted = {TaskId("w", index): 2000 + index for index in range(9)}
+    held = PortOwner(port=2000, pid=8, command="nginx")
+    assert only(evaluate.ports("h1", wanted, [held], {})).code == "port-in-use"
+    assert only(evaluate.ports("h1", wanted, [], {"2001": "in use"})).code == "port-unusable"
+    free = only(evaluate.ports("h1", wanted, [], {}))
+    assert free.code == "ok"
+    assert free.sentence == "free: 2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, …"
+
+
 def test_leftovers_are_told_run_by_run() -> None:
     """Run, tasks, pids, and the command that ends them."""
     rows = [["A", "ps:0", 1, "x"], ["B", "", 2, "y"], ["A", "worker:0", 3, "z"]]
@@ -259,6 +270,9 @@ def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
     assert list(evaluate.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
     found = only(evaluate.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
     assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
+    assert "is 2.16.1 here and 2.21.0 on h1, h3: their" in found.sentence
+    many = {**{f"h{number}": "2.21.0" for number in range(9)}, "odd": "2.16.1"}
+    assert "on h0, h1, h2, h3, h4: their" in only(evaluate.versions(many)).sentence
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,11 @@ def test_a_snapshot_names_the_stage_of_each_task() -> None:
 def test_who_waits_for_whom_is_said() -> None:
     driver = RunDriver()
     assert driver.seen.waiting == "a, b"
-    driver.staged()
+    driver.checked()
+    assert (driver.phase(), driver.seen.waiting) == (RunPhase.STAGING, "a, b")
+    driver.feed(ev.Staged, "b")
+    assert driver.seen.waiting == "a"
+    driver.feed(ev.Staged, "a")
     assert driver.seen.waiting == "ps:0 on a:2222"
 
 

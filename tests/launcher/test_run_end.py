@@ -9,7 +9,7 @@ from launcher.run.instructions import End, KillHost, ReleaseHost, WatchSilence
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.timers import RestartDelay, ShutdownTimeout
-from tests.launcher.run_driver import RunDriver, ends, kill, kills, name
+from tests.launcher.run_driver import FACTS, RunDriver, ends, kill, kills, name
 
 # --- the end ------------------------------------------------------------------------------------
 
@@ -125,6 +125,28 @@ def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
         ("last words",),
     )
     assert failure.others == (name("worker:1"),)
+
+
+def test_a_hundred_failures_below_the_first_are_named_and_more_are_counted() -> None:
+    """Under `keep` all workers may fail."""
+    places = ", ".join(f'"a:{3000 + number}"' for number in range(103))
+    text = '[hosts.a]\nssh = "a"\n[jobs.chief]\ntasks = ["a:2222"]\n[jobs.worker]\n'
+    text += f'tasks = [{places}]\n[run]\ncommand = ["x"]\non_failure = "keep"\n'
+    driver = RunDriver(text=text + '[start.ready]\nworker = "started"\nchief = "started"\n')
+    driver.feed(ev.Begin)
+    driver.up("a")
+    driver.feed(ev.HostsChecked, FACTS)
+    driver.feed(ev.Staged, "a")
+    workers = [f"worker:{number}" for number in range(103)]
+    driver.begun("chief:0", *workers)
+    for worker in workers[:101]:
+        driver.exited(worker, 1)
+    assert driver.failure.others == tuple(map(name, workers[1:101]))
+    assert driver.failure.unlisted == 0
+    driver.exited(workers[101], 1)
+    driver.exited(workers[102], 1)
+    assert driver.failure.others == tuple(map(name, workers[1:101]))
+    assert driver.failure.unlisted == 2
 
 
 def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:

@@ -127,8 +127,9 @@ def attached(driver: RunDriver, *, complete: bool = True) -> RunDriver:
 
 
 def test_attach_goes_on_where_the_run_stands(driver: RunDriver) -> None:
-    """Nothing is started anew, no port is looked at, all rules hold."""
-    other = attached(driver)
+    """Nothing is started anew, no port is looked at, nothing is ended, all rules hold."""
+    assert driver.feed(ev.Attached, True) == []
+    other = driver
     kept = [held("ps:0"), held("worker:0")]
     assert other.up("a", tasks=kept) == []
     assert other.up("b", tasks=[held("worker:1"), held("worker:2")]) == [CheckHosts(False)]
