@@ -50,7 +50,7 @@ class Launcher:
         self.folder = folder
         self._taken_up = past is not None
         self._disk = OtherProcess()
-        self.logs = LogStore(folder.path, keep_marks=False, disk=self._disk)
+        self.logs = LogStore(folder.path, only_writes=True, disk=self._disk)
         self._writer = RunWriter(folder, self._disk, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
         self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._snapshot)

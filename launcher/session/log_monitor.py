@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..hosts.log_sink import Stored
 from ..ids import TaskId
 from ..plan.model import Plan
 from ..store.disk_thread import DiskThread
-from ..store.logs import LogStore, expect_floods
+from ..store.logs import MARK_BYTES, LogStore, expect_floods
 from ..store.metrics import Extractor
 from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
@@ -27,6 +28,8 @@ _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
 _MOST_LOOKED = 64 << 20
 """Bytes of an attempt in which a line is looked for that may have come while no launcher lived."""
+_COUNTED_TOGETHER = 8
+"""Steps of counting, of 4 MiB each, after which other jobs have their turn."""
 _AT_ONCE = 1 << 20
 """Bytes of one task that are stored together when more come than the disk writer takes: each time
 it is asked costs two changes of process."""
@@ -83,6 +86,18 @@ class _Store:
         return follows and self.size < _AT_ONCE
 
 
+@dataclass(eq=False)
+class _Count:
+    """A job: counts the next bytes of a log, and comes again behind the others while there are
+    more."""
+
+    monitor: LogMonitor
+    task: TaskId
+
+    def __call__(self) -> None:
+        self.monitor._count(self)
+
+
 class LogMonitor:
     """The run's `LogSink`; its methods are for the launcher's loop, and none of them waits."""
 
@@ -106,8 +121,11 @@ class LogMonitor:
         self._lock = threading.Lock()
         """Guards `_sizes`, `_waiting` and `_found`; never held for long."""
         self._found = Found()
+        self._counting: set[TaskId] = set()
+        """Tasks for whose logs a `_Count` waits; the worker's, once there is one."""
         for task in plan.tasks:
-            logs.open(task.id)  # takes up what is on disk, while nobody waits for us
+            if logs.open(task.id).uncounted:  # an earlier launcher's
+                self._count_later(task.id)
 
     # --- for the loop ---------------------------------------------------------------------
 
@@ -139,7 +157,7 @@ class LogMonitor:
             waiting = task in self._sizes
             self._sizes[task] = size
         if not waiting:
-            self._worker.put(lambda: self._count(task))
+            self._worker.put(lambda: self._follow(task))
 
     def await_line(
         self, task: TaskId, attempt: int, pattern: str, since: int | None = None
@@ -181,8 +199,9 @@ class LogMonitor:
 
     @property
     def idle(self) -> bool:
-        """All that was handed over is on disk, or given up."""
-        return self._worker.idle
+        """All that was handed over is on disk, or given up; whoever reads a log counts what nobody
+        has counted."""
+        return all(isinstance(job, _Count) for job in self._worker.jobs())
 
     @property
     def unstored(self) -> int:
@@ -211,6 +230,7 @@ class LogMonitor:
         while True:
             try:
                 log.append(job.offset, data, now)
+                self._worker.answered()
                 break
             except OSError as error:
                 self._complain(f"{log.path.name}: {error.strerror}")
@@ -220,8 +240,9 @@ class LogMonitor:
             stored = self._found.stored
             stored[job.stored] = stored.get(job.stored, 0) + len(data)
         self._read(job.task, data, now)
+        self._count_rest(job.task)
 
-    def _count(self, task: TaskId) -> None:
+    def _follow(self, task: TaskId) -> None:
         log = self._logs.open(task)
         now = time.time()
         with self._lock:
@@ -229,15 +250,13 @@ class LogMonitor:
         before = log.size
         trouble, data = "", b""
         try:
-            data = log.grown(size, now)
+            log.grown(size)
             if log.size < size:
                 trouble = "it has been cut"
-            while task in self._patterns and before < log.size - len(data):
-                part = log.read(before, min(_LOOK, log.size - len(data) - before))
-                if not part:
-                    break  # removed meanwhile
-                before += len(part)
-                self._find_line(task, part)
+            last = max(before, log.size - MARK_BYTES)
+            if task in self._patterns:
+                self._look(task, before, last)
+            data = log.read(last, log.size - last)
         except OSError as error:
             trouble = error.strerror or str(error)
         if trouble:
@@ -247,6 +266,41 @@ class LogMonitor:
                     self._found.lost[task] = size
             self._complain(f"{log.path.name}: {trouble}")
         self._read(task, data, now)
+        self._count_rest(task)
+
+    def _count_rest(self, task: TaskId) -> None:
+        """Counts what is new in a log, unless more than that is to be counted before it."""
+        if self._logs.open(task).uncounted and task not in self._counting:
+            self._count(_Count(self, task))
+
+    def _count_later(self, task: TaskId) -> None:
+        self._counting.add(task)
+        self._worker.put(_Count(self, task))
+
+    def _count(self, job: _Count) -> None:
+        """Counts for a moment: nothing waits for this, but others wait for the thread."""
+        self._counting.discard(job.task)
+        log = self._logs.open(job.task)
+        for _ in range(_COUNTED_TOGETHER):
+            before = log.uncounted
+            with suppress(OSError):  # whoever follows the log says why it cannot be read
+                log.count(time.time())
+            self._worker.answered()
+            if log.uncounted == before or not self._worker.pause(0):
+                return  # nothing is left, somebody has cut the file, or the run is over
+        if log.uncounted:
+            self._count_later(job.task)
+
+    def _look(self, task: TaskId, begin: int, end: int) -> None:
+        """Looks for the awaited line of a task in a part of its log."""
+        log = self._logs.open(task)
+        while task in self._patterns and begin < end:
+            part = log.read(begin, min(_LOOK, end - begin))
+            self._worker.answered()
+            if not part:
+                break  # removed meanwhile
+            begin += len(part)
+            self._find_line(task, part)
 
     def _complain(self, trouble: str) -> None:
         with self._lock:
@@ -271,14 +325,8 @@ class LogMonitor:
             return  # it is awaited since its start
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
         if since is not None:
-            log = self._logs.open(task)
-            end = min(log.size, since + _MOST_LOOKED)
-            while task in self._patterns and since < end:
-                part = log.read(since, min(_LOOK, end - since))
-                if not part:
-                    break  # removed meanwhile
-                since += len(part)
-                self._find_line(task, part)
+            size = self._logs.open(task).size
+            self._look(task, since, min(size, since + _MOST_LOOKED))
 
     def _find_line(self, task: TaskId, data: bytes) -> None:
         if task not in self._patterns:

@@ -46,9 +46,13 @@ class DiskThread:
         with self._news:
             return [job for job in (self._job, *self._jobs) if job is not None]
 
+    def answered(self) -> None:
+        """For a job of many reads or writes: the disk has done one more of them."""
+        self._since = time.monotonic()
+
     @property
     def stalled(self) -> float:
-        """Seconds for which the present job has lasted; 0 between jobs."""
+        """Seconds since the present job began, or the disk last answered it; 0 between jobs."""
         with self._news:
             return time.monotonic() - self._since if self._job is not None else 0.0
 

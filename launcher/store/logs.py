@@ -31,7 +31,7 @@ _MARK = struct.Struct("<QQd")
 _READ = 512 << 10
 """Bytes that are read at once: what is counted next should still be in the processor's cache."""
 _STEP = 4 << 20
-"""Bytes that are counted in one call for whoever only looks."""
+"""Bytes that are counted in one call by whoever has more to do."""
 _NEAR_END = 2 * MARK_BYTES
 """Bytes behind the last mark that are counted at once."""
 _WRITER_SECONDS = 0.5
@@ -105,23 +105,28 @@ class LogFile:
         path: Path,
         *,
         read_only: bool = False,
-        keep_marks: bool = True,
+        only_writes: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        """`read_only`: somebody else writes log and index, we only look. Without `keep_marks`,
-        marks are forgotten when they are in the index: who only writes needs none, and those of
-        thousands of tasks take 200 MB an hour."""
+        """`read_only`: somebody else writes log and index, we only look. `only_writes`: bytes of an
+        earlier launcher behind its index are left to `count`, and marks are forgotten when they
+        are in the index: a writer needs none, and those of thousands of tasks take 200 MB an
+        hour."""
         self.path = path
         self._own_disk = Files()
         self._disk = disk or self._own_disk
         self._read_only = read_only
-        self._keep_marks = keep_marks
+        self._only_writes = only_writes
         self._index_path = path.with_suffix(".idx")
         self._lock = threading.Lock()
         self.size = 0
-        """Bytes that are on disk and counted."""
+        """Bytes that are on disk; for a reader, those that are counted, too."""
+        self._counted = 0
+        """Bytes from the beginning whose newlines are known."""
+        self._inherited = (0, 0.0)
+        """Bytes that an earlier launcher has left, and when the last of them were written."""
         self.newlines = 0
-        """Newline characters in them."""
+        """Newline characters in the counted bytes."""
         self._marks = _Marks()
         self._saved = 0
         """Marks that are in the index file."""
@@ -197,36 +202,56 @@ class LogFile:
             written = self._disk.write(self.path, view, at)
             view = view[written:]
             at += written
-        self._count(data, len(data), now)
+        if self._counted == self.size:
+            self._count(data, len(data), now)
+        else:
+            self.size += len(data)
         self._save_marks()
 
-    def grown(self, size: int, now: float) -> bytes:
-        """A task of this machine has written up to `size`: counts it.
+    def grown(self, size: int) -> None:
+        """A task of this machine has written up to `size`, or as far as its file goes, which
+        somebody may have cut; the new bytes are left to `count`.
 
-        Returns the last of the new bytes (at most 64 KiB), for whoever reads metrics.
+        Raises:
+            OSError: somebody has removed the file.
         """
-        data = self._follow(size, now)
-        self._save_marks()
-        return data
+        if size > self.size:
+            self.size = max(self.size, min(size, os.stat(self.path).st_size))
 
-    def _follow(self, size: int, now: float) -> bytes:
-        if size <= self.size:
-            return b""
+    @property
+    def uncounted(self) -> int:
+        """Bytes that are left to `count`."""
+        return self.size - self._counted
+
+    def count(self, now: float) -> None:
+        """Counts the next bytes, at most 4 MiB, so that whoever has more to do may do it between
+        two calls.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        size, written = self._inherited
+        inherited = self._counted < size
+        self._follow(min(self.size, self._counted + _STEP), written if inherited else now)
+        self._save_marks()
+
+    def _follow(self, size: int, now: float) -> None:
+        """Counts what stands in the file up to `size`."""
+        if size <= self._counted:
+            return
         if not hasattr(_scratch, "buffer"):
             _scratch.buffer = bytearray(_READ)  # a fresh one for each read costs page faults
         buffer: bytearray = _scratch.buffer
-        count = 0
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            while self.size < size:
-                part = memoryview(buffer)[: size - self.size]
-                count = os.preadv(fd, [part], self.size)
+            while self._counted < size:
+                part = memoryview(buffer)[: size - self._counted]
+                count = os.preadv(fd, [part], self._counted)
                 if not count:
                     break
                 self._count(buffer, count, now)
         finally:
             os.close(fd)
-        return bytes(buffer[max(0, count - MARK_BYTES) : count])
 
     def refresh(self) -> None:
         """Follows a log that another process writes: takes up the marks that it has saved since,
@@ -258,16 +283,18 @@ class LogFile:
             marks = self._marks
             due = (
                 not marks
-                or self.size - marks.offsets[-1] >= MARK_BYTES
+                or self._counted - marks.offsets[-1] >= MARK_BYTES
                 or now - marks.times[-1] >= MARK_SECONDS
             )
             first = 0 if due else 1  # a large chunk gets marks of its own
             *lines, newlines = accumulate(counts, initial=self.newlines)
-            marks.offsets.extend(range(self.size, self.size + length, MARK_BYTES)[first:])
+            begin, end = self._counted, self._counted + length
+            marks.offsets.extend(range(begin, end, MARK_BYTES)[first:])
             marks.lines.extend(lines[first:])
             marks.times.extend(repeat(now, len(marks.lines) - len(marks.times)))
             self.newlines = newlines
-            self.size += length
+            self._counted = end
+            self.size = max(self.size, end)
 
     def _save_marks(self) -> None:
         if self._read_only or self._saved == self._forgotten + len(self._marks):
@@ -281,7 +308,7 @@ class LogFile:
         self._forget_marks()
 
     def _forget_marks(self) -> None:
-        if self._keep_marks:
+        if not self._only_writes:
             return
         with self._lock:  # the last one says when the next is due
             count = max(0, min(self._saved - self._forgotten, len(self._marks) - 1))
@@ -289,13 +316,17 @@ class LogFile:
             self._forgotten += count
 
     def _load(self) -> None:
-        """Takes up the log of an earlier launcher: its marks, then a count of what follows."""
+        """Takes up the log of an earlier launcher: its marks, then a count of what follows, which
+        takes a writer too long: 2.5 s for each GiB."""
         if not self.path.exists():
             return
         info = self.path.stat()
         self._load_marks(info.st_size)
         self._forget_marks()
-        self._follow(info.st_size, info.st_mtime)
+        if self._only_writes:
+            self.size, self._inherited = info.st_size, (info.st_size, info.st_mtime)
+        else:
+            self._follow(info.st_size, info.st_mtime)
 
     def _load_marks(self, on_disk: int) -> None:
         """Reads marks from the index file, from where they were read last."""
@@ -313,15 +344,16 @@ class LogFile:
             for offset, lines, time in _MARK.iter_unpack(raw):
                 if offset > on_disk:
                     break
-                if marks and offset <= max(marks.offsets[-1], self.size):
+                if marks and offset <= max(marks.offsets[-1], self._counted):
                     if not self._read_only:
                         break
                     self._read += _MARK.size  # counted here already
                     continue
                 self._read += _MARK.size
                 marks.append(offset, lines, time)
-            if marks and marks.offsets[-1] > self.size:
-                self.size, self.newlines = marks.offsets[-1], marks.lines[-1]
+            if marks and marks.offsets[-1] > self._counted:
+                self._counted, self.newlines = marks.offsets[-1], marks.lines[-1]
+                self.size = max(self.size, self._counted)
         self._saved = len(marks)
 
 
@@ -333,13 +365,13 @@ class LogStore:
         folder: Path,
         *,
         read_only: bool = False,
-        keep_marks: bool = True,
+        only_writes: bool = False,
         disk: Disk | None = None,
     ) -> None:
         """`disk` writes; without one, each log does it here."""
         self.folder = folder
         self._read_only = read_only
-        self._keep_marks = keep_marks
+        self._only_writes = only_writes
         self._disk = disk
         self._lock = threading.Lock()
         self._files: dict[TaskId, LogFile] = {}
@@ -352,7 +384,7 @@ class LogStore:
                 self._files[task] = LogFile(
                     path,
                     read_only=self._read_only,
-                    keep_marks=self._keep_marks,
+                    only_writes=self._only_writes,
                     disk=self._disk,
                 )
             return self._files[task]

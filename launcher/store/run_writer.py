@@ -121,6 +121,7 @@ class RunWriter:
         while waiting:
             try:
                 waiting = waiting[self._disk.write(path, waiting) :]
+                self._worker.answered()
             except OSError as error:
                 self._trouble = error.strerror or str(error)
                 if not self._worker.pause(_AGAIN_SECONDS):

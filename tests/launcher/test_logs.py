@@ -33,6 +33,12 @@ def check_marks(log: LogFile, data: bytes) -> None:
         assert offset - at < 4 * MARK_BYTES
 
 
+def count_all(log: LogFile) -> None:
+    """Counts the bytes that are left to count."""
+    while log.uncounted:
+        log.count(5.0)
+
+
 def test_appended_bytes_are_the_file_and_are_counted(tmp_path: Path) -> None:
     """Chunks of any size add up to the same file, size, newlines and truthful marks."""
     data = body(5000)
@@ -60,17 +66,19 @@ def test_bytes_sent_twice_are_stored_once_and_a_gap_is_an_error(tmp_path: Path) 
 
 @pytest.mark.large
 def test_a_log_of_this_machine_is_counted_where_it_lies(tmp_path: Path) -> None:
-    """The task's agent writes the file; the store follows it and returns the newest bytes."""
+    """The task's agent writes the file; the store follows it, as far as the file goes."""
     log = LogFile(tmp_path / "ps-0.log")
     data = body(20_000)
     for end in (1000, len(data) // 2, len(data)):
         with log.path.open("ab") as file:
             file.write(data[log.size : end])
-        last = log.grown(end, 5.0)
-        assert last == data[:end][-len(last) :]
+        log.grown(end)
+        assert log.size == end
+        count_all(log)
     assert log.newlines == data.count(b"\n")
     check_marks(log, data)
-    assert log.grown(len(data), 6.0) == b""
+    log.grown(len(data) + 1)
+    assert (log.size, log.uncounted) == (len(data), 0)
 
 
 def test_a_later_launcher_takes_the_log_up(tmp_path: Path) -> None:
@@ -108,7 +116,8 @@ def test_whoever_looks_leaves_the_counting_to_the_writer(tmp_path: Path) -> None
     path = tmp_path / "worker-0.log"
     writer, reader = LogFile(path), LogFile(path, read_only=True)
     path.write_bytes(data)
-    writer.grown(len(data) // 2, 1.0)
+    writer.grown(len(data) // 2)
+    count_all(writer)
     reader.refresh()
     assert len(data) // 2 - MARK_BYTES <= reader.size <= len(data) // 2
     reader.refresh()
@@ -133,6 +142,23 @@ def test_reading_keeps_nothing_open_and_a_removed_log_reads_as_empty(tmp_path: P
     assert store.open(TaskId("worker", 7)).read(0, 100) == b""
 
 
+def test_bytes_of_an_earlier_launcher_are_counted_behind_those_that_come(tmp_path: Path) -> None:
+    """A writer has the size of its log at once; new bytes are stored before the old ones are
+    counted, and at the end all marks are true."""
+    data = body(4000)
+    path = tmp_path / "worker-0.log"
+    half = len(data) // 2
+    path.write_bytes(data[:half])
+    writer = LogFile(path, only_writes=True)
+    assert (writer.size, writer.uncounted) == (half, half)
+    writer.append(half, data[half:], 7.0)
+    assert path.read_bytes() == data
+    count_all(writer)
+    writer.append(len(data), b"one more\n", 8.0)
+    assert (writer.newlines, writer.uncounted) == (data.count(b"\n") + 1, 0)
+    check_marks(LogFile(path, read_only=True), data)
+
+
 @pytest.mark.large
 def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
     """Of hours of output the writer holds next to nothing, also after another has taken the log up,
@@ -141,7 +167,8 @@ def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
     line, count, began = b"a line\n", 10_000, time.time()
 
     def write(first: int) -> LogFile:
-        log = LogFile(path, keep_marks=False)
+        log = LogFile(path, only_writes=True)
+        count_all(log)
         for number in range(first, first + count // 2):
             log.append(number * len(line), line, began + MARK_SECONDS * number)
             assert len(log.marks()) <= 2
@@ -171,7 +198,7 @@ def test_marks_that_are_not_in_the_index_are_not_forgotten(tmp_path: Path) -> No
             return super().write(path, data, offset)
 
     disk = FullDisk()
-    log = LogFile(tmp_path / "worker-0.log", keep_marks=False, disk=disk)
+    log = LogFile(tmp_path / "worker-0.log", only_writes=True, disk=disk)
     for number in range(10):
         log.append(number, b"\n", float(number))
     disk.full = False

@@ -181,9 +181,9 @@ async def test_a_log_of_this_machine_that_is_slow_is_waited_for(
         (tmp_path / "w-0.log").write_bytes(b"x\n" * 130)
         go, grown = threading.Event(), LogFile.grown
 
-        def slow(log: LogFile, size: int, now: float) -> bytes:
+        def slow(log: LogFile, size: int) -> None:
             go.wait(PATIENCE)
-            return grown(log, size, now)
+            grown(log, size)
 
         monkeypatch.setattr(LogFile, "grown", slow)
         scene.outputs.exited(exited(FIRST, 260), at_once=False)
