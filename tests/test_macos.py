@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from launcher.cluster.draft import parse
-from launcher.cluster.platform_checks import NO_CONTAINERS, NO_LOCAL_TASKS
+from launcher.cluster.platform_checks import NO_LOCAL_TASKS
 from launcher.errors import TfmuxError
 from launcher.session import control_socket
 from tests.command import Up, run, write
@@ -187,10 +187,6 @@ def test_the_editor_refuses_tasks_of_this_machine(darwin: None, tmp_path: Path) 
     """At the task, with the sentence of the command line; hosts elsewhere are fine."""
     (problem,) = parse(LOCAL, tmp_path / "a.toml").problems
     assert NO_LOCAL_TASKS in str(problem) and problem.line == 4
-    (problem,) = parse(
-        LOCAL.replace("localhost", "node0") + "[podman]\nnodes = 1\n", tmp_path / "a.toml"
-    ).problems
-    assert NO_CONTAINERS in str(problem)
     elsewhere = LOCAL.replace("localhost", "tf1") + '[hosts.tf1]\nssh = "tf1"\n'
     assert not parse(elsewhere, tmp_path / "a.toml").problems
 

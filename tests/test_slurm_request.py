@@ -106,7 +106,6 @@ def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
         ('time = "04:00:00"', "", "the time limit is missing"),
         ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),
         ("nodes = 2", "nodes = 0", "nodes"),
-        ("[slurm]", "[podman]\nnodes = 2\n[slurm]", "remove one of the two tables"),
         ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
         ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
     ],

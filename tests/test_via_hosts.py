@@ -28,7 +28,7 @@ from tests.faults.scenario import confirmed, last_states, ready, receipt
 from tests.faults.tasks import Ledger
 from tests.faults.test_cuts import back, lost
 from tests.patience import PATIENCE, wait_until
-from tests.testbed import containers, proc
+from tests.testbed import podman, proc
 from tests.testbed.containers import Container
 from tests.testbed.namespaces import Testbed
 from tests.testbed.proc import Process
@@ -43,7 +43,7 @@ SYSTEM_PYTHON = "/usr/bin/python3"
 @pytest.fixture(scope="module")
 def two() -> Iterator[tuple[Container, Container]]:
     """Two containers, for all tests of this module."""
-    reason = containers.missing()
+    reason = podman.missing()
     if reason is not None and os.environ.get("CI"):
         pytest.fail(f"{reason}, and in CI missing containers are a failure", pytrace=False)
     if reason is not None:

@@ -118,7 +118,7 @@ def verdict(results: CheckResults, colours: Colours) -> Text:
 
 def nodes_text(cluster: ClusterModel) -> str:
     """The nodes of a cluster whose hosts an engine has yet to give, with their tasks."""
-    table = cluster.engine
+    table = cluster.slurm
     assert table is not None
     tasks: dict[str, list[str]] = {name: [] for name in table.node_names}
     for job, entry in cluster.jobs.items():

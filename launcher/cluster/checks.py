@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .choices import Framework
-from .engine_table import PENDING
 from .fields import COMMAND, nearest
 from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
 from .ranks import has_ranks
+from .slurm import PENDING
 from .spec import ClusterModel, Job, RunSettings
 
 UNKNOWN = ""
@@ -201,32 +201,22 @@ def _tasks(cluster: ClusterModel) -> Iterator[Violation]:
 
 
 def _engine(cluster: ClusterModel) -> Iterator[Violation]:
-    """Hosts from two sources, and what is wrong in the table of an engine."""
-    tables = cluster.engine_tables
-    if not tables:
+    """Hosts from two sources, and what is wrong in `[slurm]`."""
+    if (slurm := cluster.slurm) is None:
         return
-    first = tables[0]
-    for other in tables[1:]:
-        message = f"the hosts are given by [{first.table}]: remove one of the two tables"
-        yield Violation((other.table,), None, message)
     for name, host in cluster.hosts.items():
         if host.via != PENDING:
-            yield Violation(
-                ("hosts", name),
-                None,
-                f"the hosts are given by {first.label}, as {first.span}: remove this one, "
-                f"or [{first.table}]",
-            )
-    for key, found, message in first.problems():
-        yield Violation((first.table, key), found, message)
+            message = f"the hosts are given by Slurm, as {slurm.span}: remove this one, or [slurm]"
+            yield Violation(("hosts", name), None, message)
+    for key, found, message in slurm.problems():
+        yield Violation(("slurm", key), found, message)
 
 
 def _undefined(cluster: ClusterModel, host: str) -> str:
     if is_loopback(host):
         return 'use localhost for this machine: write such as "localhost:2222"'
-    if cluster.engine is not None:
-        given = f"{cluster.engine.label} gives {cluster.engine.span}"
-        return f"{given}: use one of them, or ask for more nodes"
+    if cluster.slurm is not None:
+        return f"Slurm gives {cluster.slurm.span}: use one of them, or ask for more nodes"
     if not cluster.hosts:
         return (
             f'the host {host} is not defined: add [hosts.{_key(host)}] with ssh = "{host}", '

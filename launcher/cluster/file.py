@@ -23,12 +23,12 @@ from ..errors import ClusterFileError, Problem
 from ..printable import escaped
 from .addresses import SshDestination, TaskAddress
 from .checks import UNKNOWN, Violation, violations
-from .engine_table import EngineTable
 from .fields import nearest
 from .host_defaults import at_default, unused_defaults
 from .key_lines import FileLines, KeyLines, KeyPath
 from .length_checks import too_long
 from .platform_checks import unsupported
+from .slurm import Slurm
 from .spec import NAMED_TABLES, TABLES, ClusterModel, tables_in
 from .toml_errors import toml_problem
 
@@ -204,7 +204,7 @@ def _violation(detail: ErrorDetails) -> Violation:
         case "missing" if path[-1] == "tasks":
             message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
             return Violation(path, None, message)
-        case "missing" if issubclass(table := TABLES.get(str(path[0]), ClusterModel), EngineTable):
+        case "missing" if issubclass(table := TABLES.get(str(path[0]), ClusterModel), Slurm):
             return Violation(path, None, table.missing(str(path[-1])))
         case "missing":
             return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")

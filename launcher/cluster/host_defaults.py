@@ -17,8 +17,8 @@ def unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds defaults that no host would have."""
     if not any(value for _, value in cluster.defaults.host):
         return
-    if (table := cluster.engine) is not None:
-        message = f"the hosts are given by {table.label}: write python in [{table.table}], and "
+    if cluster.slurm is not None:
+        message = "the hosts are given by Slurm: write python in [slurm], and "
         yield Violation(_PATH, None, f"{message}the rest in [run], or remove this table")
     elif not cluster.hosts:
         message = "the file has no [hosts.NAME] that it holds for: add [hosts.localhost] for this "

@@ -18,8 +18,7 @@ from ..errors import ClusterFileError, Problem
 from ..printable import printable
 from .addresses import SshDestination
 from .choices import HostSource
-from .engine_table import node_name
-from .spec import ENGINE_TABLES
+from .slurm import Slurm, node_name
 
 MOST_BYTES = 1 << 20
 MOST_HOSTS = 1024
@@ -125,7 +124,7 @@ def with_table(text: str, source: str, table: str) -> str:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError):
         return text  # it is read again, and what is wrong is said with its line
-    for own in ("hosts", *(model.table for model in ENGINE_TABLES)):
+    for own in ("hosts", Slurm.table):
         if own in raw:
             raise _error(source, None, f"the hosts come from --hosts-from: remove [{own}]")
     end = "" if text.endswith("\n") else "\n"

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 from .addresses import AddressPart
 from .checks import UNKNOWN, Violation
 from .key_lines import KeyPath
-from .podman import Podman
 from .spec import ClusterModel
 
 NO_LOCAL_TASKS = "tasks run only on Linux, not on this machine: add a host with ssh"
-NO_CONTAINERS = "containers run only on Linux, not on this machine: use [hosts]"
 
 
 def unsupported(cluster: ClusterModel) -> Iterator[Violation]:
@@ -27,5 +25,3 @@ def _unsupported(cluster: ClusterModel) -> Iterator[Violation]:
                 path: KeyPath = ("jobs", name, "tasks", index)
                 yield Violation(path, str(place), NO_LOCAL_TASKS, AddressPart.HOST)
                 break
-    if cluster.podman is not None:
-        yield Violation((Podman.table,), None, NO_CONTAINERS)

@@ -1,18 +1,24 @@
-"""`[slurm]` table of a cluster file: the allocation whose nodes are the cluster's hosts."""
+"""`[slurm]` table of a cluster file: the allocation whose nodes are the cluster's hosts.
+
+The nodes are called `node0`, `node1`, … in the file. Until Slurm has given them they are hosts that
+nothing reaches.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import ConfigDict
+from pydantic import BeforeValidator, ConfigDict
 
-from .addresses import SshDestination
-from .engine_table import EngineTable, option_list, option_rule
-from .fields import Destination, Gpus, Key, Rule, text, wrong
+from .fields import Destination, Gpus, Key, Nodes, Python, Rule, text, wrong
+from .table import Table
 
+PENDING = ("false",)
+"""Command in place of the one that reaches a node, before there is a node: it only fails."""
 _TIME = re.compile(r"(?:\d{1,5}-\d{1,2}(?::\d{1,2}){0,2}|\d{1,7}(?::\d{1,2}){0,2})")
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL)
 _JOB = re.compile(r"[1-9]\d{0,14}")
 _PARTITION = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?:,[A-Za-z0-9_.][A-Za-z0-9_.-]*)*")
 _OURS = {
@@ -50,6 +56,22 @@ def _job(value: Any) -> str:
     return value
 
 
+def _option(value: Any) -> str:
+    given = text(value)
+    if not _OPTION.fullmatch(given) or not given.isprintable():
+        raise wrong('write an option of sbatch as one text, such as "--account=proj42"')
+    name = given.partition("=")[0]
+    if why := _OURS.get(name):
+        raise wrong(f"{name} is tfmux's own ({why}): remove it")
+    return given
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise wrong('write a list, such as ["--account=proj42", "--constraint=a100"]')
+    return tuple(value)
+
+
 def _partition(value: Any) -> str:
     if not _PARTITION.fullmatch(text(value)):
         raise wrong("write the partition's name; several with commas")
@@ -61,20 +83,28 @@ Partition = Annotated[
     str, Rule(_partition, {"type": "string", "pattern": f"^(?:{_PARTITION.pattern})$"})
 ]
 JobId = Annotated[str, Rule(_job, {"type": "string", "pattern": f"^{_JOB.pattern}$"})]
-Option = Annotated[str, option_rule("sbatch", "--account=proj42", _OURS)]
-Options = Annotated[tuple[Option, ...], option_list("--account=proj42", "--constraint=a100")]
+Option = Annotated[str, Rule(_option, {"type": "string", "pattern": "^--[a-z]"})]
+Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
 
 
-class Slurm(EngineTable):
+class Slurm(Table):
     """`[slurm]`: the allocation whose nodes are the hosts `node0`, `node1`, …"""
 
-    table = "slurm"
-    label = "Slurm"
-    reached_by = "srun"
+    table: ClassVar[str] = "slurm"
+    """Its name in the file."""
+    label: ClassVar[str] = "Slurm"
+    """Slurm's name for people."""
     model_config = ConfigDict(
         json_schema_extra={"anyOf": [{"required": ["time"]}, {"required": ["job"]}]}
     )
 
+    nodes: Annotated[
+        Nodes, Key("number of nodes. The hosts of the file are then `node0`, `node1`, …")
+    ]
+    python: Annotated[
+        Python | None,
+        Key("interpreter on the nodes, for `{python}` and the agents", "`python3`"),
+    ] = None
     time: Annotated[
         TimeLimit | None,
         Key(
@@ -114,18 +144,33 @@ class Slurm(EngineTable):
     ] = None
 
     @property
-    def relay(self) -> SshDestination | None:
-        return self.login
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes as hosts of the cluster file."""
+        return tuple(map(node_name, range(self.nodes)))
 
     @property
-    def node_gpus(self) -> int | None:
-        return self.gpus
+    def span(self) -> str:
+        """First and last node as people write them: `node0 … node3`."""
+        first, last = node_name(0), node_name(self.nodes - 1)
+        return first if self.nodes == 1 else f"{first} … {last}"
 
     def problems(self) -> Iterator[tuple[str, object, str]]:
-        yield from super().problems()
+        """Contradictions between values: key, value and what to write."""
+        if self.python is not None and self.python.startswith("~"):
+            yield "python", self.python, '"~/" is not expanded by srun: write an absolute path'
         if self.job is None and self.time is None:
             yield "time", None, 'the time limit is missing: write such as time = "04:00:00"'
         asked = (("time", self.time), ("partition", self.partition), ("options", self.options))
         for key, value in asked if self.job is not None else ():
             if value:
                 yield key, None, f'nothing is asked of Slurm with job = "{self.job}": remove {key}'
+
+    @classmethod
+    def missing(cls, key: str) -> str:
+        """Advice for a required key that is missing."""
+        return {"nodes": "the number of nodes is missing: write such as nodes = 4"}[key]
+
+
+def node_name(number: int) -> str:
+    """Name of a node as a host of the cluster file."""
+    return f"node{number}"

@@ -17,7 +17,6 @@ from pydantic import Field as field
 from ..ids import TaskId
 from .addresses import LOCALHOST
 from .choices import Framework
-from .engine_table import PENDING, EngineTable
 from .fields import (
     Bytes,
     Command,
@@ -43,9 +42,8 @@ from .hooks import Hooks
 from .host import Defaults, Host
 from .key_lines import UNKNOWN_LINES, FileLines
 from .metrics_table import Metrics
-from .podman import Podman
 from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
-from .slurm import Slurm
+from .slurm import PENDING, Slurm
 from .table import Table
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
@@ -266,7 +264,6 @@ class ClusterModel(Table):
     metrics: Metrics = field(default_factory=Metrics)
     hooks: Hooks = field(default_factory=Hooks)
     slurm: Slurm | None = None
-    podman: Podman | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
     _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
 
@@ -302,33 +299,23 @@ class ClusterModel(Table):
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
         return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
 
-    @property
-    def engine_tables(self) -> tuple[EngineTable, ...]:
-        """The tables that ask an engine for the hosts; more than one is a mistake."""
-        return tuple(filter(None, (getattr(self, model.table) for model in ENGINE_TABLES)))
-
-    @property
-    def engine(self) -> EngineTable | None:
-        """The table that asks an engine for the hosts."""
-        return next(iter(self.engine_tables), None)
-
     def with_pending_nodes(self) -> ClusterModel:
-        """Returns a copy with the hosts that an engine has yet to give."""
-        if (table := self.engine) is None:
+        """Returns a copy with the hosts that Slurm has yet to give."""
+        if self.slurm is None:
             return self
-        missing = (name for name in table.node_names if name not in self.hosts)
-        return self.with_hosts({name: self.node(table.pending_address(name)) for name in missing})
+        missing = (name for name in self.slurm.node_names if name not in self.hosts)
+        return self.with_hosts({name: self.node(name) for name in missing})
 
     def node(self, address: str, via: tuple[str, ...] = PENDING) -> Host:
-        """Returns the host that a node of the engine is; `via` is the command there."""
-        table = self.engine
+        """Returns the host that a node of Slurm is; `via` is the command there."""
+        table = self.slurm
         assert table is not None
         return Host(
-            ssh=table.relay if via != PENDING else None,
+            ssh=table.login if via != PENDING else None,
             via=via,
             address=address,
-            python=table.interpreter,
-            gpus=table.node_gpus,
+            python=table.python,
+            gpus=table.gpus,
         )
 
     def local_path(self, path: str) -> Path:
@@ -376,5 +363,4 @@ TABLES: dict[str, type[BaseModel]] = {
     for inner, table in (tables_in(model) or {"": model}).items()
 }
 """The tables of a file with their models. Those of `NAMED_TABLES` are `[hosts.NAME]`."""
-ENGINE_TABLES = tuple(model for model in TABLES.values() if issubclass(model, EngineTable))
 NAMED_TABLES = ("hosts", "jobs")

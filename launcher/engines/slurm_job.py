@@ -142,10 +142,13 @@ class SlurmJobEngine(SlurmEngine):
         return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == name}
 
 
-def slurm_engine(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> SlurmEngine:
-    """Slurm as a cluster file describes it, for the run of a plan."""
+def slurm_engine(
+    cluster: ClusterModel, plan: Plan, logins: SshConnector | None
+) -> SlurmEngine | None:
+    """Slurm as a cluster file describes it, for the run of a plan; None without `[slurm]`."""
     table, rules = cluster.slurm, rules_of(plan)
-    assert table is not None
+    if table is None:
+        return None
     kind = SlurmEngine if table.job is None else SlurmJobEngine
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent.config import AgentConfig, Rules
-from ..cluster.engine_table import node_name
-from ..cluster.slurm import Slurm
+from ..cluster.slurm import Slurm, node_name
 from ..cluster.spec import ClusterModel
 from ..hosts import bootstrap
 from ..plan.model import Plan

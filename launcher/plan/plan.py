@@ -227,7 +227,7 @@ class _Planner:
             collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
             via=_expand_program(entry.via or ()),
-            has_agent=self._by_engine(name),
+            has_agent=self._by_slurm(name),
         )
 
     def _target(self, entry: Host) -> SshTarget | None:
@@ -333,7 +333,7 @@ class _Planner:
                 for task in tasks
             ]
             given = self._entry(host).gpus
-            assigned = self._has_assigned_gpus(host)
+            assigned = self._by_slurm(host)
             known = self._facts[host].gpus
             if assigned or environment.VISIBLE in self._facts[host].environ:
                 visible = len(self._given(host))
@@ -344,19 +344,15 @@ class _Planner:
             shares |= frameworks.pooled(self._cluster.run.framework, split, ranked)
         return shares
 
-    def _by_engine(self, host: str) -> bool:
-        return self._cluster.engine is not None and not self._cluster.is_local(host)
-
-    def _has_assigned_gpus(self, host: str) -> bool:
-        engine = self._cluster.engine
-        return engine is not None and engine.assigns_gpus and not self._cluster.is_local(host)
+    def _by_slurm(self, host: str) -> bool:
+        return self._cluster.slurm is not None and not self._cluster.is_local(host)
 
     def _given(self, host: str) -> tuple[str, ...]:
         """The GPUs that the environment there lets a task see; none where all are there, or the
         file counts more of them."""
         names = environment.given_gpus(self._facts[host].environ)
         more = (self._entry(host).gpus or 0) > len(names)
-        return () if more and not self._has_assigned_gpus(host) else names
+        return () if more and not self._by_slurm(host) else names
 
     def _trains(self, task: TaskId) -> bool:
         return self._role(task) in (Role.CHIEF, Role.WORKER)

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..cluster.addresses import join
 from ..cluster.spec import ClusterModel
-from ..engines.registry import engine_of
+from ..engines.slurm_job import slurm_engine
 from ..engines.slurm_script import request_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
@@ -66,10 +66,10 @@ async def preflight(
     findings of one host and check. `ask` answers what only a person can (`auth_prompt.AuthPrompt`),
     `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
     """
-    if cluster.engine is not None:
+    if cluster.slurm is not None:
         logins = SshConnector(ask, accept_new=accept_new)
         plan = make_plan(cluster, new_run_id("check"))
-        engine = engine_of(cluster, plan, logins)
+        engine = slurm_engine(cluster, plan, logins)
         assert engine is not None
         try:
             request = request_of(cluster, plan)

@@ -128,8 +128,8 @@ class RunData:
     _on_host: dict[str, list[TaskRecord]] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.cluster.engine is not None:
-            self.allocation = AllocationView(self.cluster.engine.label)
+        if self.cluster.slurm is not None:
+            self.allocation = AllocationView(self.cluster.slurm.label)
             self.phase = RunPhase.QUEUED
         self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
         self.total_steps = self.plan.total_steps

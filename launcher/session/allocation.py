@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..cluster.engine_table import node_name
+from ..cluster.slurm import node_name
 from ..engines.engine import Engine, EngineError, JobState, MissingProgramError, NoAnswerError
 from ..errors import TfmuxError
 from ..run import events as ev

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.spec import ClusterModel
-from ..engines.registry import engine_of
+from ..engines.slurm_job import slurm_engine
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
@@ -112,7 +112,7 @@ class RunLoop:
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
-        engine = engine_of(cluster, self.run.plan, self.connections.logins)
+        engine = slurm_engine(cluster, self.run.plan, self.connections.logins)
         self._allocation = (
             Allocation(self.run, engine, self.feed, attached=past is not None) if engine else None
         )

@@ -6,7 +6,8 @@ A comment in the line above a block says what a test does with it:
     <!-- not run: REASON --> its commands are only parsed
     <!-- part, … -->         it is no cluster file without hosts that are named elsewhere
 
-and `<!-- needs: four hosts -->` anywhere says that a page's commands need the testbed.
+and `<!-- needs: four hosts -->` anywhere says that a page's commands need the testbed, or
+`<!-- needs: podman -->` that they start containers.
 """
 
 from __future__ import annotations
@@ -133,6 +134,11 @@ class Page:
     def needs_hosts(self) -> bool:
         """Its commands need the four hosts."""
         return "<!-- needs: four hosts -->" in self.text
+
+    @property
+    def needs_podman(self) -> bool:
+        """Its commands start containers."""
+        return "<!-- needs: podman -->" in self.text
 
 
 def pages() -> list[Page]:

@@ -21,10 +21,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import require_testbed
+from tests.conftest import require, require_testbed
 from tests.docs.manual import DOCS, Page, pages
 from tests.patience import PATIENCE
+from tests.testbed import podman
 from tests.testbed.namespaces import Testbed
+from tests.testbed.podman import PodmanBed
 
 pytestmark = pytest.mark.processes
 
@@ -54,7 +56,7 @@ class Shell:
     def run(self, line: str) -> tuple[int, list[str]]:
         """Runs a command; its status and its output."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{line}\necho; echo {_SENTINEL} $?\n".encode())
+        self._process.stdin.write(f"{line}\nset -- $?; echo; echo {_SENTINEL} $1\n".encode())
         self._process.stdin.flush()
         deadline = time.monotonic() + PATIENCE
         end = re.compile(rf"\n{_SENTINEL} (\d+)\n".encode())
@@ -109,6 +111,9 @@ def test_the_commands_of_a_page(page: Page, tmp_path: Path, tfmux_home: Path) ->
         if page.needs_hosts:
             require_testbed()
             stack.enter_context(Testbed()).give_access(tfmux_home)
+        if page.needs_podman:
+            require(podman.missing())
+            stack.enter_context(PodmanBed())
         shell = stack.enter_context(_shell(folder))
         for block in page.blocks:
             if block.file:

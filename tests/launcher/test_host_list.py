@@ -97,7 +97,7 @@ def test_the_hosts_are_those_of_the_file() -> None:
     assert [task.address for task in plan.tasks] == ["tf1:2222", "[fd00::2]:2222"]
 
 
-@pytest.mark.parametrize("table", ["hosts.a", "slurm", "podman"])
+@pytest.mark.parametrize("table", ["hosts.a", "slurm"])
 def test_two_sources_of_hosts(table: str) -> None:
     """It is said which table to remove."""
     with pytest.raises(ClusterFileError, match=rf"remove \[{table.partition('.')[0]}\]"):

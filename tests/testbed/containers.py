@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 import uuid
@@ -10,18 +9,10 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.patience import PATIENCE
-from tests.testbed import TestbedError, disk, namespaces, proc
+from tests.testbed import TestbedError, disk, proc
 from tests.testbed.proc import Process
 
 _IDLE = ("sleep", "infinity")
-
-
-def missing() -> str | None:
-    """Return why this machine cannot run the containers, or None when it can."""
-    for program in ("podman", "runc", "catatonit"):
-        if shutil.which(program) is None:
-            return f"containers need {program}"
-    return namespaces.missing()
 
 
 class Container:

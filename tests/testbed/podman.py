@@ -22,8 +22,6 @@ events_logger = "file"
 tmp_dir = "{folder}/t"
 [containers]
 default_ulimits = ["nofile=10000:10000", "nproc=10000:10000"]
-[network]
-network_config_dir = "{folder}/networks"
 """
 _STORAGE = """
 [storage]
@@ -35,7 +33,7 @@ runroot = "{folder}/r"
 
 def missing() -> str | None:
     """Return why this machine cannot run the containers, or None when it can."""
-    for program in ("podman", "runc"):
+    for program in ("podman", "runc", "catatonit"):
         if shutil.which(program) is None:
             return f"containers need {program}"
     return namespaces.missing()
@@ -47,15 +45,12 @@ class PodmanBed:
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tfmux-podman-", dir="/tmp"))
         self._before: dict[str, str | None] = {}
-        self._namespaces: dict[int, Process] = {}
-        """With the first process of each: the kernel uses their numbers again."""
 
     def __enter__(self) -> PodmanBed:
         files = {
             "CONTAINERS_CONF": ("containers.conf", _CONTAINERS),
             "CONTAINERS_STORAGE_CONF": ("storage.conf", _STORAGE),
         }
-        (self.folder / "networks").mkdir()
         for variable, (name, text) in files.items():
             path = self.folder / name
             path.write_text(text.format(folder=self.folder))
@@ -80,6 +75,13 @@ class PodmanBed:
             wait_until(lambda: not self._commands(), "podman has ended")
             disk.wipe(self.folder)
 
+    def run(self, *words: str) -> str:
+        """Run a command of podman; return its output."""
+        done = subprocess.run(["podman", *words], capture_output=True, text=True, timeout=PATIENCE)
+        if done.returncode:
+            raise TestbedError(f"podman {words[0]}: {done.returncode}: {done.stderr.strip()}")
+        return done.stdout
+
     def _commands(self) -> list[Process]:
         """Return the processes of podman that use the storage: it cleans up behind a container."""
         return [
@@ -88,33 +90,3 @@ class PodmanBed:
             if Path(process.exe).name in ("conmon", "podman", "runc")
             and str(self.folder) in " ".join((*process.argv, *process.environ.values()))
         ]
-
-    def run(self, *words: str) -> str:
-        """Run a command of podman; return its output."""
-        done = subprocess.run(["podman", *words], capture_output=True, text=True, timeout=PATIENCE)
-        if done.returncode:
-            raise TestbedError(f"podman {words[0]}: {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
-
-    def containers(self) -> dict[str, str]:
-        """Return the containers that there are, and how each stands."""
-        names = self.run("ps", "--all", "--format={{.Names}}").split()
-        return {name: self.inspect(name, "{{.State.Status}}") for name in sorted(names)}
-
-    def inspect(self, name: str, shown: str) -> str:
-        """Return what podman knows of a container."""
-        return self.run("container", "inspect", f"--format={shown}", name).strip()
-
-    def processes(self) -> list[Process]:
-        """Return the living processes of all containers that have been seen running here."""
-        for name, state in self.containers().items():
-            if state == "running":
-                pid = int(self.inspect(name, "{{.State.Pid}}"))
-                if (first := proc.read(pid)) is not None:
-                    self._namespaces[first.namespace] = first
-        return [p for n, first in self._namespaces.items() for p in self._alive(n, first)]
-
-    def _alive(self, namespace: int, first: Process) -> list[Process]:
-        found = [process for process in proc.scan(namespace) if process.alive]
-        strange = any(process.inner == 1 and process != first for process in found)
-        return [] if strange else found

@@ -193,17 +193,3 @@ def test_the_template_has_no_problem() -> None:
     """It is complete but for what a site asks for."""
     seen = parse(render(SLURM, "fresh", {}, Path("/srv")), PATH)
     assert seen.problems == () and seen.cluster is not None and seen.cluster.slurm is not None
-
-
-@pytest.mark.large
-async def test_podman_has_a_table_too() -> None:
-    """On the first page, under its own name; nothing says that the tasks run here."""
-    text = FILE[: FILE.index("[slurm]")] + "[podman]\nnodes = 2\n" + FILE[FILE.index("[jobs") :]
-    async with editor(slurm_file(text)) as pilot:
-        await shows(pilot, "1 podman")
-        await shows(pilot, "number of nodes")
-        assert gone(pilot, "all tasks run on this machine")
-        assert gone(pilot, "missing hosts")
-        await pilot.press("w")
-        await until(pilot, lambda: "[podman]" not in text_of(pilot))
-        await shows(pilot, "1 Hosts")

@@ -309,32 +309,3 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
         await shows(pilot, "sbatch accepts the request")
         await pilot.press("down", "down")
         await shows(pilot, "not checked: it takes a node")
-
-
-async def test_the_containers_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before there are any: which tasks are in which; no matrix of hosts that are not there."""
-
-    async def checked(
-        cluster: ClusterModel, ask: object, on_result: Callable[[Result], None]
-    ) -> Report:
-        findings = (
-            passed(Check.QUEUE, "podman", "podman 4.3", "podman 4.3 answers"),
-            passed(Check.PYTHON, "podman", "Python 3.11.2", "Python 3.11.2 in the containers"),
-        )
-        for finding in findings:
-            on_result(finding)
-        return Report(cluster.name, ("podman",), findings, (), (), 0.1, checks=ENGINE_CHECKS)
-
-    monkeypatch.setattr("tui.screens.preflight.preflight", checked)
-    text = '[podman]\nnodes = 3\n[jobs.worker]\ntasks = ["node0:auto", "node2:auto"]\n'
-    library.create("c", text + 'command = ["train"]\n')
-    async with home() as pilot:
-        await pilot.press("t")
-        await shows(pilot, "✓ podman 4.3")
-        await shows(pilot, "✓ Python 3.11.2")
-        await shows(pilot, "3 nodes of podman")
-        await shows(pilot, "node1  no tasks")
-        await shows(pilot, "node2  worker:1")
-        app = pilot.app
-        assert isinstance(app, TfmuxApp)
-        assert not any("connections between hosts" in row for row in screen_text(app))

@@ -50,7 +50,7 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
-            given = cluster if cluster.engine is not None else None
+            given = cluster if cluster.slurm is not None else None
             render(report, console, given, whole=not sys.stdout.isatty())
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
@@ -117,7 +117,7 @@ class _Progress:
         self._silent = silent
         self._last: dict[str, str] = {}
         tasks = (place.host for job in cluster.jobs.values() for place in job.tasks)
-        engine = cluster.engine
+        engine = cluster.slurm
         self._hosts = list(dict.fromkeys(tasks)) if engine is None else [engine.label]
         self._draw()
 

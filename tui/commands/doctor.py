@@ -34,7 +34,6 @@ _PRESENT = ("TMUX", "STY", "SSH_CONNECTION", "SSH_AUTH_SOCK", "SLURM_JOB_ID", "V
 _PROGRAMS = {
     "ssh": ("ssh", "-V"),
     "slurm": ("sinfo", "--version"),
-    "podman": ("podman", "--version"),
     "tmux": ("tmux", "-V"),
 }
 _PROGRAM_SECONDS = 5.0

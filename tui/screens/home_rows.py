@@ -161,7 +161,7 @@ def shape(cluster: ClusterModel) -> str:
     where = counted(len(hosts), "host") if len(hosts) > 1 else next(iter(hosts), "")
     if all(cluster.is_local(host) for host in hosts):
         where = "this machine"
-    if (engine := cluster.engine) is not None:
+    if (engine := cluster.slurm) is not None:
         where = f"{counted(engine.nodes, 'node')} of {engine.label}"
     return f"{' + '.join(jobs)} on {where}"
 

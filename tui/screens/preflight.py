@@ -81,7 +81,7 @@ class PreflightScreen(Page):
         self._clients = clients
         self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
-        self._hosts = [cluster.engine.label] if cluster.engine else list(dict.fromkeys(tasks))
+        self._hosts = [cluster.slurm.label] if cluster.slurm else list(dict.fromkeys(tasks))
         self._checks = CellGrid("", 1, CELL)
         self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
         self._matrix.id = "matrix"
@@ -109,14 +109,14 @@ class PreflightScreen(Page):
     @property
     def _other(self) -> Widget:
         """Below the checks: the connections between hosts, or the nodes and their request."""
-        return self._matrix if self._cluster.engine is None else self._request
+        return self._matrix if self._cluster.slurm is None else self._request
 
     @property
     def _kinds(self) -> Sequence[Check]:
-        return CHECKS if self._cluster.engine is None else ENGINE_CHECKS
+        return CHECKS if self._cluster.slurm is None else ENGINE_CHECKS
 
     def on_mount(self) -> None:
-        if self._cluster.engine is not None:
+        if self._cluster.slurm is not None:
             self.add_class("-engine")
             self.query_one("#script", Static).update(nodes_text(self._cluster))
         self.set_focus(self._checks)
@@ -201,7 +201,7 @@ class PreflightScreen(Page):
         findings = [each for each in found if isinstance(each, Finding)]
         self._results = CheckResults(self._hosts, findings, in_order(pairs.values()), self._kinds)
         self._checks.show(*checks_table(self._results))
-        if self._cluster.engine is None:
+        if self._cluster.slurm is None:
             self._matrix.show(*reach_table(self._results))
 
     def _place(self) -> tuple[str, str]:
@@ -231,7 +231,7 @@ class PreflightScreen(Page):
             entry = self._cluster.hosts.get(host)
             if what in LOGIN_CHECKS[:-1] and entry is not None and entry.via is not None:
                 return f"{host} is reached by via: no SSH needed"
-            if self._report is not None and self._cluster.engine is not None:
+            if self._report is not None and self._cluster.slurm is not None:
                 return "not checked: it takes a node"
             return "not checked" if self._report else "not checked yet"
         pair = self._results.pair(host, what)
@@ -255,7 +255,7 @@ class PreflightScreen(Page):
         findings = self.query_one("#findings", VerticalScroll)
         findings.query_one(Static).update(shown)
         findings.scroll_home(animate=False)
-        other = "other table" if self._cluster.engine is None else "nodes"
+        other = "other table" if self._cluster.slurm is None else "nodes"
         hints = [("check.next", "next finding"), ("check.other", other)]
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))

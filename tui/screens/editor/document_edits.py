@@ -6,10 +6,9 @@ from typing import Any
 
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.engine_table import EngineTable, node_name
 from launcher.cluster.fields import MOST_NODES
 from launcher.cluster.shorthand import missing_hosts
-from launcher.cluster.spec import ENGINE_TABLES
+from launcher.cluster.slurm import Slurm, node_name
 from launcher.cluster.ssh_aliases import aliases
 from tui.screens.editor.fields import Field
 
@@ -27,9 +26,9 @@ def put_spec(document: ClusterDocument, found: dict[str, list[str]]) -> ClusterD
     return add_missing(document, found)
 
 
-def engine_of(document: ClusterDocument) -> type[EngineTable] | None:
+def engine_of(document: ClusterDocument) -> type[Slurm] | None:
     """The kind of the table that asks an engine for the hosts; None without such a table."""
-    return next((kind for kind in ENGINE_TABLES if document.get(kind.table) is not None), None)
+    return None if document.get(Slurm.table) is None else Slurm
 
 
 def host_names(document: ClusterDocument) -> list[str]:

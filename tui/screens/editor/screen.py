@@ -14,8 +14,8 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
 from launcher.cluster.draft import Draft
-from launcher.cluster.engine_table import EngineTable
 from launcher.cluster.saved_file import SaveError
+from launcher.cluster.slurm import Slurm
 from launcher.plan.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
@@ -140,7 +140,7 @@ class EditorScreen(Page):
         self.set_interval(DISK_SECONDS, self._check_disk)
 
     @property
-    def _engine(self) -> type[EngineTable] | None:
+    def _engine(self) -> type[Slurm] | None:
         document = self._state.displayed.document
         return None if document is None else engine_of(document)
 

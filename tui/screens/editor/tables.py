@@ -8,7 +8,7 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.spec import ENGINE_TABLES
+from launcher.cluster.slurm import Slurm
 from launcher.errors import Problem
 from tui.screens.editor.document_edits import engine_of
 from tui.screens.editor.host_model import HostModel
@@ -35,7 +35,7 @@ class ClusterTables(Vertical):
         super().__init__(id="tables")
         self._tasks_of = TaskModel("")
         self._state = state
-        self.engines = {kind: EditTable(state, EngineModel(kind.table)) for kind in ENGINE_TABLES}
+        self.engines = {kind: EditTable(state, EngineModel(kind.table)) for kind in (Slurm,)}
         self.hosts = EditTable(state, HostModel())
         self.jobs = EditTable(state, JobModel())
         self.tasks = EditTable(state, self._tasks_of)
