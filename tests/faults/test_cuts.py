@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
+from launcher.cluster.file import load
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.run.states import HostState
+from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.command import Up
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
-from tests.patience import wait_until
+from tests.patience import PATIENCE, wait_until
 from tests.testbed import faults
 
 pytestmark = pytest.mark.testbed
@@ -60,6 +66,49 @@ def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> 
         assert confirmed(up)
         assert scenario.check_logs(up.run_id) > 100_000
     scenario.wait_dead()
+
+
+def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:
+    """At night nobody would answer: two hosts with a locked key, two with passwords."""
+    scenario = fresh_scenario
+    locked = scenario.testbed.directory / "id_ed25519"
+    argv = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "passphrase", "-f", str(locked)]
+    subprocess.run(argv, check=True, capture_output=True)
+    for name in ("tf3", "tf4"):
+        faults.ask_for_password(scenario.testbed[name], f"password of {name}")
+    asked: list[AuthPrompt] = []
+
+    async def person(prompt: AuthPrompt) -> str | None:
+        asked.append(prompt)
+        if prompt.kind is PromptKind.PASSPHRASE:
+            return "passphrase"
+        return f"password of {prompt.host}"
+
+    hosts = ["tf1", "tf2", "tf3", "tf4"]
+    file = scenario.file({"worker": hosts}, run="lease = 120\ngrace = 1")
+
+    def all_are(*states: HostState) -> bool:
+        return {host.state for host in client.snapshot().hosts} == {*states}
+
+    client = RunClient.launch(load(file), file.read_text(), ask=person)
+    try:
+        wait_until(lambda: all_are(HostState.UP), "all hosts are up")
+        wait_until(lambda: all(task.pid for task in client.snapshot().tasks), "all tasks run")
+        assert sorted(prompt.kind for prompt in asked) == [
+            PromptKind.PASSPHRASE, PromptKind.PASSWORD, PromptKind.PASSWORD
+        ]  # fmt: skip
+        for name in hosts:
+            scenario.testbed[name].pull()
+        wait_until(lambda: all_are(HostState.LOST), "all hosts are lost")
+        for name in hosts:
+            scenario.testbed[name].heal()
+        wait_until(lambda: all_are(HostState.UP), "all hosts are back")
+        assert len(asked) == 3
+        assert {task.attempt for task in client.snapshot().tasks} == {1}
+    finally:
+        client.kill_all()
+        client.wait(PATIENCE)
+        client.close()
 
 
 def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScenario) -> None:

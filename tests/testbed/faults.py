@@ -75,8 +75,26 @@ def new_host_key(host: Host) -> None:
 
     The testbed's `known_hosts` still holds the old one.
     """
-    listened = _times_listening(host)
     host.new_host_key()
+    _restart_sshd(host)
+
+
+def ask_for_password(host: Host, password: str) -> None:
+    """Let nobody in but with this password."""
+    made = subprocess.check_output(["openssl", "passwd", "-6", password], text=True).strip()
+    shadow = host.disk / "etc/shadow"
+    lines = shadow.read_text().splitlines()
+    ours = f"{host.account.name}:"
+    lines = [f"{ours}{made}:19000:0:99999:7:::" if ln.startswith(ours) else ln for ln in lines]
+    host.etc("shadow", "\n".join(lines) + "\n")
+    config = (host.disk / "etc/ssh/sshd_config").read_text()
+    ways = "PermitRootLogin yes\nPubkeyAuthentication no\nPasswordAuthentication yes\n"
+    host.etc("ssh/sshd_config", ways + config)
+    _restart_sshd(host)
+
+
+def _restart_sshd(host: Host) -> None:
+    listened = _times_listening(host)
     os.kill(host.pid, signal.SIGHUP)
     deadline = time.monotonic() + PATIENCE
     while _times_listening(host) == listened:
