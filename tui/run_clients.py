@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -56,21 +57,20 @@ class RunClients:
         Raises:
             TfmuxError: it is not known here, or its files cannot be read.
         """
+        return self._open(run_id, lambda folder: RunClient.attach(folder, ask=ask))
+
+    def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
+        """Kills a run and follows it, in a thread; returns at once, and nothing that becomes of
+        the screen stops it."""
+        return self._kills.submit(
+            self._open, run_id, lambda folder: RunClient.kill(folder, ask=ask)
+        )
+
+    def _open(self, run_id: str, follow: Callable[[RunFolder], RunClient]) -> RunControl:
         folder = RunFolder.find(run_id)
         if folder.launcher_pid() is None and (stored := StoredRun(folder)).over:
             return FinishedRun(stored)
-        return self._follow(RunClient.attach(folder, ask=ask))
-
-    def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
-        """Attaches to a run in a thread, as `attach` does, and kills it; returns at once, and
-        nothing that becomes of the screen stops it."""
-
-        def kill() -> RunControl:
-            control = self.attach(run_id, ask)
-            control.kill_all()
-            return control
-
-        return self._kills.submit(kill)
+        return self._follow(follow(folder))
 
     def launched(self) -> list[RunClient]:
         """The clients of the runs launched here, those that have ended long ago excepted."""

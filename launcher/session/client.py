@@ -174,7 +174,8 @@ class RunClient:
         Raises:
             TfmuxError: the run's files cannot be read.
         """
-        if (lock := acquire(folder.path)) is None:
+        lock = acquire(folder.path)
+        if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask, on_event=on_event)
             deadline = time.monotonic() + _FIRST_SECONDS
             while time.monotonic() < deadline:
@@ -183,6 +184,42 @@ class RunClient:
                 client.resume()  # where the one that held the lock was about to end
             client._on_event = None  # the next client has more to tell
             client.close()  # it stands still: another launcher takes the run over
+        return cls._take_up(folder, lock, process=process, ask=ask, on_event=on_event)
+
+    @classmethod
+    def kill(
+        cls,
+        folder: RunFolder,
+        *,
+        force: bool = False,
+        process: LauncherProcess | None = None,
+        ask: PromptHandler | None = None,
+    ) -> RunClient:
+        """Follows a run that goes on and ends everything of it (with `force` at once), also where
+        its launcher process says nothing: what the run's state is nobody waits for.
+
+        Raises:
+            TfmuxError: the run has no launcher process, and its files cannot be read.
+        """
+        lock = acquire(folder.path)
+        if lock is None:
+            client = cls(folder, unknown(folder), None, ask=ask)
+        else:
+            client = cls._take_up(folder, lock, process=process, ask=ask)
+        client.kill_all(force=force)
+        return client
+
+    @classmethod
+    def _take_up(
+        cls,
+        folder: RunFolder,
+        lock: int | None,
+        *,
+        process: LauncherProcess | None,
+        ask: PromptHandler | None,
+        on_event: OnEvent | None = None,
+    ) -> RunClient:
+        """Follows a run that a launcher process which is started here takes up."""
         try:
             process = process or LauncherProcess()
             snapshot = resumed(StoredRun(folder).run.snapshot())
@@ -359,6 +396,7 @@ class RunClient:
                 self._note(f"{message['lost_events']} events were lost: they were not read in time")
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
+                self._closed.wait(_PACE)  # more clients than are served displace each other
             elif "error" in message:
                 self._accept_state(failed(self._told, str(message["error"])), self._done)
             elif "finished" in message:

@@ -11,7 +11,8 @@ the public events. It then receives
     {"lost_events": 3}  so many events are missing here: they were not read in time
     {"error": "…"}      the launcher could not start; it ends
     {"finished": true}  the run has ended and its hosts are released; nothing follows
-    {"disconnected": "…"}  it did not subscribe in time, or sent what is no command; nothing follows
+    {"disconnected": "…"}  it did not subscribe in time, sent what is no command, or had been silent
+                           longest when one client too many came; nothing follows
 
 and may send
 
@@ -212,17 +213,24 @@ class ControlSocket:
 
     # --- one client -----------------------------------------------------------------------
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = _Client(writer, self._catch_up)
-        if len(self._clients) >= _MOST_CLIENTS or not client.is_ours:
+        if not client.is_ours:
             writer.transport.abort()
             return
+        if len(self._clients) >= _MOST_CLIENTS:
+            self._displace(min(self._clients, key=lambda one: one.heard))
+        task = self._begin(client, reader)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(_SUBSCRIBE_SECONDS, client.close_unsubscribed)
-        try:
-            await self._begin(client, reader)
-        finally:
-            timer.cancel()
+        task.add_done_callback(lambda _: timer.cancel())
+
+    def _displace(self, client: _Client) -> None:
+        """Ends the connection of a client that has not gone: the run is not killed for it."""
+        client.kills = False
+        del self._clients[client]
+        client.writer.write(line_of({"disconnected": f"displaced: {_MOST_CLIENTS} others came"}))
+        client.writer.transport.abort()
 
     def _begin(self, client: _Client, reader: asyncio.StreamReader) -> asyncio.Task[None]:
         task = asyncio.create_task(self._listen(client, reader), name="client")
@@ -233,6 +241,7 @@ class ControlSocket:
         count, since = 0, time.monotonic()
         try:
             while line := await _read_line(reader):
+                client.heard = time.monotonic()
                 count += not self._dispatch(client, json.loads(line))
                 if count > _MOST_COMMANDS:
                     if time.monotonic() - since < 1.0:
@@ -243,7 +252,7 @@ class ControlSocket:
         except OSError:
             pass  # it has gone
         finally:
-            del self._clients[client]
+            self._clients.pop(client, None)
             self._begun.set()
             self._send_events()
             if client.subscribed:
@@ -341,6 +350,8 @@ class _Client:
         self.writer = writer
         self.outbox = Outbox(writer, on_read)
         self.subscribed = False
+        self.heard = time.monotonic()
+        """Time at which it connected, or has said something since."""
         self.kills = kills
         """The run is killed when it disappears."""
         self.responds = False

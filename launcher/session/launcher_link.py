@@ -149,11 +149,11 @@ class LauncherLink:
 
     def watch(self, told: Snapshot) -> None:
         """Starts another launcher process where ours has died and one is wanted, or where a kill
-        is not carried out because ours stands still; `told` is the run as it said last."""
+        is not carried out because ours stands still, or lets nobody connect; `told` is the run as
+        the launcher process said last."""
         kill = None if told.state is RunPhase.ENDED else self.kill
-        if self._link is None:
-            if self._resuming or (self.alone and kill is not None):
-                self._start()
+        if self._link is None and (self._resuming or (self.alone and kill is not None)):
+            self._start()
         elif kill is not None and not kill.replaced and self._is_late(kill, told):
             kill.replaced = self._start(force=True)
 
@@ -196,7 +196,7 @@ class LauncherLink:
         """The kill should have been acted on, or come to its end, by now."""
         waited = time.monotonic() - kill.began
         if told.state is not RunPhase.KILLING:
-            return waited > (_START_SECONDS if self._starting else HEARD_SECONDS)
+            return waited > HEARD_SECONDS and (waited > _START_SECONDS or not self._begins())
         patience = _KILL_SECONDS
         if any(host.state is HostState.CONNECTING for host in told.hosts):
             patience += CONNECT_SECONDS
@@ -204,6 +204,10 @@ class LauncherLink:
             return False  # it is carried out, and an engine takes its time
         deadline = told.kill_deadline or time.time()
         return waited > patience and time.time() > deadline + patience
+
+    def _begins(self) -> bool:
+        """The launcher process has been started and has not come to writing its pid down."""
+        return self._starting or self._folder.launcher_pid() == 0
 
     def _start(self, *, force: bool = False) -> bool:
         """Starts a launcher process that takes the run up; `force`: although one that stands still

@@ -333,6 +333,17 @@ def test_metrics_are_seen_while_nothing_else_happens(tmp_path: Path) -> None:
         assert len(set(seen)) >= 4, seen
 
 
+def test_the_end_of_a_run_with_two_clients_leaves_no_traceback(tmp_path: Path) -> None:
+    """The connection that was accepted, not handed over, ended in an error of the loop's."""
+    with launched(tmp_path) as first:
+        wait(first, stepping(1), "step 1")
+        with attached(first.folder) as second:
+            second.kill_all()
+            assert first.wait(PATIENCE) and second.wait(PATIENCE)
+        wait(first, lambda _: first.folder.launcher_pid() is None, "its launcher process has gone")
+        assert (first.folder.path / "launcher.log").read_text() == ""
+
+
 def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
     """Whoever takes the lock starts it; the other connects to it."""
     text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')

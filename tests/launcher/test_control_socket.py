@@ -23,7 +23,7 @@ from launcher.session.control_connection import connect
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
 from launcher.store.public_events import RunEvent
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 
 async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> None:
@@ -81,6 +81,38 @@ async def test_connections_that_say_nothing_lock_nobody_out(
         control.changed()
         assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["new"]
         writer.close()
+
+
+async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() -> None:
+    """Sixty-four that subscribed and never spoke again kept `tfmux kill` out. The displaced one has
+    not gone by itself: that does not end the run."""
+    run_id = new_run_id("full")
+    state = Snapshot(run_id, "r", RunPhase.RUNNING, (), (), 0.0)
+    commands: list[object] = []
+    control = ControlSocket(run_id, commands.append, PromptQueue(lambda: None), lambda: state)
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        clients = []
+        for _ in range(64):
+            reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
+            writer.write(b'{"command": "subscribe", "on_close": "kill"}\n')
+            await reader.readline()
+            clients.append((reader, writer))
+        clients[0][1].write(b'{"command": "signal", "task": "worker:0", "name": "TERM"}\n')
+        await until(lambda: commands, "its command came")
+        newcomer = connect(run_id)
+        newcomer.sendall(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        newcomer.sendall(b'{"command": "kill_all", "by_person": true, "force": false}\n')
+        assert "displaced" in json.loads(await clients[1][0].readline())["disconnected"]
+        assert await clients[1][0].read() == b""
+        await until(lambda: len(commands) == 2, "the kill came")
+        assert [getattr(command, "by_person", None) for command in commands] == [None, True]
+        newcomer.close()
+        state = replace(state, notes=("new",))
+        control.changed()
+        for reader, writer in (clients[0], *clients[2:]):
+            assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["new"]
+            writer.write(b'{"command": "detach"}\n')
+            writer.close()
 
 
 async def test_nothing_is_made_for_nobody() -> None:

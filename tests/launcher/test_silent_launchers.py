@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import threading
@@ -13,14 +14,21 @@ from typing import Any
 
 import pytest
 
-from launcher.ids import TaskId
+from launcher.cluster.file import load
+from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session import control_connection, launcher_link
 from launcher.session.client import RunClient
+from launcher.session.control_socket import socket_path
 from launcher.session.launcher_process import LauncherProcess
+from launcher.store import snapshot_codec
+from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
+from tests.command import write
 from tests.launcher.snapshots import wait
+from tests.patience import PATIENCE, wait_until
+from tui import main
 
 WORKER = TaskId("worker", 0)
 
@@ -132,3 +140,67 @@ def test_a_launcher_that_sends_no_message_is_left(tmp_path: Path, line: bytes) -
         seen = wait(client, lambda s: s.notes, "a note")
         assert "sends what this program does not know" in seen.notes[0]
         wait(client, lambda _: client.unsupervised, "unsupervised")
+
+
+# --- `tfmux kill` of a run whose launcher process does not answer --------------------------------
+
+
+@contextmanager
+def standing_still(folder: Path, backlog: int) -> Iterator[tuple[str, socket.socket]]:
+    """A run with a launcher process that holds the lock, listens, and does nothing of itself."""
+    jobs = '[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["true"]\n'
+    file = write(folder, f'name = "seen"\n{jobs}')
+    cluster = load(file)
+    run = RunFolder.create(new_run_id("seen"), file.read_text(), cluster)
+    lock = acquire(run.path)
+    assert lock is not None
+    os.pwrite(lock, b"1", 0)
+    path = socket_path(run.run_id)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(backlog)
+        try:
+            yield run.run_id, server
+        finally:
+            path.unlink()
+            os.close(lock)
+
+
+@contextmanager
+def killing(run_id: str) -> Iterator[list[int]]:
+    """`tfmux kill` of the run; its exit code when it has ended."""
+    codes: list[int] = []
+    command = threading.Thread(target=lambda: codes.append(main.main(["kill", run_id])))
+    command.start()
+    yield codes
+    command.join(PATIENCE)
+    assert codes
+
+
+def test_a_kill_is_sent_before_the_launcher_has_said_anything(tmp_path: Path) -> None:
+    """It may stand still: whoever waits for its state first waits in vain."""
+    with standing_still(tmp_path, 1) as (run_id, server), killing(run_id) as codes:
+        link, _ = server.accept()
+        link.settimeout(PATIENCE)
+        with link, link.makefile("rb") as lines:
+            said = [json.loads(lines.readline())["command"] for _ in range(2)]
+            ended = snapshot_of(RunPhase.ENDED, 1.0)
+            state = {"changes": snapshot_codec.changes(None, ended)}
+            for message in (state, {"finished": True}):
+                link.sendall(json.dumps(message).encode() + b"\n")
+        assert said == ["subscribe", "kill_all"]
+    assert codes == [4]
+
+
+def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
+    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many have tried to connect that its system takes no more: that is no answer, either."""
+    monkeypatch.setattr(launcher_link, "HEARD_SECONDS", 0.1)
+    with (
+        standing_still(tmp_path, 0) as (run_id, _),
+        control_connection.connect(run_id),
+        killing(run_id),
+    ):
+        wait_until(lambda: silent, "another launcher")
+        silent[0].theirs.sendall(b'{"error": "seen"}\n')

@@ -66,9 +66,7 @@ def _begin(
         if run.over:
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
-    client = RunClient.attach(folder, process=process)
-    client.kill_all(force=force)
-    return client
+    return RunClient.kill(folder, force=force, process=process)
 
 
 def _begin_listed(run_id: str, force: bool) -> RunClient | int:
