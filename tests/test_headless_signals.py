@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import write
+from tests.paths import REPOSITORY
 from tests.test_headless import one_task
 
 LONG_LINES = """
@@ -85,3 +86,41 @@ def test_an_interrupted_launch_says_how_it_ended(
     done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == code, done.stderr
     assert f"■ {outcome} after 0:" in done.stderr and "\nlogs: " in done.stderr
+
+
+LATE = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+late = Late()
+from tui.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupt_behind_the_end_changes_nothing(tmp_path: Path) -> None:
+    """The interpreter is on its way out and handles no signal any more: the command, a success,
+    died of Ctrl-C."""
+    file = write(tmp_path, one_task("print('done')"))
+    words = [sys.executable, "-c", LATE, "up", str(file), "--headless"]
+    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+    assert "worker:0 | done" in done.stdout and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_run_needs_no_standard_streams(tmp_path: Path, closed: str) -> None:
+    """Closed ones are as good as the null device: no traceback, and the exit code of the run. What
+    is opened next does not get their numbers."""
+    file = write(tmp_path, one_task("print('done')"))
+    words = [sys.executable, "-m", "tui.main", "up", str(file), "--headless"]
+    script = f'"$@" {closed}; echo "code $?"'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", *words], capture_output=True, text=True, cwd=REPOSITORY
+    )
+    assert "code 0" in done.stdout.splitlines(), done
+    assert "Traceback" not in done.stderr
+    assert ("worker:0 | done" in done.stdout) == (closed in ("<&-", "2>&-"))
+    assert ("success" in done.stderr) == (closed in ("<&-", ">&-"))

@@ -34,6 +34,7 @@ exit codes:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
+    _open_standard_streams()
     words = list(sys.argv[1:] if argv is None else argv)
     if not words:
         return _home()
@@ -59,6 +60,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.KILLED
+
+
+def _open_standard_streams() -> None:
+    """Opens the null device as each of the three that was closed (`tfmux up … >&-`): Python has no
+    `sys.stdout` then, and the next file or socket would be the standard output of children."""
+    for fd, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free descriptor: this one
+            os.set_inheritable(fd, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
+
+
+def _ignore_interrupts_at_exit() -> None:
+    """Ignores Ctrl-C once the exit code is certain: the interpreter gives the signal back to the
+    system on its way out, and the command would die of it."""
+    import atexit
+    import signal
+
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -275,6 +298,7 @@ def _version() -> int:
 
 
 def _run(command: str, arguments: argparse.Namespace) -> int:
+    _ignore_interrupts_at_exit()
     module, function = COMMANDS[command].split(".")
     process = arguments.process = _start_launcher(command, arguments)
     try:

@@ -21,6 +21,8 @@ from .live_data import Transfers
 from .outputs import Outputs
 
 COLLECT_STALL = 10.0
+SURVIVORS_STALL = 1.0
+"""The same where processes are left that hold logs open: their end does not come."""
 STALLED_SECONDS = 2.0
 """Longest wait for a disk that takes nothing."""
 LEAVE_SECONDS = 5.0
@@ -35,6 +37,8 @@ class _Wait:
     link: Link
     since: float
     """When it began, or the last bytes came."""
+    patience: float
+    """Seconds without another byte until the wait is given up."""
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """There is more, or it has been given up."""
     given_up: bool = False
@@ -127,7 +131,7 @@ class Teardown:
             if stalled:
                 self._results.stop()
             for wait in self._waits.values():
-                late = now - wait.since > COLLECT_STALL
+                late = now - wait.since > wait.patience
                 if stalled or late or self._is_out_of_reach(wait.link):
                     wait.give_up()
 
@@ -137,9 +141,11 @@ class Teardown:
         return lost and not link.connected
 
     async def _logs_are_here(self, host: str) -> bool:
-        """Waits until all logs of a host are here; False when nothing came for ten seconds."""
+        """Waits until all logs of a host are here; False when nothing came for ten seconds, or for
+        one where processes are left there."""
         views = [view for view in self._views(host) if view.attempts]
-        wait = self._waits[host] = _Wait(self._links[host], time.monotonic())
+        patience = SURVIVORS_STALL if self._run.survivors_on(host) else COLLECT_STALL
+        wait = self._waits[host] = _Wait(self._links[host], time.monotonic(), patience)
         self._outputs.listen(host, wait.news.set)
         last = -1
         try:

@@ -16,6 +16,7 @@ from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.plan.plan import make_plan
 from launcher.run import events as ev
+from launcher.session import teardown
 from launcher.session.live_data import Transfers
 from launcher.session.teardown import COLLECT_STALL, Teardown
 from tests.launcher.test_launch_preparation import CLUSTER
@@ -89,21 +90,21 @@ class Logs:
 
 
 def releasing(
-    links: dict[str, Any], logs: Logs, disk: Disk, folder: Path
+    links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
     plan = make_plan(loads(CLUSTER, "c.toml", folder), "run-1")
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
     given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
-    given.survivors_on = lambda _: ()
+    given.survivors_on = lambda _: survivors
     told: list[ev.Event] = []
     transfers = Transfers(lambda host: None)
     outputs: Any = logs
     watch: Any = disk
-    teardown = Teardown(given, folder, links, outputs, transfers, told.append, watch)
+    teardown_ = Teardown(given, folder, links, outputs, transfers, told.append, watch)
     gone = asyncio.create_task(asyncio.sleep(0))
     hosts = [replace(plan.host("far"), name=name) for name in links]
-    return told, [asyncio.create_task(teardown.release(host, gone)) for host in hosts]
+    return told, [asyncio.create_task(teardown_.release(host, gone)) for host in hosts]
 
 
 async def release(link: Any, logs: Logs, tmp_path: Path) -> list[ev.Event]:
@@ -139,6 +140,21 @@ async def test_a_host_that_does_not_come_back_is_not_waited_for(
     assert isinstance(told, ev.NoteAdded) and "the last log bytes of far did not come" in told.text
     assert link.left is False
     assert time.monotonic() - began < COLLECT_STALL
+
+
+async def test_the_end_of_a_log_that_a_survivor_holds_is_not_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in the kernel may hold the log for days: `up` lingered for the ten seconds that a
+    slow host has for its last bytes."""
+    monkeypatch.setattr(teardown, "COLLECT_STALL", 2 * PATIENCE)
+    link.connected = True
+    told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors=("rsync",))
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*work)
+    (note,) = told
+    assert isinstance(note, ev.NoteAdded) and "the last log bytes of far did not come" in note.text
+    assert link.left is False
 
 
 async def test_output_that_somebody_has_removed_is_not_waited_for(
