@@ -25,6 +25,7 @@ from .run.states import RunPhase
 from .session.attach import stored
 from .session.client import OnEvent, RunClient
 from .session.event_inbox import EventInbox
+from .session.launcher_link import has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.log_lines import RunLogs
 from .store.public_events import LogEvent, PublicEvent
@@ -156,7 +157,7 @@ class Run:
 
         def start(on_event: OnEvent) -> RunClient:
             run = stored(run_id, None if file is None else Path(file))
-            if run.over and run.folder.launcher_pid() is None:
+            if run.over and not has_launcher(run.folder):
                 raise RunEndedError(f"{run.folder.run_id} has ended")
             return RunClient.attach(run.folder, ask=ask, on_event=on_event)
 

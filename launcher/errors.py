@@ -6,6 +6,7 @@ TfmuxError                 str() is ready to be shown
 ├── TaskNotFoundError      the run has no such task
 ├── RunEndedError          the run has ended, or is being ended
 ├── LauncherError          the run's launcher process could not begin, or none stays alive
+├── LockError              nobody can see whether a run has a launcher process
 └── HostError              one host failed; names it and says why
     ├── UnreachableError   no answer, no route, no such name
     ├── HostKeyError       the host's key is unknown or has changed
@@ -46,6 +47,10 @@ class Problem:
     def __str__(self) -> str:
         found = f" (found {self.found})" if self.found else ""
         return f"{self.key}: {self.message}{found}" if self.key else f"{self.message}{found}"
+
+
+class LockError(TfmuxError):
+    """The lock of a run's launcher process cannot be used on this file system."""
 
 
 class ClusterFileError(TfmuxError):

@@ -11,7 +11,7 @@ from launcher.cluster import library
 from launcher.cluster.file import load
 from launcher.cluster.saved_file import Stamp
 from launcher.cluster.spec import ClusterModel
-from launcher.errors import ClusterFileError
+from launcher.errors import ClusterFileError, LockError
 from launcher.session.discovery import ActiveRun, active_runs
 from launcher.session.history import RunSummary, SummaryReader, unreadable_summary
 from launcher.store.runs import RunFolder
@@ -142,7 +142,10 @@ class Catalog:
         for folder in folders[:MOST_RUNS]:
             reader = self._summaries.setdefault(folder.run_id, SummaryReader(folder))
             told = reader.read()
-            launcher = None if told.over else folder.launcher_pid()
+            try:
+                launcher = None if told.over else folder.launcher_pid()
+            except LockError as error:
+                launcher, told = None, replace(told, problem=str(error))
             if launcher is not None:
                 told = reader.read(metrics=True)
             entries.append(self._run(told, launcher, asked=told.run_id in self._asked))

@@ -13,6 +13,7 @@ from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
 from launcher.session.history import FinishedRun
+from launcher.session.launcher_link import has_launcher
 from launcher.store.runs import RunFolder
 
 _KILLS_AT_ONCE = 32
@@ -68,7 +69,7 @@ class RunClients:
 
     def _open(self, run_id: str, follow: Callable[[RunFolder], RunClient]) -> RunControl:
         folder = RunFolder.find(run_id)
-        if folder.launcher_pid() is None and (stored := StoredRun(folder)).over:
+        if not has_launcher(folder) and (stored := StoredRun(folder)).over:
             return FinishedRun(stored)
         return self._follow(follow(folder))
 

@@ -19,14 +19,13 @@ from typing import Any, Literal
 
 from ..cluster.rules import OnHangup
 from ..cluster.spec import ClusterModel
-from ..errors import TfmuxError
+from ..errors import LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
 from ..store import snapshot_codec
-from ..store.launcher_lock import acquire
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
@@ -36,7 +35,7 @@ from .attach import StoredRun, find_resumed
 from .client_snapshots import failed, resumed, unknown
 from .control_connection import FLUSH_SECONDS
 from .control_socket import PROMPTS
-from .launcher_link import HEARD_SECONDS, LauncherLink
+from .launcher_link import HEARD_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
 from .prompts import PromptResponder
 
@@ -148,7 +147,11 @@ class RunClient:
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
-            lock = acquire(folder.path)
+            try:
+                lock = take_lock(folder)
+            except LockError:
+                folder.remove()  # nothing was launched from it
+                raise
         except BaseException:
             process.cancel()
             raise
@@ -174,7 +177,7 @@ class RunClient:
         Raises:
             TfmuxError: the run's files cannot be read.
         """
-        lock = acquire(folder.path)
+        lock = take_lock(folder)
         if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask, on_event=on_event)
             deadline = time.monotonic() + _FIRST_SECONDS
@@ -201,7 +204,7 @@ class RunClient:
         Raises:
             TfmuxError: the run has no launcher process, and its files cannot be read.
         """
-        lock = acquire(folder.path)
+        lock = take_lock(folder)
         if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask)
         else:

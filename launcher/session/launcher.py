@@ -125,6 +125,12 @@ class Launcher:
     def _add_note(self, text: str) -> None:
         self._run_loop.feed(ev.NoteAdded(time.time(), text))
 
+    def _lock_failed(self, reason: str) -> None:
+        """The run's lock cannot be held; on a thread of its own."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._add_note, reason)
+
     def _broken(self, error: BaseException) -> None:
         """Something in the thread that writes the journal failed."""
         loop = self._loop
@@ -135,7 +141,7 @@ class Launcher:
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
-        with launcher_lock.held(self.folder.path, lock, self._disk):
+        with launcher_lock.held(self.folder.path, lock, self._disk, self._lock_failed):
             async with AsyncExitStack() as stack:
                 add = self._socket.add(first, on_close)
                 adding = asyncio.create_task(add, name="first client")

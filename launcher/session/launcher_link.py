@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from ..errors import LockError
 from ..run.shutdown import CONNECT_SECONDS
 from ..run.snapshot import Snapshot
 from ..run.states import HostState, RunPhase
@@ -44,6 +45,42 @@ class PendingKill:
     sent: bool = False
     replaced: bool = False
     """Another launcher has taken the run over for it; each one begins the kill anew."""
+
+
+def take_lock(folder: RunFolder) -> int | None:
+    """The lock of a run, as a descriptor; None where a launcher process holds it, or listens
+    although locks do not work here.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return acquire(folder.path)
+    except LockError:
+        if _listens(folder):
+            return None
+        raise
+
+
+def has_launcher(folder: RunFolder) -> bool:
+    """A launcher process of the run lives.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return folder.launcher_pid() is not None
+    except LockError:
+        if _listens(folder):
+            return True
+        raise
+
+
+def _listens(folder: RunFolder) -> bool:
+    with suppress(OSError):
+        connect(folder.run_id).close()
+        return True
+    return False
 
 
 class LauncherLink:
@@ -145,7 +182,11 @@ class LauncherLink:
             self._note(f"no launcher process can be connected to: {error}")
         lost_at = self._lost_at = self._lost_at or time.monotonic()
         soon = time.monotonic() - lost_at <= _ALONE_SECONDS
-        return soon or self._resuming or self._folder.launcher_pid() is not None
+        try:
+            return soon or self._resuming or self._folder.launcher_pid() is not None
+        except LockError as error:  # whoever starts another one will hear of it, too
+            self._note(str(error))
+            return False
 
     def watch(self, told: Snapshot) -> None:
         """Starts another launcher process where ours has died and one is wanted, or where a kill
@@ -207,11 +248,18 @@ class LauncherLink:
 
     def _begins(self) -> bool:
         """The launcher process has been started and has not come to writing its pid down."""
-        return self._starting or self._folder.launcher_pid() == 0
+        try:
+            return self._starting or self._folder.launcher_pid() == 0
+        except LockError:
+            return True  # nobody can see it: it gets the time
 
     def _start(self, *, force: bool = False) -> bool:
         """Starts a launcher process that takes the run up; `force`: although one that stands still
-        holds the lock. Where another one has just been started, that is connected to."""
+        holds the lock. Where another one has just been started, that is connected to.
+
+        Raises:
+            LockError: there may be one, and nobody can see it.
+        """
         lock = process = None
         try:
             lock = None if force else acquire(self._folder.path)

@@ -9,6 +9,7 @@ nothing stale can stay behind after a crash.
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tomllib
 from collections.abc import Iterator
@@ -126,8 +127,16 @@ class RunFolder:
         """The public events so far; `damage` gets what could not be read."""
         return stored_records(self.public_events, Damage() if damage is None else damage)
 
+    def remove(self) -> None:
+        """Removes the folder of a run that was never launched."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
     def launcher_pid(self) -> int | None:
-        """The pid of the run's launcher process, or None where it has none."""
+        """The pid of the run's launcher process, or None where it has none.
+
+        Raises:
+            LockError: it cannot be seen whether it has one.
+        """
         return launcher_pid(self.path)
 
 

@@ -14,6 +14,7 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.attach import StoredRun, stored
 from launcher.session.client import RunClient
 from launcher.session.discovery import active_runs
+from launcher.session.launcher_link import has_launcher
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.runs import RunFolder
 from tui.commands.ps import print_unreadable
@@ -59,7 +60,7 @@ def _begin(
     """Begins to end a run, with a launcher process that was started beforehand if it needs one;
     the exit code where there is nothing to wait for."""
     folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
-    if folder.launcher_pid() is None:
+    if not has_launcher(folder):
         run = StoredRun(folder)
         if run.damage:
             message(run.damage.describe(folder.run_id))

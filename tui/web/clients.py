@@ -8,11 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from launcher.cluster.spec import ClusterModel
+from launcher.errors import LockError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
 from launcher.session.history import summary
+from launcher.session.launcher_link import has_launcher
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients
 
@@ -38,9 +40,7 @@ class ServedRuns:
         files = [path for path in self._folder.glob("*.run") if name in (None, path.read_text())]
         files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         runs = [RunFolder(runs_home() / path.stem) for path in files]
-        return [
-            run for run in runs if run.launcher_pid() is not None and summary(run).ended is None
-        ]
+        return [run for run in runs if _lives(run) and summary(run).ended is None]
 
     @contextmanager
     def launching(self) -> Iterator[None]:
@@ -48,6 +48,13 @@ class ServedRuns:
         with (self._folder / "launching.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+
+def _lives(run: RunFolder) -> bool:
+    try:
+        return has_launcher(run)
+    except LockError:  # a page that attaches to it says why that cannot be seen
+        return False
 
 
 class ServedClients(RunClients):
