@@ -76,7 +76,7 @@ def main(sent: Json) -> None:
         return
     # Our own 0 and 1 keep sshd's side open meanwhile.
     if not _let_go(link):
-        _end_frozen(link, config.run_id)
+        _end_agent(link, config.run_id)
         end_everything(ProcessTracker(config.run_id), ours=False)  # what has a tag, before any disk
         end_everything(_load_tracker(config.run_id, folders), ours=False)
 
@@ -89,6 +89,10 @@ def _connected(config: AgentConfig, umask: int, folders: Folders) -> socket.sock
         OSError: no agent answers.
     """
     _wake_watchdog(folders)
+    if config.end_before:
+        before = _connect(folders)
+        if before is not None:
+            _end_agent(before, config.run_id)
     for _ in range(_AGENTS_TRIED):
         link = _reach(config, umask, folders)
         if link is None:
@@ -97,7 +101,7 @@ def _connected(config: AgentConfig, umask: int, folders: Folders) -> socket.sock
             if _hand_over(link):
                 return link
         except socket.timeout:
-            _end_frozen(link, config.run_id)
+            _end_agent(link, config.run_id)
         link.close()
     raise OSError("the agent does not answer")
 
@@ -154,8 +158,9 @@ def _hand_over(link: socket.socket) -> bool:
         return False
 
 
-def _end_frozen(link: socket.socket, run_id: str) -> None:
-    """Kills the agent behind a link: it does not answer, and no watchdog has ended it."""
+def _end_agent(link: socket.socket, run_id: str) -> None:
+    """Kills the agent behind a link, such as one that does not answer and that no watchdog has
+    ended. Its watchdog, if it has one, then ends all that it has started."""
     pid = _peer(link)[0]
     link.close()
     agent = read_process(pid)

@@ -184,7 +184,7 @@ class Channels:
                     if channel.admitted:
                         self.last_beat = time.monotonic()
             except Exception as error:  # whatever came: this channel is at fault, not the run
-                channel.send(Refusal(f"{type(error).__name__}: {error}"))
+                channel.send(_refusal(error))
                 self._flush_and_drop(channel)
                 return
 
@@ -209,3 +209,10 @@ class Channels:
                 self._selector.unregister(channel.sink)
         except OSError:
             self._drop(channel)
+
+
+def _refusal(error: Exception) -> Refusal:
+    """What a launcher is told whose frame could not be handled."""
+    if isinstance(error, wire.VersionError):
+        return Refusal(str(error), wire.OTHER_VERSION)
+    return Refusal(f"{type(error).__name__}: {error}")

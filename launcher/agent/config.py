@@ -22,7 +22,8 @@ class Rules(Record):
 class AgentConfig(Record):
     """Settings that a bridge gets with the agent's modules. `local`: the end of the channel means
     that the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
-    `wait` seconds. `by_engine`: an engine starts it, and there is no channel; the watchdog is
+    `wait` seconds; with `end_before` it first ends the one that is there, and all that this has
+    started. `by_engine`: an engine starts it, and there is no channel; the watchdog is
     this very process, the first one of a job step, which ends with it."""
 
     run_id: RawText
@@ -32,4 +33,5 @@ class AgentConfig(Record):
     logs: RawText | None = None
     make: bool = True
     wait: Seconds = 0.0
+    end_before: bool = False
     by_engine: bool = False

@@ -107,6 +107,7 @@ def parse_request(frame: wire.Frame) -> Request:
 
     Raises:
         WireError: no launcher sends such a frame.
+        VersionError: it is of a launcher of another version.
     """
     name = wire.NAMES[frame.type]
     if frame.type not in REQUESTS and frame.type != wire.PROBE:
@@ -114,8 +115,9 @@ def parse_request(frame: wire.Frame) -> Request:
     body = frame.json()
     if frame.type == wire.HELLO and body.get("version") != wire.VERSION:
         version = str(body.get("version"))[:20]
-        raise wire.WireError(
-            f"this agent speaks protocol version {wire.VERSION}, the launcher {version}"
+        raise wire.VersionError(
+            f"its agent is of another version of tfmux (protocol {wire.VERSION}; this launcher "
+            f"speaks {version})"
         )
     try:
         if frame.type != wire.PROBE:

@@ -13,6 +13,8 @@ import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
 VERSION = 5
+OTHER_VERSION = "other-version"
+"""Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 STAGE_WINDOW = 16 * 1024 * 1024
@@ -44,6 +46,10 @@ _MOST_DIGITS = 20
 
 class WireError(Exception):
     """These bytes are not a frame of this protocol."""
+
+
+class VersionError(WireError):
+    """The other side speaks another version of the protocol."""
 
 
 class Frame(NamedTuple):

@@ -63,13 +63,23 @@ class LinkSettings:
         """Behaviour of the agent without a launcher."""
         return Rules(self.lease, self.grace, self.on_disconnect)
 
-    def config(self, *, make: bool = True, known: bool = False) -> AgentConfig:
+    def config(
+        self, *, make: bool = True, known: bool = False, end_before: bool = False
+    ) -> AgentConfig:
         """Configuration for the bridge; without `make` it only looks for an agent. One that is
-        `known` has been there before, and is not waited for."""
+        `known` has been there before, and is not waited for; `end_before` ends the one that is
+        there."""
         wait = AGENT_SECONDS if make and self.has_agent and not known else 0.0
         make = make and not self.has_agent
         return AgentConfig(
-            self.run_id, self.host, self.rules, self.local, self.logs, make=make, wait=wait
+            run_id=self.run_id,
+            host=self.host,
+            rules=self.rules,
+            local=self.local,
+            logs=self.logs,
+            make=make,
+            wait=wait,
+            end_before=end_before,
         )
 
     def hello(self, token: str, *, query: bool = False) -> Hello:
@@ -81,6 +91,13 @@ class LinkSettings:
             variables=(*EXTENDED, VISIBLE),
             rules=None if query else self.rules,
         )
+
+    def refused(self, refusal: Refusal) -> AgentError:
+        """The error that a host's refusal is."""
+        todo = ""
+        if refusal.code == wire.OTHER_VERSION:
+            todo = f"attach with that version, or end the run: tfmux kill {self.run_id}"
+        return AgentError(self.host, refusal.text, code=refusal.code, todo=todo)
 
     def frame_checker(self) -> FrameChecker:
         """The rules for what the host may say."""
@@ -132,7 +149,7 @@ async def query_agent(
                         case Gone(left=(_, *_)) as gone:
                             return gone
                         case Refusal() as refusal:
-                            raise AgentError(settings.host, refusal.text, code=refusal.code)
+                            raise settings.refused(refusal)
                     return None
                 data = await transport.read()
                 if not data:

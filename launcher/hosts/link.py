@@ -77,7 +77,10 @@ class Link:
         open_transport: TransportFactory,
         logs: LogSink,
         listener: Listener,
+        ending: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`ending` says whether the run is being ended: then an agent of another version, which
+        takes no order from us, is replaced by one of ours."""
         self.settings = settings
         self.last_heard = 0.0
         self.connected = False
@@ -87,6 +90,9 @@ class Link:
         self._open = open_transport
         self._logs = logs
         self._listener = listener
+        self._ending = ending
+        self._other_version = False
+        """The agent that answered last is of another version."""
         self._transport: Transport | None = None
         self._token = secrets.token_hex(8)
         self.sessions = 0
@@ -255,7 +261,8 @@ class Link:
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
         magic, rest = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
-        config = self.settings.config(known=self.sessions > 0)
+        end_before, self._other_version = self._other_version and self._ending(), False
+        config = self.settings.config(known=self.sessions > 0, end_before=end_before)
         self._transport.write(bootstrap.payload(config, magic))
         self._transport.write(self.settings.hello(self._token).encode())
         decoder = wire.Decoder()
@@ -359,7 +366,8 @@ class Link:
                 if not self._leaving:
                     self._listener.link_superseded(host, gone.by)
             case Refusal() as refusal:
-                raise AgentError(host, refusal.text, code=refusal.code)
+                self._other_version = refusal.code == wire.OTHER_VERSION
+                raise self.settings.refused(refusal)
             case LogSize() as grown:
                 self._logs.grown(grown.task, grown.size)
             case None | Pong():

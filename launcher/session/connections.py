@@ -121,6 +121,7 @@ class Connections:
             transport_factory(host, self.logins),
             self._outputs.monitor,
             self,
+            lambda: self._run.phase in (RunPhase.KILLING, RunPhase.ENDED),
         )
         self.links[host.name] = link
         task = self.tasks[host.name] = asyncio.create_task(link.run())

@@ -199,11 +199,11 @@ def test_any_frames_of_a_launcher_are_answered_or_refused(
     "version", [0, wire.VERSION - 1, wire.VERSION + 1, str(wire.VERSION), None, []]
 )
 def test_another_version_is_refused_by_both_numbers(supervised: Client, version: Any) -> None:
-    """The error names the agent's version and the launcher's."""
+    """The error names the agent's version and the launcher's, and has a code of its own."""
     answer = answer_to(supervised, wire.encode(wire.HELLO, hello("t", version=version)))
-    assert answer.type == wire.ERROR
-    assert f"version {wire.VERSION}" in answer.json()["text"]
-    assert str(version) in answer.json()["text"]
+    assert answer.type == wire.ERROR and answer.json()["code"] == wire.OTHER_VERSION
+    assert f"protocol {wire.VERSION};" in answer.json()["text"]
+    assert f"speaks {version})" in answer.json()["text"]
     goes_on(supervised)
 
 
