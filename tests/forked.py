@@ -345,7 +345,10 @@ def _above(descriptor: int) -> int:
 
 def _rename(argv: Sequence[str], env: Mapping[str, str]) -> None:
     """Write arguments and environment to where /proc reads them."""
-    fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    except FileNotFoundError:  # what only Linux has was taken away
+        return
     first, end, first_variable, last = map(int, fields[45:49])  # arg_start … env_end
     for words, start, stop in (
         (argv, first, end),

@@ -11,9 +11,9 @@ import jsonschema
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.engines.slurm_script import request_of
 from launcher.plan.plan import make_plan
 from launcher.preflight import REPORT_SCHEMA
+from launcher.slurm.script import request_of
 from tests.command import run, write
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.format import request_text

@@ -11,8 +11,8 @@ from launcher.quantities import thousands
 from launcher.run.states import Outcome, TaskState
 
 if TYPE_CHECKING:
-    from launcher.engines.slurm_script import JobRequest
     from launcher.run.snapshot import TaskView
+    from launcher.slurm.script import JobRequest
 
 
 _LONGEST, _SHOWN = 1000, 40

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..engines.slurm_script import JobRequest
+from ..slurm.script import JobRequest
 from .findings import CHECKS, Check, Finding, Reach, Reachability, Severity
 
 if TYPE_CHECKING:

@@ -13,8 +13,6 @@ from typing import Any
 
 from ..cluster.addresses import join
 from ..cluster.spec import ClusterModel
-from ..engines.slurm_job import slurm_engine
-from ..engines.slurm_script import request_of
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
@@ -24,8 +22,9 @@ from ..ids import TaskId, new_run_id
 from ..plan.environment import unset_names, unset_note
 from ..plan.model import Plan, TaskPlan
 from ..plan.plan import make_plan
+from ..slurm.job import slurm_job
+from ..slurm.script import request_of
 from . import evaluate, reachability
-from .engine import check_engine
 from .findings import (
     CHECKS,
     OK,
@@ -41,6 +40,7 @@ from .findings import (
 from .hooks import check_hooks
 from .host import HostCheck
 from .probe_session import ProbeSession
+from .queue import check_queue
 from .report import Report
 
 PROBES_AT_ONCE = 32
@@ -69,11 +69,11 @@ async def preflight(
     if cluster.slurm is not None:
         logins = SshConnector(ask, accept_new=accept_new)
         plan = make_plan(cluster, new_run_id("check"))
-        engine = slurm_engine(cluster, plan, logins)
+        engine = slurm_job(cluster, plan, logins)
         assert engine is not None
         try:
             request = request_of(cluster, plan)
-            return await check_engine(cluster, engine, request, on_result)
+            return await check_queue(cluster, engine, request, on_result)
         finally:
             await logins.aclose()
     allow_connections(len(cluster.hosts))

@@ -53,12 +53,10 @@ class Queued(Event):
 
 @dataclass(frozen=True)
 class AllocatedNode:
-    """A node that an engine has given, by its name there; `via` is the command that reaches it.
-    `address` is what other nodes call it, where that is not its name."""
+    """A node that Slurm has given, by its name there; `via` is the command that reaches it."""
 
     name: str
     via: tuple[str, ...]
-    address: str = ""
 
 
 @dataclass(frozen=True)

@@ -153,10 +153,7 @@ class RunData:
     def apply_nodes(self) -> None:
         """Makes the plan again with the nodes that an engine has given."""
         self.cluster = self.cluster.with_hosts(
-            {
-                name: self.cluster.node(node.address or node.name, node.via)
-                for name, node in self.nodes.items()
-            }
+            {name: self.cluster.node(node.name, node.via) for name, node in self.nodes.items()}
         )
         self.replan(self.facts)
         for host in self.nodes:

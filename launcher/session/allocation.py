@@ -1,6 +1,6 @@
-"""Allocation of a run's nodes by an engine: queue, nodes, an end from outside, and release.
+"""Allocation of a run's nodes by Slurm: queue, nodes, an end from outside, and release.
 
-What the engine says becomes events of the run; nothing here decides what follows.
+What Slurm says becomes events of the run; nothing here decides what follows.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from ..cluster.slurm import node_name
-from ..engines.engine import Engine, EngineError, JobState, MissingProgramError, NoAnswerError
 from ..errors import TfmuxError
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.states import HostState
+from ..slurm.job import JobState, SlurmJob
+from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
@@ -24,7 +25,7 @@ _COMPLETING = "COMPLETING"
 _WORD_PACE = 0.5
 _WORD_SECONDS = 8.0
 _DOUBT_SECONDS = 20.0
-"""How long the engine's word is waited for: where all agents have confirmed, and elsewhere."""
+"""How long Slurm's word is waited for: where all agents have confirmed, and elsewhere."""
 _FIND_SECONDS = 4.0
 """How long a job is looked for by its name whose request got no answer."""
 _ANSWER_SECONDS = 90.0
@@ -33,19 +34,19 @@ _GIVE_UP_SECONDS = 5.0
 
 
 class Allocation:
-    """The engine's job, from the request to its release."""
+    """The job in Slurm, from the request to its release."""
 
     def __init__(
         self,
         run: RunStateMachine,
-        engine: Engine,
+        job: SlurmJob,
         feed: Callable[[ev.Event], None],
         *,
         attached: bool,
     ) -> None:
         """`attached`: another launcher may have asked for the nodes already."""
         self._run = run
-        self._engine = engine
+        self._slurm = job
         self._feed = feed
         self._attached = attached
         self._job = run.allocation.job if run.allocation is not None else ""
@@ -69,7 +70,7 @@ class Allocation:
         self._look_now.set()
 
     def force(self) -> None:
-        """The engine's word is not waited for any more."""
+        """Slurm's word is not waited for any more."""
         self._forced.set()
 
     # --- the queue ------------------------------------------------------------------------
@@ -78,15 +79,15 @@ class Allocation:
         """True when there are nodes."""
         try:
             if not self._job and self._attached:
-                self._job = await self._engine.find()
+                self._job = await self._slurm.find()
                 if not self._job:  # whoever comes back to a run does not ask for new nodes
-                    raise EngineError("there is no job of this run")
+                    raise SlurmError("there is no job of this run")
             if not self._job:
-                await self._engine.connect()
-                self._request = asyncio.create_task(self._engine.request())
+                await self._slurm.connect()
+                self._request = asyncio.create_task(self._slurm.request())
                 self._job = await asyncio.shield(self._request)
         except TfmuxError as error:
-            self._feed(ev.AllocationEnded(time.time(), f"{self._engine.name}: {error}", "REFUSED"))
+            self._feed(ev.AllocationEnded(time.time(), f"Slurm: {error}", "REFUSED"))
             return False
         self._feed(ev.Queued(time.time(), self._job))
         pace, told, warned = FIRST_PACE, None, self._request is None
@@ -122,9 +123,9 @@ class Allocation:
     async def _warn(self) -> None:
         """Notes what `tfmux check` would have warned of."""
         with suppress(TfmuxError):
-            for finding in await self._engine.cautions():
+            for finding in await self._slurm.cautions():
                 todo = f"; {finding.todo}" if finding.todo else ""
-                text = f"{self._engine.name}: {finding.text}{todo}"
+                text = f"Slurm: {finding.text}{todo}"
                 self._feed(ev.NoteAdded(time.time(), text))
 
     def _accept_nodes(self, state: JobState) -> bool:
@@ -140,16 +141,15 @@ class Allocation:
         return True
 
     def _hosts(self, state: JobState) -> Mapping[str, ev.AllocatedNode]:
-        addresses = state.addresses or ("",) * len(state.nodes)
         return {
-            node_name(number): ev.AllocatedNode(node, self._engine.reach(self._job, node), address)
-            for number, (node, address) in enumerate(zip(state.nodes, addresses, strict=True))
+            node_name(number): ev.AllocatedNode(node, self._slurm.reach(self._job, node))
+            for number, node in enumerate(state.nodes)
         }
 
     async def _poll(self) -> JobState | None:
-        """Asks for the state of the job; None if the engine does not answer."""
+        """Asks for the state of the job; None if Slurm does not answer."""
         try:
-            return await self._engine.poll(self._job)
+            return await self._slurm.poll(self._job)
         except TfmuxError:
             return None
 
@@ -159,12 +159,12 @@ class Allocation:
 
     @property
     def _title(self) -> str:
-        return f"{self._engine.name} {self._job}".rstrip()
+        return f"Slurm {self._job}".rstrip()
 
     @property
     def _share(self) -> str:
-        """The run's part of what the engine has given."""
-        return self._title if self._engine.owns_job else f"this run's part of {self._title}"
+        """The run's part of what Slurm has given."""
+        return self._title if self._slurm.owns_job else f"this run's part of {self._title}"
 
     def _sentence(self, state: JobState) -> str:
         why = f" ({state.reason})" if state.reason else ""
@@ -195,7 +195,7 @@ class Allocation:
     # --- release --------------------------------------------------------------------------
 
     async def release(self) -> None:
-        """Cancels the job whatever became of it, and tells what the engine says of the nodes."""
+        """Cancels the job whatever became of it, and tells what Slurm says of the nodes."""
         if self._waiting is not None:
             self._waiting.cancel()
             await asyncio.wait([self._waiting], timeout=_GIVE_UP_SECONDS)
@@ -208,9 +208,9 @@ class Allocation:
                     end = await self._poll()  # only then does Slurm say how it has ended
         except (TfmuxError, TimeoutError) as error:
             said = str(error) or "no answer"
-            text = f"{self._share} could not be released: {said}; when {self._engine.name} "
-            text += f"answers again: {self._engine.cancel_command(self._job)}"
-            words = self._all(f"{self._engine.name} did not answer") if self._run.nodes else {}
+            text = f"{self._share} could not be released: {said}; when Slurm "
+            text += f"answers again: {self._slurm.cancel_command(self._job)}"
+            words = self._all("Slurm did not answer") if self._run.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
         self._feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 
@@ -219,7 +219,7 @@ class Allocation:
             self._job = await self._find(self._find_seconds)
         if not self._job and self._find_seconds and self._request is not None:
             text = f"{self._title} gave no answer to the request and has no job of this run; "
-            return text + f"should it come after all: {self._engine.cancel_command('')}", {}
+            return text + f"should it come after all: {self._slurm.cancel_command('')}", {}
         if not self._job:
             return "", {}
         views = self._run.snapshot().hosts
@@ -227,10 +227,10 @@ class Allocation:
             state = await self._poll()  # the agents may have ended at once, and the job with them
             if state is not None and state.over:
                 self._report_end(state)
-        await self._engine.release(self._job)
-        stays = "" if self._engine.owns_job else f"; {self._title} is yours and stays"
+        await self._slurm.release(self._job)
+        stays = "" if self._slurm.owns_job else f"; {self._title} is yours and stays"
         released = f"{self._share} is released{stays}"
-        if not self._run.nodes and self._end is None and self._engine.owns_job:
+        if not self._run.nodes and self._end is None and self._slurm.owns_job:
             return f"{self._title} was cancelled in the queue: nothing had started", {}
         return released, await self._words() if self._run.nodes else {}
 
@@ -254,12 +254,12 @@ class Allocation:
             self._find_seconds = 0.0  # sbatch fails, too, when only its answer has not come
 
     async def _find(self, seconds: float) -> str:
-        """The job of a request that got no answer; it may come a moment later. Where the engine
-        has refused it, the engine's silence now is nothing to report."""
+        """The job of a request that got no answer; it may come a moment later. Where Slurm has
+        refused it, its silence now is nothing to report."""
         deadline = time.monotonic() + seconds
         while True:
             try:
-                job = await self._engine.find()
+                job = await self._slurm.find()
             except TfmuxError:
                 if seconds:
                     raise
@@ -269,7 +269,7 @@ class Allocation:
             await asyncio.sleep(_WORD_PACE)
 
     async def _words(self) -> dict[str, ev.EngineWord]:
-        """Statements of the engine about the hosts, once all have come or it takes too long."""
+        """Statements of Slurm about the hosts, once all have come or it takes too long."""
         hosts = {
             host: self._run.nodes[host].name
             for host in self._run.contacted_hosts
@@ -281,9 +281,9 @@ class Allocation:
         deadline = time.monotonic() + patience
         while True:
             try:
-                said = await self._engine.words(self._job, list(hosts.values()))
+                said = await self._slurm.words(self._job, list(hosts.values()))
             except TfmuxError as error:
-                return self._all(f"{self._engine.name} did not answer: {error}")
+                return self._all(f"Slurm did not answer: {error}")
             words = {host: said[node] for host, node in hosts.items()}
             left = deadline - time.monotonic()
             if all(word.final for word in words.values()) or left <= 0 or self._forced.is_set():

@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 from ..cluster.spec import ClusterModel
-from ..engines.slurm_job import slurm_engine
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.environment import unset_names, unset_note
@@ -29,6 +28,7 @@ from ..run.shutdown import KILL_PATIENCE
 from ..run.snapshot import HostReceipt, HostView, Receipt, Snapshot, TaskView
 from ..run.state import named
 from ..run.states import Outcome, RunPhase
+from ..slurm.job import slurm_job
 from ..store.journal import as_stored
 from ..store.logs import LogStore
 from ..store.metrics_file import latest_metrics
@@ -112,7 +112,7 @@ class RunLoop:
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
-        engine = slurm_engine(cluster, self.run.plan, self.connections.logins)
+        engine = slurm_job(cluster, self.run.plan, self.connections.logins)
         self._allocation = (
             Allocation(self.run, engine, self.feed, attached=past is not None) if engine else None
         )

@@ -10,8 +10,8 @@ import pytest
 
 from launcher.agent.config import Rules
 from launcher.cluster.file import load
-from launcher.engines.commands import LocalCommands
-from launcher.engines.slurm import SlurmEngine
+from launcher.slurm.job import SlurmJob
+from launcher.slurm.login import LocalCommands
 from tests import command
 from tests.command import Up
 from tests.conftest import require
@@ -191,7 +191,7 @@ async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenar
     assert table is not None
     run_id = "s-20260101-000000-abcd"
     rules = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
-    engine = SlurmEngine(table, run_id, rules, LocalCommands())
+    engine = SlurmJob(table, run_id, rules, LocalCommands())
     job = hold(scenario.bed, f"tfmux-{run_id}")
     assert await engine.find() == ""
     assert (await engine.poll(job)).nodes, "it can be seen, as every job can"

@@ -1,4 +1,4 @@
-"""The job of a run, from the request to the release, on an engine that the tests write."""
+"""The job of a run, from the request to the release, in a Slurm that the tests write."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from launcher.engines.engine import EngineError, EngineFinding, JobState, NoAnswerError, Verdict
 from launcher.run import events as ev
 from launcher.run.states import Outcome
 from launcher.session import allocation
 from launcher.session.allocation import Allocation
+from launcher.slurm.job import JobState, SlurmJob
+from launcher.slurm.limits import SlurmFinding, Verdict
+from launcher.slurm.login import NoAnswerError, SlurmError
 from tests.launcher.test_run_allocation import QueueDriver
 from tests.patience import PATIENCE
 
@@ -20,11 +22,8 @@ RUNNING = JobState("RUNNING", nodes=("sl1", "sl2"))
 PENDING = JobState("PENDING", "Resources")
 
 
-class FakeEngine:
-    """An engine that answers as told; `asked` is what it was asked."""
-
-    name = "Slurm"
-    owns_job = True
+class FakeJob(SlurmJob):
+    """A job that answers as told; `asked` is what it was asked."""
 
     def __init__(self, *states: JobState, found: Sequence[str] = ("",)) -> None:
         self.answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -51,12 +50,12 @@ class FakeEngine:
         self.asked.append(f"look {job}")
         return self._states.pop(0) if len(self._states) > 1 else self._states[0]
 
-    async def cautions(self) -> tuple[EngineFinding, ...]:
+    async def cautions(self) -> tuple[SlurmFinding, ...]:
         self.asked.append("cautions")
-        return (EngineFinding(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
+        return (SlurmFinding(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
 
-    async def examine(self) -> AsyncIterator[EngineFinding]:
-        yield EngineFinding(Verdict.PASSED, "", "accepted", "accepted")
+    async def examine(self) -> AsyncIterator[SlurmFinding]:
+        yield SlurmFinding(Verdict.PASSED, "", "accepted", "accepted")
 
     def reach(self, job: str, node: str) -> tuple[str, ...]:
         return ("srun", node)
@@ -74,7 +73,7 @@ class FakeEngine:
 class Shell:
     """A run in the queue with its allocation, and what that has told it."""
 
-    def __init__(self, engine: FakeEngine, *, attached: bool = False) -> None:
+    def __init__(self, engine: FakeJob, *, attached: bool = False) -> None:
         self.driver = QueueDriver()
         self.told: list[ev.Event] = []
         self._news = asyncio.Event()
@@ -119,7 +118,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_a_kill_waits_for_the_answer_to_a_request() -> None:
     """A request that is given up may be carried out all the same."""
-    engine = FakeEngine(PENDING)
+    engine = FakeJob(PENDING)
     shell = Shell(engine)
     await engine.under_way.wait()
     killing = asyncio.create_task(shell.kill())
@@ -138,7 +137,7 @@ async def test_a_second_kill_gives_the_answer_up(monkeypatch: pytest.MonkeyPatch
         (0.05, [""], None, "should it come after all: scancel --name=x"),
     ):
         monkeypatch.setattr(allocation, "_FIND_SECONDS", seconds)
-        engine = FakeEngine(PENDING, found=found)
+        engine = FakeJob(PENDING, found=found)
         shell = Shell(engine)
         await engine.under_way.wait()
         killing = asyncio.create_task(shell.kill())
@@ -149,7 +148,7 @@ async def test_a_second_kill_gives_the_answer_up(monkeypatch: pytest.MonkeyPatch
 
 async def test_a_kill_during_the_login_does_not_wait() -> None:
     """Nothing was asked for yet; somebody may have to type a password."""
-    engine = FakeEngine(PENDING)
+    engine = FakeJob(PENDING)
     engine.let_in.clear()
     shell = Shell(engine)
     await engine.connecting.wait()
@@ -159,9 +158,9 @@ async def test_a_kill_during_the_login_does_not_wait() -> None:
 @pytest.mark.parametrize("late", ["", "7"])
 async def test_a_request_that_was_refused_is_looked_for_once(late: str) -> None:
     """sbatch fails, too, when Slurm took the request and only the answer did not come in time."""
-    engine = FakeEngine(PENDING, found=[late])
+    engine = FakeJob(PENDING, found=[late])
     shell = Shell(engine)
-    engine.answer.set_exception(EngineError("invalid partition: x", "correct it"))
+    engine.answer.set_exception(SlurmError("invalid partition: x", "correct it"))
     await shell.supervising
     assert shell.ended.reason == "Slurm: invalid partition: x; correct it"
     await shell.allocation.release()
@@ -171,7 +170,7 @@ async def test_a_request_that_was_refused_is_looked_for_once(late: str) -> None:
 
 async def test_a_request_that_got_no_answer_is_looked_for() -> None:
     """Its job may come a moment later."""
-    engine = FakeEngine(PENDING, found=["", "", "7"])
+    engine = FakeJob(PENDING, found=["", "", "7"])
     shell = Shell(engine)
     engine.answer.set_exception(NoAnswerError("sbatch did not answer within 60 s"))
     await shell.supervising
@@ -182,7 +181,7 @@ async def test_a_request_that_got_no_answer_is_looked_for() -> None:
 
 async def test_fewer_nodes_than_the_file_has() -> None:
     """One has failed before the job started."""
-    engine = FakeEngine(JobState("RUNNING", nodes=("sl1",)))
+    engine = FakeJob(JobState("RUNNING", nodes=("sl1",)))
     shell = Shell(engine)
     engine.answer.set_result("7")
     await shell.supervising
@@ -193,7 +192,7 @@ async def test_fewer_nodes_than_the_file_has() -> None:
 
 async def test_a_job_that_is_over_before_it_was_seen_to_run() -> None:
     """What to change is said, and that it had not been waiting."""
-    engine = FakeEngine(JobState("FAILED", "NonZeroExitCode", advice="write python", over=True))
+    engine = FakeJob(JobState("FAILED", "NonZeroExitCode", advice="write python", over=True))
     shell = Shell(engine)
     engine.answer.set_result("7")
     await shell.supervising
@@ -215,7 +214,7 @@ async def test_a_job_that_is_over_before_it_was_seen_to_run() -> None:
 )
 async def test_a_run_ends_when_its_job_is_put_back(state: JobState, reason: str) -> None:
     """The nodes are gone; that the job is then cancelled is our doing, and not the reason."""
-    engine = FakeEngine(RUNNING, state)
+    engine = FakeJob(RUNNING, state)
     shell = Shell(engine)
     engine.answer.set_result("7")
     shell.allocation.poll_soon()
@@ -228,7 +227,7 @@ async def test_a_run_ends_when_its_job_is_put_back(state: JobState, reason: str)
 async def test_a_job_that_is_completing_is_asked_again_why() -> None:
     """Slurm says it only when it has ended."""
     ended = JobState("TIMEOUT", "TimeLimit", over=True)
-    engine = FakeEngine(RUNNING, JobState("COMPLETING", over=True), ended)
+    engine = FakeJob(RUNNING, JobState("COMPLETING", over=True), ended)
     shell = Shell(engine)
     engine.answer.set_result("7")
     shell.allocation.poll_soon()
@@ -239,7 +238,7 @@ async def test_a_job_that_is_completing_is_asked_again_why() -> None:
 
 async def test_a_run_that_is_taken_up_asks_for_no_new_nodes() -> None:
     """Its launcher died before it knew the job; where there is none, that is said."""
-    engine = FakeEngine(PENDING)
+    engine = FakeJob(PENDING)
     shell = Shell(engine, attached=True)
     await shell.supervising
     assert "there is no job of this run" in shell.ended.reason
@@ -250,7 +249,7 @@ async def test_a_run_that_is_taken_up_asks_for_no_new_nodes() -> None:
 async def test_what_a_check_would_warn_of_is_a_note_of_the_run() -> None:
     """Once, and nodes that are there do not wait for it; not again for who takes the run up."""
     for states in ((RUNNING,), (PENDING, RUNNING)):
-        engine = FakeEngine(*states)
+        engine = FakeJob(*states)
         engine.answer.set_result("7")
         shell = Shell(engine)
         await shell.until(ev.NoteAdded)
@@ -258,14 +257,14 @@ async def test_what_a_check_would_warn_of_is_a_note_of_the_run() -> None:
         assert engine.asked[:2] == ["look 7", "cautions"] and engine.asked.count("cautions") == 1
     notes = [event.text for event in shell.told if isinstance(event, ev.NoteAdded)]
     assert notes == ["Slurm: KillWait is short; write less"]
-    again = Shell(FakeEngine(RUNNING, found=("7",)), attached=True)
+    again = Shell(FakeJob(RUNNING, found=("7",)), attached=True)
     await again.until(ev.Allocated)
     assert not any(isinstance(event, ev.NoteAdded) for event in again.told)
 
 
 async def test_a_job_that_is_not_the_runs_stays() -> None:
     """The texts speak of the run's part of it."""
-    engine = FakeEngine(RUNNING, JobState("ENDED", "no agent is left in it", over=True))
+    engine = FakeJob(RUNNING, JobState("ENDED", "no agent is left in it", over=True))
     engine.owns_job = False
     engine.answer.set_result("7")
     shell = Shell(engine)

@@ -12,10 +12,10 @@ from launcher.cluster.addresses import SshDestination
 from launcher.cluster.choices import HostSource
 from launcher.cluster.file import loads
 from launcher.cluster.host_list import ListedHost, parse, read, with_hosts
-from launcher.engines.engine import EngineError
-from launcher.engines.inside import job_of, with_job_nodes
 from launcher.errors import ClusterFileError
 from launcher.plan.plan import make_plan
+from launcher.slurm.login import SlurmError
+from launcher.slurm.salloc import job_of, with_job_nodes
 from tui.commands.hosts_from import read_cluster
 
 FILE = """
@@ -142,16 +142,16 @@ def test_shells_that_have_no_such_job() -> None:
     """Nothing is submitted in its place."""
     assert job_of(JOB) == "8123"
     assert job_of({"SLURM_JOB_ID": "x;y", "SLURM_JOB_NODELIST": "n1"}) == ""
-    with pytest.raises(EngineError, match="not in a Slurm job"):
+    with pytest.raises(SlurmError, match="not in a Slurm job"):
         with_job_nodes(FILE, "c.toml", None, {}, lambda nodes: "n1\n")
     for names in ("", "-oX\n", "a;b\n"):
-        with pytest.raises(EngineError, match="did not print names of nodes"):
+        with pytest.raises(SlurmError, match="did not print names of nodes"):
             with_job_nodes(
                 FILE, "c.toml", None, JOB, {JOB["SLURM_JOB_NODELIST"]: names}.__getitem__
             )
     text = FILE + '\n[slurm]\nnodes = 2\ntime = "10"\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
-    with pytest.raises(EngineError, match=r"has 1 nodes, \[slurm\] asks for 2"):
+    with pytest.raises(SlurmError, match=r"has 1 nodes, \[slurm\] asks for 2"):
         with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\n")
 
 

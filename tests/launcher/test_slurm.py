@@ -15,15 +15,19 @@ import pytest
 from launcher.agent.config import Rules
 from launcher.cluster.file import loads
 from launcher.cluster.spec import ClusterModel
-from launcher.engines.commands import LocalCommands, Output
-from launcher.engines.engine import EngineError, JobState, MissingProgramError, NoAnswerError
-from launcher.engines.slurm import SlurmEngine, local_time
-from launcher.engines.slurm_advice import advice_on
-from launcher.engines.slurm_script import batch_script
 from launcher.errors import ClusterFileError
 from launcher.plan.model import HostFacts
 from launcher.plan.plan import make_plan
 from launcher.run.events import EngineWord
+from launcher.slurm.job import JobState, SlurmJob, advice_on, local_time
+from launcher.slurm.login import (
+    LocalCommands,
+    MissingProgramError,
+    NoAnswerError,
+    Output,
+    SlurmError,
+)
+from launcher.slurm.script import batch_script
 
 FILE = """
 [slurm]
@@ -64,10 +68,10 @@ class Scripted:
         """There is nothing."""
 
 
-def engine(commands: Scripted, *secrets: str, slurm: str = "") -> SlurmEngine:
+def engine(commands: Scripted, *secrets: str, slurm: str = "") -> SlurmJob:
     table = cluster(slurm).slurm
     assert table is not None
-    return SlurmEngine(table, "c-1", RULES, commands, secrets)
+    return SlurmJob(table, "c-1", RULES, commands, secrets)
 
 
 INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -89,7 +93,7 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
 async def test_a_job_on_another_cluster_is_cancelled_there() -> None:
     """Its number may be that of another job here, which would be watched, and cancelled."""
     commands = Scripted(sbatch="8123;other\n", config="ClusterName = main\n", scancel="")
-    with pytest.raises(EngineError, match="submitted to the cluster other") as raised:
+    with pytest.raises(SlurmError, match="submitted to the cluster other") as raised:
         await engine(commands).request()
     assert "login" in raised.value.todo and not isinstance(raised.value, NoAnswerError)
     cancels = [argv for argv in commands.asked if argv[0] == "scancel"]
@@ -102,7 +106,7 @@ async def test_a_job_is_not_said_to_be_elsewhere_when_slurm_does_not_say_so(
 ) -> None:
     """It is cancelled, since its number cannot be trusted, and the reason is the missing answer."""
     commands = Scripted(sbatch="8123;mine\n", config=config, scancel="")
-    with pytest.raises(EngineError) as raised:
+    with pytest.raises(SlurmError) as raised:
         await engine(commands).request()
     said = f"{raised.value} {raised.value.todo}"
     assert "of another" not in said and "SBATCH_CLUSTERS" not in said
@@ -114,7 +118,7 @@ async def test_a_job_is_not_said_to_be_elsewhere_when_slurm_does_not_say_so(
 async def test_a_job_on_another_cluster_that_cannot_be_cancelled_is_named() -> None:
     """The person has to do it."""
     commands = Scripted(sbatch="8123;other\n", config="ClusterName = main\n")
-    with pytest.raises(EngineError, match="scancel --clusters=other 8123"):
+    with pytest.raises(SlurmError, match="scancel --clusters=other 8123"):
         await engine(commands).request()
 
 
@@ -128,7 +132,7 @@ async def test_what_tfmux_asks_for_is_behind_the_options_of_the_file() -> None:
     asked = commands.asked[-1]
     for option in ("--partition=gpu", "--job-name=tfmux-c-1", "--gpus-per-node=2"):
         assert asked.index(option) > asked.index("--account") + 1
-    with suppress(EngineError):
+    with suppress(SlurmError):
         await anext(asking.examine())
     assert commands.asked[-1] == (*asked, "--test-only")
     assert "#SBATCH" not in commands.stdin
@@ -161,7 +165,7 @@ async def test_variables_that_no_option_undoes_are_unset_on_a_login_host() -> No
 )
 async def test_what_sbatch_says_when_it_refuses_is_the_error(answer: Output, said: str) -> None:
     """In one printable line."""
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(SlurmError) as caught:
         await engine(Scripted(sbatch=answer)).request()
     assert said in str(caught.value)
     assert str(caught.value).isprintable()
@@ -195,7 +199,7 @@ async def test_a_running_job_has_nodes() -> None:
 async def test_names_that_are_none_are_refused(names: str) -> None:
     """They become arguments of srun."""
     commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames=names)
-    with pytest.raises(EngineError, match="did not print names of nodes"):
+    with pytest.raises(SlurmError, match="did not print names of nodes"):
         await engine(commands).poll("7")
 
 
@@ -212,9 +216,9 @@ async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -
 async def test_no_answer_is_no_end() -> None:
     """A controller that is down says nothing of the job."""
     down = Output(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
-    with pytest.raises(EngineError, match="Unable to contact"):
+    with pytest.raises(SlurmError, match="Unable to contact"):
         await engine(Scripted(squeue=down)).poll("7")
-    with pytest.raises(EngineError, match="Unable to contact"):
+    with pytest.raises(SlurmError, match="Unable to contact"):
         await engine(Scripted(squeue=INVALID, scontrol=down)).poll("7")
 
 
@@ -329,7 +333,7 @@ async def test_cancelling_what_has_ended_is_no_error() -> None:
         1, "", "scancel: error: Kill job error: Job/step already completing or completed"
     )
     await engine(Scripted(scancel=completing)).release("7")
-    with pytest.raises(EngineError, match="not permitted"):
+    with pytest.raises(SlurmError, match="not permitted"):
         await engine(Scripted(scancel=Output(1, "", "not permitted"))).release("7")
 
 
@@ -349,9 +353,9 @@ async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.Monkey
     output = await LocalCommands(["TOKEN"]).run(["sh", "-c", "env; cat; exit 3"], "in")
     assert output.status == 3 and output.stdout.endswith("in")
     assert "hunter2" not in output.stdout and "TFMUX_" not in output.stdout
-    with pytest.raises(EngineError, match="did not answer within"):
+    with pytest.raises(SlurmError, match="did not answer within"):
         await LocalCommands().run(["sleep", "1000"], timeout=0.2)
-    with pytest.raises(EngineError, match="no-such-program: No such file"):
+    with pytest.raises(SlurmError, match="no-such-program: No such file"):
         await LocalCommands().run(["no-such-program"])
     flood = await LocalCommands().run(["sh", "-c", "yes | head -c 9000000; yes >&2 & kill $!"])
     assert len(flood.stdout) <= 1 << 20

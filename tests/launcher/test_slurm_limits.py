@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster.file import loads
-from launcher.engines.commands import Output
-from launcher.engines.engine import EngineError
-from launcher.engines.slurm_job import SlurmJobEngine
-from launcher.engines.slurm_limits import seconds_of
 from launcher.errors import ClusterFileError
+from launcher.slurm.job import UserJob
+from launcher.slurm.limits import seconds_of
+from launcher.slurm.login import Output, SlurmError
 from tests.launcher.test_slurm import FILE, RULES, Scripted, cluster, engine
 
 PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
@@ -42,7 +41,7 @@ async def test_a_time_beyond_the_partitions_is_not_submitted(table: str, said: s
         assert await asking.request() == "8123"
         return
     for ask in (asking.request, lambda: anext(asking.examine())):
-        with pytest.raises(EngineError, match=said) as caught:
+        with pytest.raises(SlurmError, match=said) as caught:
             await ask()
         assert "write a shorter time" in caught.value.todo
     assert not any(argv[0] == "sbatch" for argv in commands.asked)
@@ -62,7 +61,7 @@ async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
     table = table.model_copy(update={"time": None, "job": "7"})
     denied = Output(1, "", "access denied to show config")
     commands = Scripted(squeue="RUNNING|None|N/A|sl[1-2]\n", hostnames="sl1\nsl2\n", config=denied)
-    findings = [each async for each in SlurmJobEngine(table, "c-1", RULES, commands).examine()]
+    findings = [each async for each in UserJob(table, "c-1", RULES, commands).examine()]
     assert [each.code for each in findings] == ["", "slurm-silent"]
 
 
@@ -93,7 +92,7 @@ async def test_a_default_of_the_user_may_have_other_limits(
     if submitted:
         assert await asking.request() == "8123"
     else:
-        with pytest.raises(EngineError, match="time is 10, but the partition"):
+        with pytest.raises(SlurmError, match="time is 10, but the partition"):
             await asking.request()
 
 
@@ -137,11 +136,11 @@ async def test_reasons_in_words_and_sentences(reason: str, todo: str) -> None:
 IN_JOB = 'job = "8123"'
 
 
-def in_job(commands: Scripted) -> SlurmJobEngine:
+def in_job(commands: Scripted) -> UserJob:
     text = FILE.replace('time = "10"\n', "").format(slurm=IN_JOB, second="node1")
     table = loads(text, "c.toml", Path("/srv")).slurm
     assert table is not None
-    return SlurmJobEngine(table, "c-1", RULES, commands)
+    return UserJob(table, "c-1", RULES, commands)
 
 
 async def test_steps_of_others_in_a_job_are_not_ours() -> None:

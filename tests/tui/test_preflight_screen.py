@@ -15,7 +15,6 @@ from launcher.cluster import library
 from launcher.cluster.file import loads
 from launcher.cluster.spec import ClusterModel
 from launcher.cluster.templates import ONE_MACHINE, SLURM, render
-from launcher.engines.slurm_script import request_of
 from launcher.hosts import dial
 from launcher.ids import TaskId
 from launcher.plan.model import TaskPlan
@@ -31,6 +30,7 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.findings import Result, passed
+from launcher.slurm.script import request_of
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tests.tui.conftest import screen_text, shows, until

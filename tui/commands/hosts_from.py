@@ -10,9 +10,9 @@ from launcher.cluster.choices import HostSource
 from launcher.cluster.file import loads, read_text
 from launcher.cluster.host_list import read, with_hosts
 from launcher.cluster.spec import ClusterModel
-from launcher.engines.inside import has_slurm, job_of, with_job_nodes
 from launcher.errors import TfmuxError
 from launcher.printable import printable
+from launcher.slurm.salloc import has_slurm, job_of, with_job_nodes
 from tui.stderr import message
 
 

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
-from launcher.engines.slurm_script import request_of
 from launcher.ids import new_run_id
 from launcher.plan.model import plan_json
 from launcher.plan.plan import make_plan
 from launcher.printable import pictured
+from launcher.slurm.script import request_of
 from tui import stdout
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit

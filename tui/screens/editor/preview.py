@@ -13,9 +13,9 @@ from textual.widgets.option_list import Option
 
 from launcher.cluster.rules import Shell, ready_value
 from launcher.cluster.spec import ClusterModel
-from launcher.engines.slurm_script import request_of
 from launcher.errors import Problem
 from launcher.plan.model import Plan, TaskPlan
+from launcher.slurm.script import request_of
 from tui.format import request_text
 from tui.screens.editor.cell_codecs import READY, line_of
 from tui.widgets.colours import theme_colour

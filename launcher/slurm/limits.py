@@ -6,10 +6,11 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 from ..cluster.slurm import Slurm
 from ..printable import printable
-from .engine import EngineError, EngineFinding, Subject, Verdict
+from .login import SlurmError
 
 CGROUP = "proctrack/cgroup"
 _TIME = re.compile(r"(?:(?P<days>\d{1,9})-)?(?P<rest>\d{1,9}(?::\d{1,9}){0,2})")
@@ -17,6 +18,33 @@ _UNLIMITED = ("infinite", "n/a", "unlimited")
 _OVERRIDING = ("--qos", "--clusters", "--reservation", "--partition")
 """Options under which other limits hold than those of the partition here; sbatch takes their
 abbreviations, too."""
+
+
+class Verdict(Enum):
+    """Whether a finding is about something that passed, or how bad it is."""
+
+    PASSED = auto()
+    WARNING = auto()
+    BLOCKING = auto()
+
+
+class Subject(Enum):
+    """Part of a launch that a finding is about."""
+
+    REQUEST = auto()
+    LIMITS = auto()
+
+
+@dataclass(frozen=True)
+class SlurmFinding:
+    """Result of a check of Slurm before a launch; `preflight` makes a `Finding` of it."""
+
+    verdict: Verdict
+    code: str
+    brief: str
+    text: str
+    todo: str = ""
+    about: Subject = Subject.REQUEST
 
 
 @dataclass(frozen=True)
@@ -43,10 +71,10 @@ def parse_config(said: str) -> Limits:
     )
 
 
-def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[EngineFinding]:
+def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iterator[SlurmFinding]:
     """Warnings of limits that spoil a kill, and of secrets that others on the network can read."""
     if limits.kill_wait is not None and grace >= limits.kill_wait:
-        yield EngineFinding(
+        yield SlurmFinding(
             Verdict.WARNING,
             "slurm-killwait",
             "short KillWait",
@@ -56,7 +84,7 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
             Subject.LIMITS,
         )
     if not limits.contains:
-        yield EngineFinding(
+        yield SlurmFinding(
             Verdict.WARNING,
             "slurm-proctrack",
             "no cgroups",
@@ -65,7 +93,7 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
             about=Subject.LIMITS,
         )
     if secrets:
-        yield EngineFinding(
+        yield SlurmFinding(
             Verdict.WARNING,
             "slurm-plaintext",
             "env_from",
@@ -80,7 +108,7 @@ def check_time(table: Slurm, partitions: str) -> None:
     longer one, and the job would wait for ever. `partitions` is the output of `sinfo -o '%P|%l'`.
 
     Raises:
-        EngineError: it is too long for all of them.
+        SlurmError: it is too long for all of them.
     """
     wanted = seconds_of(table.time or "")
     given = tuple(option.partition("=")[0] for option in table.options)
@@ -97,7 +125,7 @@ def check_time(table: Slurm, partitions: str) -> None:
     if any(limit is None or limit >= wanted for limit in found.values()):
         return
     said = ", ".join(f"{name} allows {printable(limits[name], 40)}" for name in names)
-    raise EngineError(
+    raise SlurmError(
         f"time is {table.time}, but the partition {said}",
         "write a shorter time or another partition in [slurm] (sinfo -o '%P %l' lists them)",
     )

@@ -14,8 +14,8 @@ from tomlkit.exceptions import TOMLKitError
 from ..cluster.host_list import with_table
 from ..cluster.slurm import Slurm
 from ..printable import printable
-from .engine import EngineError
-from .slurm_nodes import node_names
+from .job import node_names
+from .login import SlurmError
 
 _SECONDS = 20.0
 _ASKED = ("time", "partition", "options")
@@ -41,7 +41,7 @@ def expand(nodes: str) -> str:
     """The output of `scontrol show hostnames`.
 
     Raises:
-        EngineError: it did not answer, or refused.
+        SlurmError: it did not answer, or refused.
     """
     argv = ["scontrol", "show", "hostnames", nodes]
     try:
@@ -49,10 +49,10 @@ def expand(nodes: str) -> str:
             argv, capture_output=True, text=True, errors="replace", timeout=_SECONDS
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EngineError(f"scontrol: {printable(str(error), 200)}") from error
+        raise SlurmError(f"scontrol: {printable(str(error), 200)}") from error
     if done.returncode:
         said = printable(done.stderr.strip(), 200)
-        raise EngineError(said or f"scontrol ended with {done.returncode}")
+        raise SlurmError(said or f"scontrol ended with {done.returncode}")
     return done.stdout
 
 
@@ -67,22 +67,22 @@ def with_job_nodes(
     the file's `[slurm]`, if there is one.
 
     Raises:
-        EngineError: there is no job, it has fewer nodes, or Slurm did not name them.
+        SlurmError: there is no job, it has fewer nodes, or Slurm did not name them.
         ClusterFileError: the file has hosts of its own.
     """
     job = job_of(environ)
     if not job:
-        raise EngineError("not in a Slurm job: SLURM_JOB_ID is not set")
+        raise SlurmError("not in a Slurm job: SLURM_JOB_ID is not set")
     nodes = node_names(names(environ["SLURM_JOB_NODELIST"]))
     if table is None:
         return with_table(text, source, f'[{Slurm.table}]\nnodes = {len(nodes)}\njob = "{job}"\n')
     if len(nodes) < table.nodes:
         what = f"Slurm {job} has {len(nodes)} nodes, [slurm] asks for {table.nodes}"
-        raise EngineError(what, "ask salloc for more, or write fewer")
+        raise SlurmError(what, "ask salloc for more, or write fewer")
     try:
         document = tomlkit.parse(text)
     except TOMLKitError as error:
-        raise EngineError(f"{source}: {error}") from error
+        raise SlurmError(f"{source}: {error}") from error
     entry = document[table.table]
     for key in _ASKED:
         entry.pop(key, None)

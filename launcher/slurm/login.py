@@ -1,4 +1,4 @@
-"""Commands of an engine, run on this machine.
+"""Slurm's commands, run on this machine or on a login host over SSH.
 
 Their output is bounded, and each has a deadline: a controller that is down lets its commands hang.
 """
@@ -7,17 +7,41 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ..errors import TfmuxError
+from ..plan.model import SshTarget
 from ..printable import printable
 from ..subprocesses import end_session, start_session, wait_ended
-from .engine import EngineError, MissingProgramError, NoAnswerError
+
+if TYPE_CHECKING:
+    from asyncssh import SSHClientConnection
+
+    from ..hosts.ssh import SshConnector
 
 MOST_BYTES = 1 << 20
 """Of a command's output; no answer that is used is longer."""
+
+
+class SlurmError(TfmuxError):
+    """Slurm refused, or did not answer: `what` has its words, `todo` what to change."""
+
+    def __init__(self, what: str, todo: str = "") -> None:
+        self.what = what
+        self.todo = todo
+        super().__init__(f"{what}; {todo}" if todo else what)
+
+
+class MissingProgramError(SlurmError):
+    """Slurm's command is not there."""
+
+
+class NoAnswerError(SlurmError):
+    """No answer has come: what Slurm was told to do may be done all the same."""
 
 
 @dataclass(frozen=True)
@@ -34,13 +58,13 @@ class Output:
         lines = (self.stderr.strip() or self.stdout.strip()).splitlines()
         return printable("; ".join(line.strip() for line in lines[-5:]), 1000)
 
-    def failure(self, program: str) -> EngineError:
+    def failure(self, program: str) -> SlurmError:
         """Error of a program that has ended so."""
-        return EngineError(self.complaint or f"{program} ended with {self.status}")
+        return SlurmError(self.complaint or f"{program} ended with {self.status}")
 
 
 class Commands(Protocol):
-    """A place where an engine's commands are."""
+    """A place where Slurm's commands are."""
 
     async def connect(self) -> None:
         """Opens what they need.
@@ -54,7 +78,7 @@ class Commands(Protocol):
 
         Raises:
             NoAnswerError: it has not ended in `timeout` seconds.
-            EngineError: it cannot be run there.
+            SlurmError: it cannot be run there.
         """
 
 
@@ -62,7 +86,7 @@ class LocalCommands:
     """Commands of this machine, in the launcher's environment."""
 
     def __init__(self, withheld: Collection[str] = ()) -> None:
-        """`withheld` are variables that they do not get, such as secrets: an engine may store its
+        """`withheld` are variables that they do not get, such as secrets: Slurm may store their
         environment."""
         self._withheld = frozenset(withheld)
 
@@ -74,7 +98,7 @@ class LocalCommands:
 
         Raises:
             NoAnswerError: it has not ended in time.
-            EngineError: it cannot be started.
+            SlurmError: it cannot be started.
         """
         try:
             process = await start_session(
@@ -87,7 +111,7 @@ class LocalCommands:
         except FileNotFoundError as error:
             raise MissingProgramError(f"{argv[0]}: {error.strerror}") from error
         except OSError as error:
-            raise EngineError(f"{argv[0]}: {error.strerror}") from error
+            raise SlurmError(f"{argv[0]}: {error.strerror}") from error
         assert process.stdin and process.stdout and process.stderr
         out, err = KeptOutput(), KeptOutput()
         reading = asyncio.gather(out.read(process.stdout), err.read(process.stderr))
@@ -137,3 +161,63 @@ class KeptOutput:
 
 def no_answer(argv: Sequence[str], timeout: float) -> str:
     return f"{argv[0]} did not answer within {timeout:.0f} s"
+
+
+class LoginCommands:
+    """Commands of a login host. One connection serves all of them, until the
+    connector closes it; one that ended is replaced."""
+
+    def __init__(self, logins: SshConnector, target: SshTarget) -> None:
+        self._logins = logins
+        self._target = target
+        self._connection: SSHClientConnection | None = None
+        self._lock = asyncio.Lock()
+
+    async def connect(self) -> None:
+        """Logs in; a person may be asked for a password.
+
+        Raises:
+            HostError: the login failed.
+        """
+        await self._connect()
+
+    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
+        """Runs a command in the login's environment.
+
+        Raises:
+            NoAnswerError: it has not ended in time, or the connection has.
+            HostError: the login failed.
+        """
+        import asyncssh
+
+        connection = await self._connect()
+        out, err = KeptOutput(), KeptOutput()
+        try:
+            async with asyncio.timeout(timeout):
+                process = await connection.create_process(shlex.join(argv), encoding=None)
+                try:
+                    with suppress(OSError):  # it has ended without reading
+                        process.stdin.write(stdin.encode())
+                        process.stdin.write_eof()
+                    await asyncio.gather(out.read(process.stdout), err.read(process.stderr))
+                    await process.wait_closed()
+                finally:
+                    if process.exit_status is None:
+                        with suppress(OSError):  # the channel has ended
+                            process.kill()
+                    process.close()
+        except TimeoutError:
+            raise NoAnswerError(no_answer(argv, timeout)) from None
+        except (asyncssh.Error, OSError) as error:
+            connection.abort()
+            what = f"the connection to {self._target.host} ended: {error}"
+            raise NoAnswerError(printable(what)) from error
+        return Output(
+            255 if process.exit_status is None else process.exit_status, out.text, err.text
+        )
+
+    async def _connect(self) -> SSHClientConnection:
+        async with self._lock:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await self._logins.connect("login", self._target)
+            return self._connection
