@@ -221,8 +221,8 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         style = bad if host.survivors else colours[StatusColor.GOOD]
         by = f" (agent{said})" if said else ""
         return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s{by}", style
-    if host.seconds:
-        return f"not confirmed; the notes say why{said}", bad
+    if host.doubt:
+        return f"not confirmed: {printable(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
         return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad

@@ -113,6 +113,8 @@ class HostReceipt:
     """The engine alone has confirmed it."""
     unlisted: fields.Count = 0
     """Survivors beyond those in `survivors`."""
+    doubt: str = ""
+    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
 
     @property
     def left(self) -> int:

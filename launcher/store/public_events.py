@@ -174,6 +174,8 @@ class HostReceiptRecord(TypedDict):
     """Number of the processes that are still there beyond those."""
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
+    doubt: str
+    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
     unreachable_until: float | None
     """When the lease of a host ends that cannot be reached; null for one that answered, and with
     `on_disconnect = "keep"`."""

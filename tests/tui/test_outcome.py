@@ -87,6 +87,16 @@ def test_a_receipt_has_a_line_for_each_host() -> None:
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
 
 
+def test_a_receipt_says_why_a_host_is_not_confirmed() -> None:
+    """Its agent looked, found nothing, and cannot prove it; nothing of its word acts on a terminal.
+    How long the look took is no matter."""
+    doubt = "an earlier agent here and its watchdog were killed together\x1b[2J"
+    receipt = Receipt((HostReceipt("tf2", signalled=2, doubt=doubt),))
+    _, line = receipt_lines(receipt, "run-1")
+    assert line.startswith("tf2: not confirmed: an earlier agent here and its watchdog were")
+    assert line.isprintable()
+
+
 def test_a_receipt_names_the_engine_beside_the_agent() -> None:
     """Whoever confirmed it, and why the other one cannot."""
     hosts = (
