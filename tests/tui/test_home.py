@@ -28,7 +28,7 @@ from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 TEXT = """name = "mine"
 [jobs.ps]
@@ -66,7 +66,7 @@ def past_run(name: str, *records: dict[str, object]) -> RunFolder:
 ENDED = (
     {"time": 1030.0, "event": "metric", "task": "worker:0", "host": "localhost", "step": 1200,
      "loss": 0.25},
-    {"time": 1062.0, "event": "receipt", "hosts": [], "clean": True},
+    {"time": 1062.0, "event": "receipt", "hosts": [{"host": "localhost", "confirmed": True}]},
     {"time": 1062.0, "event": "run", "state": "ended", "outcome": "success", "exit_code": 0},
 )  # fmt: skip
 

@@ -183,8 +183,9 @@ def pages() -> Iterator[TfmuxApp]:
     metric = {"event": "metric", "task": "worker:0", "host": "tf2", "step": 1200, "loss": 0.25}
     ended = {"event": "run", "run": folder.run_id, "state": "ended", "outcome": "success"}
     records = [begun, metric | {"time": NOON - 3900}]
+    receipt = {"event": "receipt", "hosts": [{"host": host, "confirmed": True} for host in hosts]}
+    records += [receipt | {"time": NOON - 3890}]
     records += [ended | {"time": NOON - 3890, "exit_code": 0}]
-    records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
     folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
     clients = RunClients()
     home = HomeScreen(clients)
