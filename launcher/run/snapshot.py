@@ -38,6 +38,7 @@ class TaskView:
     pid: fields.Count | None = None
     attempt: fields.Attempt = 0
     attempts: tuple[Attempt, ...] = ()
+    """The last hundred at most."""
     """Those whose process has started, oldest first."""
     exit_code: fields.Status | None = None
     exit_signal: str | None = None
