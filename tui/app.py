@@ -362,7 +362,7 @@ class TfmuxApp(App[int]):
             return
         self._asked = False
         self._show_receipt()
-        if self._leaving and (snapshot.receipt is None or snapshot.receipt.clean):
+        if self._leaving and (snapshot.receipt is None or snapshot.clean):
             self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
         self._leaving = False
 
