@@ -193,8 +193,9 @@ def test_no_line_is_lost_before_the_output_begins(
 
 def test_a_run_without_room_for_its_folder_leaves_none(tmp_path: Path) -> None:
     """A folder with half a cluster file would be reported by `ps` and `kill --all` for ever."""
-    file = write(tmp_path, '[jobs.w]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["true"]\n')
-    no_room = ("sh", "-c", 'ulimit -f 0; exec "$@"', "sh")
+    text = '[jobs.w]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["true"]\n'
+    file = write(tmp_path, text + f"# {'x' * 5000}\n")
+    no_room = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh")
     done = run("up", str(file), "--headless", prefix=no_room)
     assert done.returncode == 2 and "cannot be written: File too large" in done.stderr, done
     done = run("kill", "--all")
