@@ -24,7 +24,7 @@ soak: export SOAK = 1
 soak: test
 
 # All but what runs on hosts, which are Linux.
-ON_MACOS := tui $(filter-out launcher.agent launcher.remote_scripts,\
+ON_MACOS := tui $(filter-out launcher.agent launcher.on_host,\
   $(subst /,.,$(patsubst %/__init__.py,%,$(wildcard launcher/*/__init__.py))) launcher.api)
 check: .venv/ready
 	@$(BIN)/ruff check .

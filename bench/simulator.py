@@ -15,6 +15,7 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from launcher.agent import wire
 from launcher.hosts import bootstrap
@@ -23,6 +24,7 @@ from launcher.hosts.transport import Transport
 from launcher.plan.model import HostPlan
 from launcher.session import connections, process
 from tests.agent_frames import Body, facts, welcome
+from tests.short_programs import Talker, message
 
 _LINE = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
 _FIGURES = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": [], "tasks": {}}
@@ -51,8 +53,7 @@ class Agent:
             if frame.type == wire.LEAVE:
                 self._send(wire.GONE, {"by": ""})
                 return False
-            if frame.type != wire.STAGE_CONTENTS:
-                self._answer(frame.type, frame.json())
+            self._answer(frame.type, frame.json())
         return True
 
     async def print_lines(self, every: float) -> None:
@@ -79,8 +80,6 @@ class Agent:
                 self._send(wire.REPLY, {**reply, "picked": picked, "owners": []})
             case wire.PROBE:
                 self._send(wire.REPLY, {**reply, "gpus": [], "why": ""})
-            case wire.STAGE_MANIFEST if body.get("last"):
-                self._send(wire.REPLY, {**reply, "missing": [], "built": True})
             case wire.STATS:
                 self._send(wire.REPLY, {**reply, **_FIGURES})
             case wire.START:
@@ -165,7 +164,12 @@ def launch(path: str, words: list[str]) -> int:
     """Runs a launcher process whose hosts are simulated."""
 
     def transport_factory(host: HostPlan, _: object) -> TransportFactory:
-        async def open_transport(run_id: str, nonce: str) -> Transport:
+        async def open_transport(
+            run_id: str, nonce: str, beside: Transport | None = None
+        ) -> Transport:
+            if beside is not None:  # files: nothing is missing
+                said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
+                return Talker(nonce, *map(message, said))
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(f"{host.name} {nonce}\n".encode())
             return SocketTransport(reader, writer)

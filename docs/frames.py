@@ -13,8 +13,7 @@ from launcher.agent.probes import PROBES
 from launcher.agent.requests import REQUESTS, Question
 
 _RAW = {
-    wire.DATA: ("number of the log, offset, bytes", "Bytes of a log or of results."),
-    wire.STAGE_CONTENTS: ("bytes", "Contents that the manifest's answer named as missing."),
+    wire.DATA: ("number of the log, offset, bytes", "Bytes of a log."),
     wire.REPLY: ("`id`, and the fields of the answer", "The answer to a frame with an `id`."),
     wire.PROBE: ("`id`, `kind`, and the fields of the probe", "A question of the preflight."),
 }

@@ -46,7 +46,7 @@ def runs_home() -> Path:
 
 def installed_scripts() -> str:
     """Directory of the scripts that run on hosts."""
-    return str(Path(__file__).resolve().parent / "remote_scripts")
+    return str(Path(__file__).resolve().parent / "on_host")
 
 
 def installed_trainer() -> str:

@@ -21,7 +21,7 @@ nothing but each other:
     task_logs   the logs of the tasks
     workers     threads for what may hang, and waking the loop
     ports       which process listens on a port; picking free ports
-    files, stage, tree, collect  files from the launcher, and results for it
+    tree        staged files that are kept for the next launch
     stats       CPU, memory and GPUs
     prober      answers to a preflight
     reach       whether hosts reach each other

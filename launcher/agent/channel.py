@@ -14,7 +14,6 @@ from collections import deque
 from typing import Callable
 
 from . import wire
-from .collect import Archive
 from .drain import Log
 from .log import error_text, log_line
 from .messages import Answer, Message
@@ -26,10 +25,9 @@ _AHEAD = 4
 
 
 class OpenLog:
-    """A log (or an archive of results) that the launcher reads: `position` is the next byte to
-    be read."""
+    """A log that the launcher reads: `position` is the next byte to be read."""
 
-    def __init__(self, number: int, log: Log | Archive, position: int) -> None:
+    def __init__(self, number: int, log: Log, position: int) -> None:
         self.number = number
         self.log = log
         self.position = position
@@ -72,9 +70,6 @@ class Channel:
         self.admitted = False
         self.token = ""
         self.closed = False
-        self.contents_received = 0
-        self.contents_stored = 0
-        """Bytes of staged contents, and how many of them the launcher knows to be stored."""
         self.texts: dict[int, str] = {}
         """Shared texts, by their numbers."""
         self.open_logs: dict[int, OpenLog] = {}
@@ -125,7 +120,7 @@ class Channel:
             self.refuse(ident, error_text(error))
 
     def allow(self, credit: int) -> None:
-        """Lets so many bytes of logs and results in all be sent."""
+        """Lets so many bytes of logs in all be sent."""
         self.credit = max(self.credit, credit)
 
     @property

@@ -28,7 +28,6 @@ from .fields import (
     display_text,
     items,
     pattern,
-    raw_text,
     row,
     table,
     whole,
@@ -36,7 +35,6 @@ from .fields import (
 from .task_id import TaskId
 
 Line = Annotated[str, display_text(1000)]
-ContentHash = Annotated[str, raw_text(128)]
 Shares = Annotated[Mapping[TaskId, Tuple[float, int]], table(TaskId, row(Figure, AnyNumber))]
 ErrorCode = Annotated[str, display_text(40)]
 ExitStatus = Annotated[int, whole(0, 255)]
@@ -210,20 +208,6 @@ class Refusal(Message):
     code: ErrorCode = ""
 
 
-class StageStored(Message):
-    """So many bytes of staged contents in all have been stored, or dropped, on this channel."""
-
-    TYPE = wire.STAGE_STORED
-    up_to: Size
-
-
-class StageFailed(Message):
-    """Staged contents could not be kept."""
-
-    TYPE = wire.STAGE_ERROR
-    text: Text
-
-
 class Gone(Message):
     """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
 
@@ -262,27 +246,3 @@ class StatsAnswer(Answer):
     memory_used: AnyNumber
     gpus: tuple[Line, ...]
     tasks: Shares
-
-
-class StageAnswer(Answer):
-    """Contents that the host lacks, of the first of them it has `begun` bytes; nothing was missing
-    and the trees are `built`."""
-
-    missing: tuple[ContentHash, ...]
-    begun: Size
-    built: bool
-
-
-class ArchiveAnswer(Answer):
-    """Number of bytes, files and links of the results, and the paths that are missing."""
-
-    size: Number
-    files: Number
-    links: Number
-    absent: tuple[Line, ...]
-
-
-class CollectedAnswer(Answer):
-    """Paths of the results that could not be read."""
-
-    problems: tuple[Line, ...]

@@ -7,7 +7,6 @@ back: it costs the channel on which it came and nothing else.
 
 from __future__ import annotations
 
-import re
 from typing import Any, ClassVar, Generic, Mapping, Tuple, TypeVar, Union, get_args
 
 from . import messages, wire
@@ -17,7 +16,6 @@ from .fields import (
     AttemptNumber,
     Clean,
     FieldError,
-    FileName,
     LogNumber,
     Number,
     Port,
@@ -26,21 +24,16 @@ from .fields import (
     ShortRawText,
     Size,
     Version,
-    choice,
     field,
     items,
     number,
     raw_text,
-    row,
     table,
     whole,
 )
 from .task_id import TaskId
-from .tree import TreeEntry
 
 A = TypeVar("A", bound=messages.Answer)
-
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 AnswerId = Annotated[int, whole(1, 1 << 62)]
 Grace = Annotated[float, number(-1e9, 1e9)]
@@ -67,7 +60,6 @@ ComposedVariables = Annotated[Mapping[str, Composed], table(RawText, _read_compo
 Token = Annotated[str, raw_text(100)]
 PortCount = Annotated[int, whole(0, 4096)]
 CheckedPorts = Annotated[Tuple[int, ...], items(Port, 4096)]
-NamedPaths = Annotated[Tuple[Tuple[str, str], ...], items(row(FileName, RawText))]
 
 REQUESTS: dict[int, type[Request]] = {}
 
@@ -150,7 +142,7 @@ class Hello(Request):
 
 class Start(Request):
     """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
-    byte when it is released; then its program begins (`remote_scripts/warm.py`). A word or the
+    byte when it is released; then its program begins (`on_host/warm.py`). A word or the
     value of a variable is a text or a list of its parts, in which a number stands for a shared
     text; with these put in, a frame has at most 4 MiB."""
 
@@ -274,64 +266,3 @@ class Stats(Question[messages.StatsAnswer]):
     """CPU, memory and GPUs, of the host and of each task."""
 
     TYPE = wire.STATS
-
-
-# --- files --------------------------------------------------------------------------------
-
-
-def _read_entry(value: Any, clean: Clean) -> TreeEntry:
-    entry = TreeEntry(*_ENTRY_FIELDS(value, clean))
-    if entry.kind == "f" and not _SHA256.fullmatch(entry.content):
-        raise FieldError("not a SHA-256", 5)
-    return entry
-
-
-_ENTRY_FIELDS = row(RawText, RawText, choice("d", "f", "l"), whole(0, 0o7777), Size, RawText)
-Entries = Annotated[Tuple[TreeEntry, ...], items(_read_entry)]
-
-
-class StageManifest(Question[messages.StageAnswer]):
-    """Part of a list of files that the host shall have. The `first` part begins a new list, whose
-    `key` names the trees that follow each other from launch to launch; the `last` one is answered
-    with what is missing."""
-
-    TYPE = wire.STAGE_MANIFEST
-    entries: Entries
-    first: bool = False
-    last: bool = False
-    key: ShortRawText = ""
-
-
-class StageBuild(Question[messages.Done]):
-    """The missing contents have been sent: builds the trees."""
-
-    TYPE = wire.STAGE_BUILD
-
-
-class Collect(Question[messages.ArchiveAnswer]):
-    """Makes an archive of paths of the host, each under a name."""
-
-    TYPE = wire.COLLECT
-    paths: NamedPaths
-
-
-class CollectOpen(Request):
-    """Sends the archive from a byte on, under a number, up to another byte."""
-
-    TYPE = wire.COLLECT_OPEN
-    number: LogNumber
-    offset: Size
-    up_to: Size
-
-
-class CollectCredit(Request):
-    """Sends more of the archive, up to a byte."""
-
-    TYPE = wire.COLLECT_CREDIT
-    up_to: Size
-
-
-class CollectEnd(Question[messages.CollectedAnswer]):
-    """Sends no more of the archive, and closes it."""
-
-    TYPE = wire.COLLECT_END

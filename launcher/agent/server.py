@@ -22,7 +22,6 @@ from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
 from .config import AgentConfig
-from .files import FileRequests
 from .folders import Folders
 from .forkserver import ForkServer
 from .kills import Kills
@@ -91,7 +90,7 @@ class Agent:
             self._launcher_died,
             self._wakeups.do_later,
         )
-        self._files = FileRequests(folders, self._wakeups.do_later)
+        self._staged: bool | None = None
         self._writer = WorkerThread("state writer")
         self._unsaved: deque[state.SavedState] = deque(maxlen=1)
         self._logs = TaskLogs(
@@ -125,12 +124,6 @@ class Agent:
             requests.Credit: lambda channel, granted: channel.allow(granted.up_to),
             requests.Ports: self._ports,
             requests.Stats: self._answer_stats,
-            requests.StageManifest: self._files.manifest,
-            requests.StageBuild: self._files.build,
-            requests.Collect: self._files.collect,
-            requests.CollectOpen: self._files.collect_open,
-            requests.CollectCredit: self._files.collect_credit,
-            requests.CollectEnd: self._files.collect_end,
         }
         self._woken = 0.0
         names = ("processes", "watchdog", "touch")
@@ -243,7 +236,10 @@ class Agent:
             self._prober.close()
         self._stats.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
-            self._files.close()
+            if os.path.exists(self._folders.stage):
+                from .tree import keep_for_reuse
+
+                keep_for_reuse(self._folders.stage)
             self._folders.remove(proven=proven)
         else:
             saved = state.snapshot(self._attempts.all, self._tracker, self._ending)
@@ -273,9 +269,6 @@ class Agent:
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
         if not channel.admitted and frame.type != wire.HELLO:
             raise wire.WireError("the first frame must be HELLO")
-        if frame.type == wire.STAGE_CONTENTS:
-            self._files.contents(channel, frame.body)
-            return
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
         request = requests.parse_request(frame)
@@ -377,10 +370,16 @@ class Agent:
             self._self_terminate(ExitReason.TERMINATED, "the agent was told to stop")
         if self._ending:
             return
-        idle = self._rules.lease if self._by_engine or self._files.staged else _IDLE
-        if not self._attempts and not self._channels and now - self._channels.last_beat > idle:
-            self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
-            return
+        idle = self._rules.lease if self._by_engine or self._staged else _IDLE
+        if self._attempts or self._channels:
+            self._staged = None  # files may be coming
+        elif now - self._channels.last_beat > idle:
+            if self._staged is None:
+                self._staged = True  # until it has been looked for
+                self._writer.do(self._look_for_files)
+            elif self._staged is False or idle == self._rules.lease:
+                self._end(AgentExit(ExitReason.NOTHING_STARTED, "nothing was started"))
+                return
         silent = now - self._channels.last_beat
         if silent < self._rules.lease:
             return
@@ -389,6 +388,12 @@ class Agent:
         elif not any(not a.ended for a in self._attempts.all):
             # kept alive, and nothing is left to keep
             self._end(AgentExit(ExitReason.TASKS_ENDED, "all tasks have ended"))
+
+    def _look_for_files(self) -> None:
+        """Files have come for a launcher that is cut off and may be back; looked for in the thread,
+        as a disk may hang."""
+        self._staged = os.path.exists(self._folders.stage)
+        self._wakeups.wake()
 
     def _self_terminate(self, reason: ExitReason, text: str) -> None:
         if self._rules.on_disconnect == "keep" and reason is not ExitReason.TERMINATED:

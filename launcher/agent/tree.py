@@ -72,8 +72,7 @@ def build(
     for place, entry in wanted.items():
         if entry.kind != "d" and place not in index:
             index[place] = _make(os.path.join(folder, place), entry, blob)
-    with open(_index(folder), "w") as file:
-        json.dump(index, file)
+    _write_index(folder, cached_tree, index)
 
 
 def clear(folder: str) -> None:
@@ -82,13 +81,14 @@ def clear(folder: str) -> None:
         os.rename(folder, f"{folder}.{os.urandom(6).hex()}")
 
 
-def keep_for_reuse(folder: str, cached_tree: str) -> None:
+def keep_for_reuse(folder: str) -> None:
     """Keeps the trees for the next launch, without what the run has left in them. What cannot
     be kept (too large, another disk, no room for one more) stays where it is."""
     try:
-        with open(_index(folder)) as file:
-            index: Index = json.load(file)
-        if os.path.exists(cached_tree) or sum(facts[4] for facts in index.values()) > KEEP_BYTES:
+        cached_tree, index = _read_index(folder)
+        if not cached_tree or os.path.exists(cached_tree):
+            return
+        if sum(facts[4] for facts in index.values()) > KEEP_BYTES:
             return
         folders = set()
         for place in index:
@@ -97,15 +97,25 @@ def keep_for_reuse(folder: str, cached_tree: str) -> None:
                 folders.add(place)
         left = _strip(folder, folders, index)
         os.makedirs(os.path.dirname(cached_tree), 0o700, exist_ok=True)
-        with open(_index(cached_tree), "w") as file:
-            json.dump(left, file)
+        _write_index(cached_tree, cached_tree, left)
         os.rename(folder, cached_tree)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError) as error:
         log_line(f"trees not kept: {error}")
 
 
 def _index(folder: str) -> str:
     return folder + ".index"
+
+
+def _read_index(folder: str) -> tuple[str, Index]:
+    with open(_index(folder)) as file:
+        saved = json.load(file)
+    return saved["kept"], saved["made"]
+
+
+def _write_index(folder: str, cached_tree: str, index: Index) -> None:
+    with open(_index(folder), "w") as file:
+        json.dump({"kept": cached_tree, "made": index}, file)
 
 
 def _reuse_cached(cached_tree: str, folder: str) -> Index:
@@ -114,11 +124,9 @@ def _reuse_cached(cached_tree: str, folder: str) -> Index:
     except OSError:  # there is none, another launch has it, or it lies on another disk
         return {}
     try:
-        with open(_index(cached_tree)) as file:
-            index: Index = json.load(file)
-    except (OSError, ValueError):
+        return _read_index(cached_tree)[1]
+    except (OSError, ValueError, LookupError, TypeError):  # of an earlier form, say
         return {}
-    return index
 
 
 def _same(made: list[Any], entry: Any) -> bool:

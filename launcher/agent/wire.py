@@ -1,9 +1,8 @@
 """Frames between launcher and agent: length u32, type u8, body.
 
-Bodies are JSON objects (`requests`, `messages`, `answers`), except those of `DATA` (log bytes) and
-`STAGE_CONTENTS` (bytes of staged files). Both ends use this module. A frame that is too long or of
-an unknown type is a `WireError`: the other side is not what we think it is, and the connection
-ends.
+Bodies are JSON objects (`requests`, `messages`), except those of `DATA` (log bytes). Both ends use
+this module. A frame that is too long or of an unknown type is a `WireError`: the other side is not
+what we think it is, and the connection ends.
 """
 
 from __future__ import annotations
@@ -12,22 +11,18 @@ import json
 import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 5
+VERSION = 6
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
-STAGE_WINDOW = 16 * 1024 * 1024
-"""Bytes of staged contents that are on their way to an agent, or wait there for its disk."""
 
 # launcher → agent
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, PROBE = range(1, 11)
-STAGE_MANIFEST, STAGE_CONTENTS, STAGE_BUILD = range(11, 14)
-COLLECT, COLLECT_OPEN, COLLECT_CREDIT, COLLECT_END = range(14, 18)
 RELEASE, SHARE_TEXT = 18, 19
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
-GONE, REPLY, STAGE_ERROR, STAGE_STORED = range(76, 80)
+GONE, REPLY = 76, 77
 
 NAMES = {
     value: name
@@ -125,7 +120,7 @@ def encode(kind: int, body: Mapping[str, Any] | None = None) -> bytes:
     raw = json.dumps(dict(body or {}), separators=(",", ":")).encode()
     if len(raw) > MAX_BODY:
         raise WireError(f"{NAMES.get(kind)} of {len(raw)} bytes; a frame has at most {MAX_BODY}")
-    return _HEAD.pack(len(raw), kind) + raw
+    return encode_raw(kind, raw)
 
 
 def encode_raw(kind: int, raw: bytes) -> bytes:

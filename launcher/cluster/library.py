@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,11 +91,10 @@ def duplicate(path: Path, name: str) -> Path:
 
 
 def rename(path: Path, name: str) -> Path:
-    """Renames a saved cluster, in the file as well. Nothing that happens in between, be it the end
-    of this process, leaves no file, or one whose name and content disagree.
+    """Renames a saved cluster, in the file as well.
 
     Raises:
-        SaveError: the name is taken or not valid, or the file cannot be moved; nothing has changed.
+        SaveError: the name is taken or not valid, or the file cannot be moved.
     """
     new = path_of(name)
     if new == path:
@@ -105,28 +103,12 @@ def rename(path: Path, name: str) -> Path:
         raise SaveError(f"there is already a cluster {name}: use another name")
     try:
         text = path.read_bytes().decode("utf-8")
-        named = with_name(text, name)
-        if named == text or path.is_symlink() or new.exists():  # the last: only letters' case
-            if named != text:
-                write(path, named)
-            os.rename(path, new)
-        else:
-            _move(path, new, named)
+        os.rename(path, new)
     except (OSError, UnicodeDecodeError) as error:
         raise SaveError(f"{path.name} cannot be renamed: {_reason(error)}") from None
+    if (named := with_name(text, name)) != text:
+        write(new, named)
     return new
-
-
-def _move(path: Path, new: Path, text: str) -> None:
-    """Writes a file under its new name, and then removes the old one."""
-    mode = stat.S_IMODE(path.stat().st_mode)
-    write(new, text)
-    try:
-        new.chmod(mode)
-        path.unlink()
-    except OSError:
-        new.unlink()
-        raise
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """Fetching of results at the end of a run: the paths in `collect`, from every host.
 
-The agent sends the files as one stream over the run's own channel; they are unpacked as they
-arrive, never stored twice. After a lost connection the stream continues at the same byte. A host's
-results are complete when everything that it announced is here with its size; what could not be
-fetched is reported and stays on the host.
+The program `transfer` on the host sends the files as one stream; they are unpacked as they arrive,
+never stored twice. After a lost connection they are fetched again. A host's results are complete
+when everything that it announced is here with its size; what could not be fetched is reported and
+stays on the host.
 """
 
 from __future__ import annotations
@@ -19,21 +19,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from ..agent.messages import ArchiveAnswer
-from ..agent.requests import Collect, CollectCredit, CollectEnd, CollectOpen
+from pydantic import Field
+
+from ..agent.folders import remove_tree
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
+from ..hosts.programs import Answer, Count, Program, Text
+from ..on_host.transfer import MOST_LISTED, PIECE
 from ..plan.model import HostPlan
 from ..quantities import counted, size
 from ..run import events as ev
 from .unpacking import Unpacker, UnpackError, display_name
 
-NUMBER = 0xFFFF
-"""Number of the results in log frames; no task's log has it."""
 PATIENCE = 60.0
-_READ_SECONDS = 600.0
+_LIST_SECONDS = 600.0
 _TELL_SECONDS = 0.1
 _WINDOW = 4 << 20
 """Bytes that may be received and not yet written to disk: the host is not asked for more."""
@@ -114,83 +115,43 @@ class Fetched:
     absent: tuple[str, ...]
     problems: tuple[str, ...]
     refused: tuple[str, ...]
-    """Links that lead out of the results; they would be broken here."""
+    """Symbolic links, which are left out."""
 
 
 async def fetch(
     link: Link, paths: Sequence[str], folder: Path, progress: Callable[[int, int], None]
 ) -> Fetched:
-    """Fetches paths of a host into `folder`, each under its last component.
+    """Fetches paths of a host into `folder`, each under its last component; after a lost
+    connection from the beginning.
 
     The folder's name ends in `.partial` until everything is there. `progress` gets the number of
     bytes and the total, at most ten times a second, and at the end.
 
     Raises:
-        AgentError: the host did not come back in time, or its agent refused.
+        HostError: the host did not come back in time, or refused.
         UnpackError: the stream is not what was announced.
         OSError: the files could not be written here.
     """
     host = link.settings.host
-    wanted = named(paths)
-    receiver: _Receiver | None = None
-    session = -1
-    moved = (0, 0)
-    told, heard = 0.0, time.monotonic()
-    try:
-        while receiver is None or not receiver.ended.is_set():
-            if link.connected and link.sessions != session:
-                session = link.sessions
+    lost_at: float | None = None
+    while True:
+        if link.connected:
+            session = link.sessions
+            try:
+                program = await link.start_program("transfer")
                 try:
-                    announced = await link.ask(Collect(tuple(wanted)), _READ_SECONDS)
-                except AgentError:
-                    if _connected(link):
-                        raise
-                    heard = time.monotonic()  # listing may have taken minutes
-                    continue  # the connection was lost again
-                if receiver is None:
-                    receiver = _Receiver(folder, announced)
-                elif announced != receiver.announced:
-                    raise AgentError(host, "the results changed while they were fetched")
-                link.receive(NUMBER, receiver.enqueue)
-                link.send(CollectOpen(NUMBER, receiver.received, receiver.more()))
-                heard = time.monotonic()
-            elif receiver is not None and receiver.has_room:
-                link.send(CollectCredit(receiver.more()))
-            if receiver is None:
-                await asyncio.sleep(_TELL_SECONDS)
-            else:
-                await receiver.wait(_TELL_SECONDS)
-                if moved != (moved := (receiver.received, receiver.stored)):
-                    heard = time.monotonic()
-                if time.monotonic() - told >= _TELL_SECONDS:
-                    told = time.monotonic()
-                    progress(receiver.stored, receiver.announced.size)
-            if time.monotonic() - heard > PATIENCE:
-                stalled = receiver is not None and receiver.received > receiver.stored
-                what = "the disk on this machine stalled" if stalled else "no data received"
-                raise AgentError(host, f"{what} for {PATIENCE:.0f} s")
-        if receiver.error is not None:
-            raise receiver.error
-        announced = receiver.announced
-        progress(announced.size, announced.size)
-        done = await link.ask(CollectEnd())
-        return Fetched(
-            receiver.folder,
-            announced.files + announced.links - len(receiver.refused),
-            announced.size,
-            announced.absent,
-            done.problems,
-            tuple(receiver.refused),
-        )
-    finally:
-        link.receive(NUMBER, None)
-        if receiver is not None:
-            receiver.abandon()
-        link.send(CollectEnd())  # ends a stream that is not at its end
-
-
-def _connected(link: Link) -> bool:
-    return link.connected
+                    return await _Collection(program, folder, progress).run(named(paths))
+                finally:
+                    await program.aclose()
+            except HostError:
+                await asyncio.sleep(_TELL_SECONDS)  # the link may just be learning of a cut
+                if link.connected and link.sessions == session:
+                    raise
+                lost_at = time.monotonic()
+        lost_at = lost_at or time.monotonic()
+        if time.monotonic() - lost_at > PATIENCE:
+            raise AgentError(host, f"no connection for {PATIENCE:.0f} s")
+        await asyncio.sleep(_TELL_SECONDS)
 
 
 def _reason(error: BaseException) -> str:
@@ -218,45 +179,130 @@ def named(paths: Sequence[str]) -> list[tuple[str, str]]:
     return list(names.items())
 
 
+class _Announcement(Answer):
+    """What a host has: bytes of the stream, files, links that are left out, absent paths."""
+
+    size: Count
+    files: Count
+    links: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+    absent: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+
+
+class _Problems(Answer):
+    """What a host could not read."""
+
+    problems: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+
+
+class _Collection:
+    """One try to fetch the results of a host. The host is asked for a piece whenever an earlier
+    one is on disk, so that little waits in memory whatever is slow."""
+
+    def __init__(
+        self, program: Program, folder: Path, progress: Callable[[int, int], None]
+    ) -> None:
+        self._program = program
+        self._folder = folder
+        self._progress = progress
+
+    async def run(self, wanted: list[tuple[str, str]]) -> Fetched:
+        """Fetches all of it.
+
+        Raises:
+            HostError: the host refused, or the connection ended.
+            UnpackError: the stream is not what was announced, or could not be written here.
+        """
+        self._program.send({"what": "collect", "paths": wanted})
+        announced = await self._program.answer(_Announcement, _LIST_SECONDS)
+        receiver = _Receiver(self._folder, announced.size, announced.files)
+        try:
+            await self._receive(receiver, announced.size)
+            await self._wait_for_disk(receiver)
+            done = await self._program.answer(_Problems, PATIENCE)
+        except HostError:
+            receiver.useless = True
+            raise
+        finally:
+            receiver.abandon()
+        self._progress(announced.size, announced.size)
+        return Fetched(
+            receiver.folder,
+            announced.files,
+            announced.size,
+            announced.absent,
+            done.problems,
+            tuple(f"{name}, a symbolic link" for name in announced.links),
+        )
+
+    async def _receive(self, receiver: _Receiver, size: int) -> None:
+        pieces, asked, received = size // PIECE, 0, 0  # what is no whole piece comes unasked
+        told = 0.0
+        while received < size:
+            room = (receiver.stored + _WINDOW) // PIECE - asked
+            if asked < pieces and room:
+                more = min(room, pieces - asked)
+                self._program.write(bytes(more))
+                asked += more
+            if received == asked * PIECE < pieces * PIECE:
+                await self._wait_for_disk(receiver, receiver.stored)
+                continue
+            chunk = await self._chunk(size - received)
+            received += len(chunk)
+            if received > (asked + 1) * PIECE:
+                raise UnpackError("the host sent more than was asked for")
+            receiver.put(chunk)
+            if receiver.error is not None:
+                raise receiver.error
+            if time.monotonic() - told >= _TELL_SECONDS:
+                told = time.monotonic()
+                self._progress(receiver.stored, size)
+
+    async def _chunk(self, most: int) -> bytes:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                data = await self._program.receive()
+        except TimeoutError as error:
+            text = f"no data received for {PATIENCE:.0f} s"
+            raise AgentError(self._program.host, text) from error
+        self._program.put_back(data[most:])
+        return data[:most]
+
+    async def _wait_for_disk(self, receiver: _Receiver, beyond: int | None = None) -> None:
+        """Waits until more is stored than so many bytes, or all of it."""
+        heard, stored = time.monotonic(), receiver.stored
+        while not receiver.complete if beyond is None else receiver.stored <= beyond:
+            if receiver.error is not None:
+                raise receiver.error
+            await receiver.wait(_TELL_SECONDS)
+            if stored != (stored := receiver.stored):
+                heard = time.monotonic()
+                self._progress(stored, receiver.size)
+            if time.monotonic() - heard > PATIENCE:
+                raise UnpackError(f"the disk on this machine stalled for {PATIENCE:.0f} s")
+
+
 class _Receiver:
     """Thread that unpacks the stream, with a queue of chunks. The event loop never waits for it: a
     disk that hangs delays nothing but these results."""
 
-    def __init__(self, folder: Path, announced: ArchiveAnswer) -> None:
-        self.announced = announced
+    def __init__(self, folder: Path, size: int, files: int) -> None:
         self.folder = folder
         """The folder of the results when they are complete."""
-        self.received = 0
+        self.size = size
         self.stored = 0
         """Bytes that have been written to disk."""
-        self.refused: list[str] = []
         self.error: Exception | None = None
-        self.ended = asyncio.Event()
-        self._asked = 0
+        self.complete = False
+        self.useless = False
+        """What has come is removed: the results are fetched again."""
+        self._files = files
         self._chunks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         threading.Thread(target=self._run, name="unpack", daemon=True).start()
 
-    @property
-    def has_room(self) -> bool:
-        """Whether the host may be asked for more."""
-        room = self.stored + _WINDOW - self._asked
-        return self._asked < self.announced.size and room >= _WINDOW // 2
-
-    def more(self) -> int:
-        """Returns the offset up to which the host may send now."""
-        self._asked = max(self._asked, min(self.announced.size, self.stored + _WINDOW))
-        return self._asked
-
-    async def enqueue(self, offset: int, chunk: bytes) -> None:
-        """Queues the bytes at `offset`, without waiting for the disk."""
-        if offset != self.received or not chunk:
-            return  # sent before the connection was lost
-        if offset + len(chunk) > self._asked:
-            self._fail(UnpackError("the host sent more than was asked for"))
-            return
-        self.received += len(chunk)
+    def put(self, chunk: bytes) -> None:
+        """Queues the next bytes, without waiting for the disk."""
         self._chunks.put(chunk)
 
     async def wait(self, timeout: float) -> None:
@@ -270,50 +316,41 @@ class _Receiver:
         """Ends the thread by an empty chunk; nobody waits for it."""
         self._chunks.put(b"")
 
-    def _fail(self, error: Exception) -> None:
-        self.error = self.error or error
-        self.ended.set()
-        self._news.set()
-
     # --- the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             self._unpack()
-        except Exception as error:
-            self._call_on_loop(self._fail, error)
+        except Exception as error:  # whatever it is, somebody waits for it
+            self.error = error
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._news.set)
 
     def _unpack(self) -> None:
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         partial = _made(self.folder.with_name(f"{self.folder.name}.partial"))
-        unpacker = Unpacker(partial, self.announced)
-        self.refused = unpacker.refused
-        told = 0
+        unpacker = Unpacker(partial, self.size, self._files)
         try:
-            while self.stored < self.announced.size:
+            while self.stored < self.size:
                 chunk = self._chunks.get()
                 if not chunk:
                     return  # abandoned
                 unpacker.feed(chunk)
                 self.stored += len(chunk)
-                if self.stored - told >= _WINDOW // 4:
-                    told = self.stored
-                    self._call_on_loop(self._news.set)
+                with suppress(RuntimeError):  # the loop has ended
+                    self._loop.call_soon_threadsafe(self._news.set)
             unpacker.finish()
             self.folder = partial.rename(_free(self.folder))
+            self.complete = True
         except OSError as error:
             where = f"{display_name(unpacker.name)}: " if unpacker.name else ""
             raise UnpackError(f"{where}{error.strerror}") from error
         finally:
             unpacker.close()
+            if self.useless:
+                remove_tree(str(partial))
             with suppress(OSError):
                 partial.rmdir()  # it is empty
-        self._call_on_loop(self.ended.set)
-        self._call_on_loop(self._news.set)
-
-    def _call_on_loop(self, call: Callable[..., None], *arguments: Any) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(call, *arguments)
 
 
 def _made(folder: Path) -> Path:

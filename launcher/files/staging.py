@@ -1,8 +1,7 @@
 """Staging: copies directories to a host, sending only contents that the host does not have.
 
-The launcher sends a manifest (paths, modes, SHA-256), the agent answers which contents are
-missing, and these are sent as one stream. When none is missing the agent builds the tree at once,
-so a second launch of the same files takes one round trip.
+The launcher sends a manifest (paths, modes, SHA-256), the program `transfer` on the host answers
+which contents are missing, and these are sent as one stream. Then it builds the trees.
 """
 
 from __future__ import annotations
@@ -13,22 +12,24 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from ..agent.requests import StageBuild, StageManifest
-from ..agent.stage import MOST_MISSING, StageError, check
 from ..agent.tree import TreeEntry
 from ..cluster.gitignore import IgnoreRules
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
+from ..hosts.programs import Answer, Program
 from ..paths import cache_home
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
 _CHUNK = 1 << 18
-_PART_BYTES = 1 << 20
 _BUILD_SECONDS = 600.0
+_ANSWER_BYTES = 4096
+_CONTENT_BYTES = 67
+"""A SHA-256 in an answer, with quotes and a comma."""
 _TELL_SECONDS = 0.1
 _GRAIN_NS = 2_000_000_000
 _FileStat = list[int]
@@ -102,9 +103,7 @@ def read_tree(tree: Tree) -> Manifest:
     for relative, path in _files(tree):
         try:
             entry = _entry(tree, relative, path, hashes)
-            check(entry)
-        except StageError as error:
-            raise TfmuxError(f"{tree.root}: {error}") from error
+            _check(tree, entry)
         except OSError as error:
             raise TfmuxError(f"{path}: {error.strerror}") from error
         entries.append(entry)
@@ -117,83 +116,91 @@ def read_tree(tree: Tree) -> Manifest:
 async def stage(
     link: Link, manifest: Manifest, key: str, progress: Callable[[Progress], None]
 ) -> None:
-    """Copies the files of a manifest to a host; called again after a lost connection, it continues.
+    """Copies the files of a manifest to a host; after a lost connection it is called again, and
+    only what has not come whole is sent.
 
     `key` is the same for consecutive launches that share files. `progress` is called at most ten
     times a second, and at the end.
 
     Raises:
-        AgentError: the host refused, or cannot be reached.
+        HostError: the host refused, or cannot be reached.
         TfmuxError: a file was changed or removed meanwhile.
     """
-    link.contents.begin()
-    done = Progress(0, 0, 0, 0)
-    more, most = True, len(manifest.sources)
-    parts = await asyncio.to_thread(_parts, manifest.entries)
-    while more:
-        done, more = await _stage_some(link, manifest, parts, key, done, progress)
-        if more and done.files > most:
-            raise AgentError(link.settings.host, "it asked again for files that it has")
+    program = await link.start_program("transfer")
+    try:
+        await _stage(program, manifest, key, progress)
+    finally:
+        await program.aclose()
 
 
-async def _stage_some(
-    link: Link,
-    manifest: Manifest,
-    parts: Sequence[tuple[TreeEntry, ...]],
-    key: str,
-    done: Progress,
-    progress: Callable[[Progress], None],
-) -> tuple[Progress, bool]:
-    """Sends the manifest and what one answer says is missing; returns what has been sent in all,
-    and whether more may be missing."""
-    *before, last = parts
-    for number, part in enumerate(before):
-        link.send(StageManifest(part, first=number == 0, key=key))
-    last_part = StageManifest(last, first=not before, last=True, key=key)
-    answer = await link.ask(last_part, _BUILD_SECONDS)
-    missing = answer.missing
-    if not manifest.sources.keys() >= set(missing):
-        raise AgentError(link.settings.host, "it asked for files that are not in the manifest")
-    sizes = [manifest.sources[content][1] for content in missing]
-    if answer.begun:
-        if not sizes or answer.begun > sizes[0]:
-            raise AgentError(link.settings.host, "it has more of a file than there is")
-        sizes[0] -= answer.begun
-    state = Progress(done.bytes, done.bytes + sum(sizes), done.files, done.files + len(sizes))
+async def _stage(
+    program: Program, manifest: Manifest, key: str, progress: Callable[[Progress], None]
+) -> None:
+    request = {"what": "stage", "key": key, "entries": manifest.entries}
+    program.send(request)
+    most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES
+    missing = (await program.answer(_Missing, _BUILD_SECONDS, most)).missing
+    if not manifest.sources.keys() >= set(missing) or len(set(missing)) < len(missing):
+        raise AgentError(program.host, "it asked for files that are not in the manifest")
+    sources = [manifest.sources[content] for content in missing]
+    built = asyncio.create_task(program.answer(_Built, None))
+    sending = asyncio.create_task(_send(program, sources, progress))
+    try:
+        await asyncio.wait([built, sending], return_when=asyncio.FIRST_COMPLETED)
+        if not built.done():  # else the host says why it takes no more
+            await sending
+            async with asyncio.timeout(_BUILD_SECONDS):
+                await asyncio.wait([built])
+        await built
+    except TimeoutError as error:
+        what = f"it has not built the trees in {_BUILD_SECONDS:.0f} s"
+        raise AgentError(program.host, what) from error
+    finally:
+        for task in (built, sending):
+            task.cancel()
+        await asyncio.gather(built, sending, return_exceptions=True)
+
+
+async def _send(
+    program: Program, sources: list[tuple[Path, int]], progress: Callable[[Progress], None]
+) -> None:
+    """Sends contents as fast as the network and the host's disk take them."""
+    state = Progress(0, sum(size for _, size in sources), 0, len(sources))
     progress(state)
-    if answer.built:
-        return state, False
-    stream = _stream([manifest.sources[content] for content in missing], answer.begun)
+    stream = _stream(sources)
     told = time.monotonic()
     while (step := await asyncio.to_thread(next, stream, None)) is not None:
         data, files = step
-        await link.send_stage(data)
-        state = Progress(
-            state.bytes + len(data), state.total_bytes, done.files + files, state.total_files
-        )
+        program.write(data)
+        await program.drain()
+        state = replace(state, bytes=state.bytes + len(data), files=files)
         if time.monotonic() - told >= _TELL_SECONDS:
             told = time.monotonic()
             progress(state)
     progress(state)
-    if len(missing) >= MOST_MISSING:
-        return state, True
-    await link.ask(StageBuild(), _BUILD_SECONDS)
-    return state, False
 
 
-def _parts(entries: Iterable[TreeEntry]) -> list[tuple[TreeEntry, ...]]:
-    """Cuts a manifest into parts of about a mebibyte as they are sent; there is at least one."""
-    parts: list[tuple[TreeEntry, ...]] = []
-    part: list[TreeEntry] = []
-    size = 0
-    for entry in entries:
-        length = len(json.dumps(entry))
-        if part and size + length > _PART_BYTES:
-            parts.append(tuple(part))
-            part, size = [], 0
-        part.append(entry)
-        size += length
-    return [*parts, tuple(part)]
+class _Missing(Answer):
+    """The contents that a host does not have, in the order in which it reads them."""
+
+    missing: tuple[str, ...]
+
+
+class _Built(Answer):
+    """The trees are in their place."""
+
+    built: Literal[True]
+
+
+def _check(tree: Tree, entry: TreeEntry) -> None:
+    """Refuses a link that leads out of its tree."""
+    if entry.kind == "l":
+        target = os.path.normpath(os.path.join(os.path.dirname(entry.path), entry.content))
+        if entry.content.startswith("/") or target == ".." or target.startswith("../"):
+            raise TfmuxError(
+                f"{tree.root}: refused to stage the link {entry.path!r}: it points outside, to "
+                f"{entry.content!r}"
+            )
 
 
 class Hashes:
@@ -323,17 +330,14 @@ def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:
     return TreeEntry(tree.name, name, "f", mode, size, digest.hexdigest())
 
 
-def _stream(contents: list[tuple[Path, int]], begun: int) -> Iterator[tuple[bytes, int]]:
-    """Yields the contents one after the other, but for the bytes with which the first has `begun`,
-    in chunks of 256 KiB (many small files in one), each with the number of contents that are then
-    complete."""
+def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
+    """Yields the contents one after the other in chunks of 256 KiB (many small files in one), each
+    with the number of contents that are then complete."""
     chunk = bytearray()
     for done, (path, size) in enumerate(contents):
-        left = size - begun
+        left = size
         try:
             with path.open("rb") as file:
-                file.seek(begun)
-                begun = 0
                 while left:
                     data = file.read(min(_CHUNK - len(chunk), left))
                     if not data:
@@ -345,4 +349,5 @@ def _stream(contents: list[tuple[Path, int]], begun: int) -> Iterator[tuple[byte
                         chunk.clear()
         except OSError as error:
             raise TfmuxError(f"{path}: {error.strerror}") from error
-    yield bytes(chunk), len(contents)
+    if chunk:
+        yield bytes(chunk), len(contents)

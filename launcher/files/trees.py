@@ -1,4 +1,4 @@
-"""Trees that are copied to a host: workdir, data directories, trainer, remote scripts.
+"""Trees that are copied to a host: workdir, data directories, trainer, tools.
 
 A `data` directory inside the workdir keeps its relative path, so that one path is valid for the
 tasks of this machine and of every host; one from elsewhere is put into the workdir under its own
@@ -20,6 +20,8 @@ from .staging import Tree
 WORK = "work"
 TRAINER = "trainer"
 TOOLS = "tools"
+_SENT = ("pipe.py", "transfer.py")
+"""Programs that are sent when they are needed."""
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
@@ -40,7 +42,7 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
     if trainer:
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
     if host.prepare or any(task.warm for task in plan.on_host(host.name)):
-        trees.append(Tree(TOOLS, Path(installed_scripts())))
+        trees.append(Tree(TOOLS, Path(installed_scripts()), exclude=_SENT))
     return tuple(trees)
 
 

@@ -1,8 +1,7 @@
-"""Unpacking of results (`agent.collect` describes the stream) from hosts that are not trusted.
+"""Unpacking of results (`on_host.transfer` describes the stream) from hosts that are not trusted.
 
 Files are made relative to descriptors of their folders, each opened without following links, so
-that no name can lead outside the target. Links are made last, and only those that stay inside.
-There are no devices, pipes or hard links in the stream.
+that no name can lead outside the target. There are no links, devices or pipes in the stream.
 """
 
 from __future__ import annotations
@@ -12,18 +11,14 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ..agent.collect import LENGTH
-from ..agent.messages import ArchiveAnswer
 from ..errors import TfmuxError
+from ..on_host.pipe import LENGTH
 from ..printable import printable
 
 _HEAD_BYTES = 64 * 1024
 _NAME_BYTES = 255
 _PATH_BYTES = 4095
-_LINK_BYTES = 16 << 20
-"""Size of all names and targets of links, which are kept until all files are there."""
 _SHOWN = 200
-_MOST_REFUSED = 100
 _LATEST = 1 << 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -36,17 +31,16 @@ class UnpackError(TfmuxError):
 class Unpacker:
     """Unpacks a stream of members into a folder, chunk by chunk."""
 
-    def __init__(self, folder: Path, announced: ArchiveAnswer) -> None:
-        """Opens `folder`, which exists and is empty.
+    def __init__(self, folder: Path, size: int, files: int) -> None:
+        """Opens `folder`, which exists and is empty, for a stream of `size` bytes with so many
+        `files`.
 
         Raises:
             OSError: it cannot be opened.
         """
-        self.refused: list[str] = []
-        """Links that were skipped, and why; at most a hundred."""
-        self._announced = announced
-        self._received = self._files = self._links = 0
-        self._link_bytes = 0
+        self._size = size
+        self._most_files = files
+        self._received = self._files = 0
         self._head = bytearray()
         self._head_bytes = 0
         """Length of the next member's head; 0 while that length itself is incomplete."""
@@ -57,7 +51,6 @@ class Unpacker:
         self.name = ""
         """The last member."""
         self._file = -1
-        self._later: list[tuple[tuple[str, ...], str]] = []
         self._parent: tuple[str, ...] = ()
         self._root = os.open(folder, _FOLDER)
         self._parent_fd = os.dup(self._root)
@@ -70,7 +63,7 @@ class Unpacker:
             OSError: they cannot be written.
         """
         self._received += len(data)
-        if self._received > self._announced.size:
+        if self._received > self._size:
             raise UnpackError("received more data than was announced")
         view = memoryview(data)
         while view:
@@ -91,21 +84,17 @@ class Unpacker:
                 self._read_head(raw)
 
     def finish(self) -> None:
-        """Makes the links, and checks that everything that was announced is there.
+        """Checks that everything that was announced is there.
 
         Raises:
             UnpackError: something is missing.
-            OSError: a link cannot be made.
         """
-        if not self._ended or self._received != self._announced.size:
+        if not self._ended or self._received != self._size:
             raise UnpackError("received less data than was announced")
-        if (self._files, self._links) != (self._announced.files, self._announced.links):
+        if self._files != self._most_files:
             raise UnpackError(
-                f"received {self._files} files and {self._links} links, but "
-                f"{self._announced.files} and {self._announced.links} were announced"
+                f"received {self._files} files, but {self._most_files} were announced"
             )
-        for parts, target in self._later:
-            self._link(parts, target)
 
     def close(self) -> None:
         """Closes the open file and folders; may be called again."""
@@ -140,10 +129,10 @@ class Unpacker:
             os.mkdir(parts[-1], _number(head, "mode") & 0o755 | 0o700, dir_fd=self._folder(parts))
         elif kind == "file":
             self._files += 1
-            if self._files > self._announced.files:
+            if self._files > self._most_files:
                 raise UnpackError("received more files than were announced")
             self._left = _number(head, "size")
-            if self._left > self._announced.size:
+            if self._left > self._size:
                 raise UnpackError(
                     f"{display_name(self.name)} is larger than all that was announced"
                 )
@@ -152,15 +141,8 @@ class Unpacker:
             self._file = os.open(parts[-1], _FILE, mode, dir_fd=self._folder(parts))
             if not self._left:
                 self._close_file()
-        elif kind == "link":
-            self._links += 1
-            target = _text(head, "target")
-            self._link_bytes += len(target) + len(self.name)
-            if self._links > self._announced.links or self._link_bytes > _LINK_BYTES:
-                raise UnpackError("received more links than were announced, or too many")
-            self._later.append((parts, target))
         else:
-            raise UnpackError(f"{display_name(self.name)} is not a file, a folder or a link")
+            raise UnpackError(f"{display_name(self.name)} is not a file or a folder")
 
     def _folder(self, parts: tuple[str, ...]) -> int:
         """Returns a descriptor of a member's folder."""
@@ -196,42 +178,6 @@ class Unpacker:
             os.utime(fd, (self._mtime, self._mtime))
         finally:
             os.close(fd)  # a network file system reports a failed write here
-
-    # --- links ----------------------------------------------------------------------------
-
-    def _link(self, parts: tuple[str, ...], target: str) -> None:
-        steps = [step for step in target.split("/") if step not in ("", ".")]
-        if not target or target[0] == "/" or not self._stays_inside(parts, steps):
-            if len(self.refused) < _MOST_REFUSED:
-                where = f"{display_name('/'.join(parts))} -> {display_name(target)}"
-                self.refused.append(f"the link {where} leads outside the results")
-            return
-        self.name = "/".join(parts)
-        os.symlink("/".join(steps) or ".", parts[-1], dir_fd=self._folder(parts))
-
-    def _stays_inside(self, parts: tuple[str, ...], steps: list[str]) -> bool:
-        """Whether every component of the target's path is one of our folders and not a link: a
-        chain of links could lead anywhere (`a -> .` and `b -> a/..`)."""
-        if any("\0" in step for step in steps) or sum(map(len, steps)) > _PATH_BYTES // 2:
-            return False
-        way = list(parts[:-1])
-        for number, step in enumerate(steps):
-            if step != "..":
-                way.append(step)
-            elif way:
-                way.pop()
-            else:
-                return False
-            if number < len(steps) - 1 and not self._is_folder(tuple(way)):
-                return False
-        return True
-
-    def _is_folder(self, parts: tuple[str, ...]) -> bool:
-        try:
-            os.close(self._open(parts))
-        except (OSError, ValueError):
-            return False
-        return True
 
 
 def display_name(text: str) -> str:

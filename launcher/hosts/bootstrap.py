@@ -15,11 +15,13 @@ import marshal
 import re
 import shlex
 import zlib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from importlib.abc import InspectLoader
 from importlib.util import MAGIC_NUMBER, find_spec
 from types import CodeType
+from typing import Any
 
 from ..agent import wire
 from ..agent.config import AgentConfig
@@ -42,8 +44,8 @@ _LOADER = """
 import json, os, struct, sys, zlib
 if sys.version_info < (3, 8):
     said = "Python %d.%d is too old for a host, it needs 3.8 or newer" % tuple(sys.version_info)[:2]
-    said = json.dumps({"text": said, "code": "python-old"}).encode()
-    os.write(1, struct.pack(">IB", len(said), ERROR) + said)
+    said = json.dumps({"text": said, "error": said, "code": "python-old"}).encode()
+    os.write(1, struct.pack(">I", len(said)) + HEAD + said)
     os._exit(0)
 def read(count):
     parts = []
@@ -64,7 +66,7 @@ del packed
 class Sent:  # importlib.abc would take a third of the start
     def find_spec(self, name, path=None, target=None):
         if name in modules:
-            is_package = name in ("launcher", "launcher.agent")
+            is_package = modules[name] == ""
             return importlib.util.spec_from_loader(name, self, is_package=is_package)
     def create_module(self, spec):
         return None
@@ -75,9 +77,14 @@ class Sent:  # importlib.abc would take a third of the start
         exec(body, module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
-from launcher.agent import bridge
-bridge.main(config)
+from launcher.PACKAGE import MAIN
+MAIN.main(config)
 """
+_AGENT = ("agent", "bridge")
+_PROGRAMS = {"transfer": ("pipe",)}
+"""Programs of `on_host`, with the other modules of it that they import."""
+_FOR_PROGRAMS = ("folders", "log", "threads", "tree")
+"""Modules of the agent that programs import."""
 ENGINE_LINE = (
     "import base64,marshal,sys,zlib;"
     "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
@@ -119,34 +126,53 @@ def command(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -
 def payload(config: AgentConfig, magic: bytes) -> bytes:
     """Bytes that follow the marker, for an interpreter with a `magic_number`: the loader with the
     agent's `config`, and the agent's modules."""
-    packed = _packed(code=magic == MAGIC_NUMBER)
-    head = _LOADER.replace("ERROR", str(wire.ERROR))
-    loader = (head.replace("CONFIG", repr(json.dumps(config.to_json()))) + _IMPORTER).encode()
-    return b"%08d%s%08d%s" % (len(loader), loader, len(packed), packed)
+    return _payload(_AGENT, config.to_json(), magic, bytes([wire.ERROR]))
+
+
+def program_payload(name: str, config: Mapping[str, str], magic: bytes) -> bytes:
+    """Bytes that follow the marker for the program `name` of `on_host`."""
+    return _payload(("on_host", name), config, magic, b"")
+
+
+def _payload(main: tuple[str, str], config: Mapping[str, Any], magic: bytes, head: bytes) -> bytes:
+    packed = _packed(main, code=magic == MAGIC_NUMBER)
+    loader = _LOADER.replace("HEAD", repr(head)).replace("CONFIG", repr(json.dumps(config)))
+    line = (loader + _importer(main)).encode()
+    return b"%08d%s%08d%s" % (len(line), line, len(packed), packed)
+
+
+def _importer(main: tuple[str, str]) -> str:
+    return _IMPORTER.replace("PACKAGE", main[0]).replace("MAIN", main[1])
 
 
 def engine_payload(config: AgentConfig) -> str:
     """The source of the agent's modules, for interpreters that are not known yet, and its `config`
     as one word of plain characters."""
-    packed = _marshalled(code=False)
-    sent = {"packed": packed, "config": config.to_json(), "loader": _IMPORTER}
+    packed = _marshalled(_AGENT, code=False)
+    sent = {"packed": packed, "config": config.to_json(), "loader": _importer(_AGENT)}
     return base64.b64encode(zlib.compress(marshal.dumps(sent, _MARSHAL_VERSION))).decode()
 
 
 @cache
-def _packed(*, code: bool) -> bytes:
+def _packed(main: tuple[str, str], *, code: bool) -> bytes:
     """Packed once for all hosts: for a thousand of them it would take seconds."""
-    return zlib.compress(_marshalled(code=code), 1)
+    return zlib.compress(_marshalled(main, code=code), 1)
 
 
-def _marshalled(*, code: bool) -> bytes:
-    """The agent's modules by their names. All are one object, so that what they share is there
-    once; code cannot be read by an interpreter of another version, so it is never among source."""
-    modules: dict[str, str | CodeType] = {"launcher": "", "launcher.agent": ""}
-    for file in resources.files("launcher.agent").iterdir():
-        if file.name.endswith(".py") and file.name != "__init__.py":
-            name = f"launcher.agent.{file.name[:-3]}"
-            modules[name] = _code(name) if code else file.read_text()
+def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
+    """The modules of the agent or of a program by their names. All are one object, so that what
+    they share is there once; code cannot be read by an interpreter of another version, so it is
+    never among source."""
+    package, program = main
+    wanted = {"on_host": {program, *_PROGRAMS.get(program, ())}, "agent": {*_FOR_PROGRAMS}}
+    modules: dict[str, str | CodeType] = {"launcher": ""}
+    for each in [package] if package == "agent" else wanted:
+        modules[f"launcher.{each}"] = ""
+        for file in resources.files(f"launcher.{each}").iterdir():
+            stem = file.name.removesuffix(".py")
+            if stem != file.name != "__init__.py" and (package == "agent" or stem in wanted[each]):
+                name = f"launcher.{each}.{stem}"
+                modules[name] = _code(name) if code else file.read_text()
     return marshal.dumps(modules) if code else marshal.dumps(modules, _MARSHAL_VERSION)
 
 

@@ -18,6 +18,7 @@ import asyncssh
 
 from ..printable import printable
 from .auth_prompt import YES, Answers, AuthPrompt, PromptHandler, PromptKind
+from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
@@ -376,7 +377,7 @@ def encrypted(paths: list[str]) -> list[str]:
         try:
             asyncssh.read_private_key(Path(path).expanduser())
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            if "passphrase" in str(error).lower():
+            if cause_of(error) is ErrorCause.PASSPHRASE_NEEDED:
                 found.append(path)
         except OSError:
             continue

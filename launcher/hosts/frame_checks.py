@@ -25,7 +25,6 @@ from ..agent.messages import (
     Message,
     Note,
     Refusal,
-    StageStored,
     StatsAnswer,
     TaskFacts,
     Welcome,
@@ -44,7 +43,7 @@ an attempt that its log is cut, and now and then something else."""
 
 @dataclass(frozen=True)
 class LogBytes:
-    """Bytes of a log, or of the results, that begin at `offset`."""
+    """Bytes of a log that begin at `offset`."""
 
     number: int
     offset: int
@@ -98,9 +97,8 @@ class FrameChecker:
     def connected(self) -> None:
         """Begins a connection, on which nothing has been said yet."""
         self._welcomed = False
-        self._granted = self._received = self._contents = 0
+        self._granted = self._received = 0
         self._logs: dict[int, _OpenLog] = {}
-        self._archives: set[int] = set()
         self._asked: dict[int, Question[Any]] = {}
 
     def sent(self, request: Request) -> None:
@@ -115,12 +113,6 @@ class FrameChecker:
             case requests.Kill(tasks=tasks):
                 self._kills.add(None if tasks is None else frozenset(tasks))
                 self._unanswered += 1
-            case requests.CollectOpen(number=number):
-                self._archives.add(number)
-
-    def sent_contents(self, size: int) -> None:
-        """Notes bytes of staged contents that are sent."""
-        self._contents += size
 
     def expect(self, ident: int, question: Question[Any]) -> None:
         """Notes a question that is sent under the number `ident`."""
@@ -157,10 +149,6 @@ class FrameChecker:
                 return self._note(message)
             case LogSize():
                 self._size(message)
-            case StageStored(up_to=up_to) if up_to > self._contents:
-                raise self._broken(
-                    f"STAGE_STORED of {up_to} bytes, of which {self._contents} were sent"
-                )
             case Gone():
                 known = (task if task in self._limits else None for task in message.left)
                 return message.replace(left=tuple(known))
@@ -283,11 +271,10 @@ class FrameChecker:
         if self._received > self._granted:
             raise self._broken("DATA of more than its credit")
         log = self._logs.get(number)
-        if log is not None:
-            if offset != log.position:
-                raise self._broken(f"DATA of {log.task} at byte {offset} instead of {log.position}")
-            log.position += len(chunk)
-            self._within_limit(log.task, log.position, "DATA")
-        elif number not in self._archives:
+        if log is None:
             raise self._broken(f"DATA of a log that is not open ({number})")
+        if offset != log.position:
+            raise self._broken(f"DATA of {log.task} at byte {offset} instead of {log.position}")
+        log.position += len(chunk)
+        self._within_limit(log.task, log.position, "DATA")
         return LogBytes(number, offset, chunk)

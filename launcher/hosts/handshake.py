@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from ..agent import wire
 from ..agent.config import AgentConfig, Rules
@@ -31,8 +32,14 @@ AGENT_SECONDS = 15.0
 """How long a bridge waits for an agent that an engine starts."""
 _MARK_LIMIT = 1 << 16
 
-TransportFactory = Callable[[str, str], Awaitable[Transport]]
-"""Opens a transport that runs the bridge, given the run's id and a nonce for its marker."""
+
+class TransportFactory(Protocol):
+    """Opener of transports to a host: there the interpreter starts and prints a marker with
+    `nonce`. Where a login is open already (`beside`), it is used once more."""
+
+    def __call__(
+        self, run_id: str, nonce: str, beside: Transport | None = None
+    ) -> Awaitable[Transport]: ...
 
 
 @dataclass(frozen=True)

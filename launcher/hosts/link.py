@@ -14,7 +14,7 @@ import itertools
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from ..agent import requests, wire
@@ -25,8 +25,6 @@ from ..agent.messages import (
     Message,
     Pong,
     Refusal,
-    StageFailed,
-    StageStored,
     Welcome,
 )
 from ..agent.requests import Composed, Question, Request
@@ -38,7 +36,7 @@ from . import bootstrap
 from .frame_checks import LogBytes, Reply
 from .handshake import START_SECONDS, LinkSettings, TransportFactory, wait_for_marker
 from .log_sink import LogSink, Stored
-from .stage_window import StageWindow
+from .programs import Program
 from .transport import Transport
 
 WINDOW = 1 << 20
@@ -54,8 +52,6 @@ _LOST_INPUT = "via-input"
 command at times (podman's issues 3302 and 5046)."""
 
 A = TypeVar("A", bound=Answer)
-Sink = Callable[[int, bytes], Awaitable[None]]
-"""Takes bytes and the offset at which they stand; what it waits for holds the next ones back."""
 
 
 class Listener(Protocol):
@@ -86,7 +82,6 @@ class Link:
         self.connected = False
         self.agent_gone = False
         """The agent that an engine had started is there no more."""
-        self.contents = StageWindow(settings.host)
         self._open = open_transport
         self._logs = logs
         self._listener = listener
@@ -98,7 +93,6 @@ class Link:
         self.sessions = 0
         """How many times an agent has answered the handshake."""
         self._numbers: dict[int, TaskId] = {}
-        self._sinks: dict[int, Sink] = {}
         self._checker = settings.frame_checker()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._ids = itertools.count(1)
@@ -201,31 +195,24 @@ class Link:
         answer: A = reply.answer
         return answer
 
-    async def send_stage(self, data: bytes) -> None:
-        """Sends staged contents, as fast as the network and the host's disk take them.
+    async def start_program(self, name: str) -> Program:
+        """Starts a short program on the host, over a session of its own.
 
         Raises:
-            AgentError: the host cannot be reached, has no room for them, or stores nothing.
+            HostError: the host cannot be reached, or the program cannot be started.
         """
-        await self.contents.take(len(data))
-        if self._transport is None:
+        beside, run_id = self._transport, self.settings.run_id
+        if beside is None or not self.connected:
             raise AgentError(self.settings.host, "the host cannot be reached")
-        self._checker.sent_contents(len(data))
-        self._transport.write(wire.encode_raw(wire.STAGE_CONTENTS, data))
-        await self._transport.drain()
+        return await Program.start(
+            name, run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
+        )
 
     def follow(self, task: TaskId, number: int, log_limit: int) -> None:
         """Reads a task's log from where our copy ends; a log of this machine lies here."""
         self._numbers[number] = task
         if not self.settings.local:
             self.send(requests.ReadLog(task, number, self._logs.size(task), log_limit))
-
-    def receive(self, number: int, sink: Sink | None) -> None:
-        """Hands the bytes that come under a number, which no log has, to `sink` from now on."""
-        if sink is None:
-            self._sinks.pop(number, None)
-        else:
-            self._sinks[number] = sink
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
@@ -268,7 +255,6 @@ class Link:
         decoder = wire.Decoder()
         self._checker.connected()
         self._texts.clear()
-        self.contents = StageWindow(host)
         self._written = self._granted = 0
         self._logs.forget(self._stored)  # asked for anew: from where the files end
         self._stored = self._count_for(self._transport)
@@ -279,7 +265,7 @@ class Link:
             while data and not self.closed:
                 self.last_heard = time.monotonic()
                 for number, frame in enumerate(decoder.feed(data), 1):
-                    await self._handle(frame)
+                    self._handle(frame)
                     if number % _FRAMES_AT_ONCE == 0:
                         await asyncio.sleep(0)
                 data = await self._transport.read()
@@ -329,20 +315,16 @@ class Link:
                 error = AgentError(self.settings.host, "the connection ended")
                 future.set_exception(error)
                 future.exception()  # whoever asked may be gone already
-        self.contents.fail("the connection ended")
         if transport is not None:
             await transport.aclose()
 
     # --- what the agent says --------------------------------------------------------------
 
-    async def _handle(self, frame: wire.Frame) -> None:
+    def _handle(self, frame: wire.Frame) -> None:
         host = self.settings.host
         match self._checker.check(frame):
             case LogBytes(number, offset, chunk):
-                if number in self._numbers:
-                    self._logs.store(self._numbers[number], offset, chunk, self._stored)
-                else:
-                    await self._to_sink(number, offset, chunk)
+                self._logs.store(self._numbers[number], offset, chunk, self._stored)
             case Welcome() as welcome:
                 self.connected, self.agent_gone = True, False
                 self._listener.link_up(host, welcome)
@@ -350,10 +332,6 @@ class Link:
                 self._grant()
                 if self._farewell is not None:
                     self.send(self._farewell)
-            case StageStored(up_to=up_to):
-                self.contents.stored(up_to)
-            case StageFailed(text=text):
-                self.contents.fail(text)
             case Reply() as reply:
                 future = self._replies.get(reply.id)
                 if future is not None and not future.done():
@@ -387,12 +365,6 @@ class Link:
         self._written += count
         if self._granted - self._written <= WINDOW // 2:
             self._grant()
-
-    async def _to_sink(self, number: int, offset: int, chunk: bytes) -> None:
-        sink = self._sinks.get(number)
-        if sink is not None:  # else somebody has lost interest in what is still on its way
-            await sink(offset, chunk)
-        self._count(len(chunk))
 
     def _grant(self) -> None:
         self._granted = self._written + WINDOW

@@ -9,6 +9,8 @@ import asyncssh
 
 from .transport import STDERR_BYTES, Transport
 
+_SESSION_SECONDS = 10.0
+
 
 class SshTransport(Transport):
     """One channel of an SSH connection, running the bridge."""
@@ -19,10 +21,13 @@ class SshTransport(Transport):
         process: asyncssh.SSHClientProcess[bytes],
         *,
         forced: bool = False,
+        shared: bool = False,
     ) -> None:
+        """`shared`: the connection belongs to another transport, and stays when this one ends."""
         self.connection = connection
         self._process = process
         self._forced = forced
+        self._shared = shared
         self._said = bytearray()
         self._listener = asyncio.create_task(self._listen())
         self._forwards: dict[int, asyncssh.SSHListener] = {}
@@ -46,6 +51,8 @@ class SshTransport(Transport):
         for listener in self._forwards.values():
             listener.close()
         self._process.close()
+        if self._shared:
+            return
         self.connection.close()
         with suppress(TimeoutError, asyncssh.Error, OSError):
             async with asyncio.timeout(2):
@@ -59,6 +66,14 @@ class SshTransport(Transport):
             last = said.rpartition("\n")[2]
             return f"authorized_keys there runs another command for this key (command=…): {last}"
         return said
+
+    async def open_session(self, command: str) -> SshTransport | None:
+        try:
+            async with asyncio.timeout(_SESSION_SECONDS):
+                process = await self.connection.create_process(command, encoding=None)
+        except (asyncssh.Error, OSError):  # TimeoutError, too
+            return None
+        return SshTransport(self.connection, process, forced=self._forced, shared=True)
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         if port not in self._forwards:

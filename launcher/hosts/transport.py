@@ -39,6 +39,11 @@ class Transport(ABC):
     def complaint(self) -> str:
         """The last 4 KiB that the remote shell or interpreter wrote to stderr."""
 
+    async def open_session(self, command: str) -> Transport | None:
+        """One more session of the same login, in which `command` runs; None where a login has but
+        one (`MaxSessions` of sshd), or there is none."""
+        return None
+
     async def forward(self, port: int, wanted: int = 0) -> int:
         """Makes `port` of the host reachable on this machine's loopback, on the port `wanted` or
         (0, or it is taken) a free one, and returns that. On this machine it is the same port.

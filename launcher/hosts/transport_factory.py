@@ -21,25 +21,27 @@ def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportF
     """Opener of transports to a host's agent; `logins` is for hosts over SSH. Whatever goes wrong
     with one host is a `HostError` of it: the others do not end for it."""
 
-    async def to_this_machine(run_id: str, nonce: str) -> Transport:
+    async def to_this_machine(run_id: str, nonce: str, beside: Transport | None) -> Transport:
         return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
 
-    async def over_ssh(run_id: str, nonce: str) -> Transport:
-        assert host.ssh is not None and logins is not None
-        command = bootstrap.command(host.python, run_id, nonce)
-        return await logins.open(host.name, host.ssh, command)
+    async def over_ssh(run_id: str, nonce: str, beside: Transport | None) -> Transport:
+        return await log_in(bootstrap.command(host.python, run_id, nonce), beside)
 
-    async def through_login(run_id: str, nonce: str) -> Transport:
-        assert host.ssh is not None and logins is not None
+    async def through_login(run_id: str, nonce: str, beside: Transport | None) -> Transport:
         words = [*host.via, *bootstrap.argv(host.python, run_id, nonce)]
-        return await logins.open(host.name, host.ssh, f"exec {shlex.join(words)}")
+        return await log_in(f"exec {shlex.join(words)}", beside)
 
-    async def through_command(run_id: str, nonce: str) -> Transport:
+    async def log_in(command: str, beside: Transport | None) -> Transport:
+        assert host.ssh is not None and logins is not None
+        session = await beside.open_session(command) if beside is not None else None
+        return session or await logins.open(host.name, host.ssh, command)
+
+    async def through_command(run_id: str, nonce: str, beside: Transport | None) -> Transport:
         return await open_via(host, run_id, nonce)
 
-    async def open_transport(run_id: str, nonce: str) -> Transport:
+    async def open_transport(run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
         try:
-            return await way(run_id, nonce)
+            return await way(run_id, nonce, beside)
         except HostError:
             raise
         except Exception as error:

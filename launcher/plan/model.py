@@ -43,7 +43,7 @@ class HostFacts:
     trainer: str = ""
     """The folder with the bundled trainer package, put last on `PYTHONPATH`."""
     tools: str = ""
-    """The folder with the scripts of `remote_scripts`."""
+    """The folder with the scripts of `on_host`."""
     gpus: int = 0
     ports: Mapping[TaskId, int] = field(default_factory=dict)
     """The ports picked for `auto`."""

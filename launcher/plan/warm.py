@@ -1,7 +1,7 @@
 """Warm start of a Python task: its interpreter imports modules while it waits for its stage.
 
 The command is taken apart as `python` itself does it, and put together with the runner
-(`remote_scripts/warm.py`) in front of the program: the interpreter keeps its options, the program
+(`on_host/warm.py`) in front of the program: the interpreter keeps its options, the program
 its arguments.
 """
 

@@ -97,7 +97,9 @@ class ProbeSession:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _open_tapped(self, run_id: str, nonce: str) -> Transport:
+    async def _open_tapped(
+        self, run_id: str, nonce: str, beside: Transport | None = None
+    ) -> Transport:
         self._transport = _TappedTransport(await self._open(run_id, nonce))
         self._opened = time.monotonic()
         return self._transport

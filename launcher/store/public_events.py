@@ -174,8 +174,6 @@ class HostReceiptRecord(TypedDict):
     """Number of the processes that are still there beyond those."""
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
-    doubt: str
-    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
     unreachable_until: float | None
     """When the lease of a host ends that cannot be reached; null for one that answered, and with
     `on_disconnect = "keep"`."""
@@ -226,7 +224,6 @@ class ChangeRecords:
     def __init__(self, before: Snapshot | None) -> None:
         """`before`: the run as an earlier launcher has recorded it."""
         self._before = before
-        self._begun = before is not None and any(task.attempt for task in before.tasks)
         self._keys: dict[str | TaskId, tuple[object, ...]] = {}
 
     def changes(
@@ -241,14 +238,13 @@ class ChangeRecords:
             if self._is_new(host.name, _host_key(host)):
                 yield _host(host, now)
         for task in tasks:
-            self._begun = self._begun or task.attempt > 0
             if self._is_new(task.id, _task_key(task)):
                 yield _task(task, now)
         said = before.notes if before else ()
         for note in new_notes(said, after.notes):
             yield {**_run(after, now), "note": note}
         if after.receipt is not None and (before is None or before.receipt is None):
-            yield receipt_record(after.receipt, now, begun=self._begun)
+            yield receipt_record(after.receipt, now)
 
     def _is_new(self, name: str | TaskId, key: tuple[object, ...]) -> bool:
         known = self._keys.get(name)
@@ -256,11 +252,9 @@ class ChangeRecords:
         return known != key
 
 
-def receipt_record(receipt: Receipt, now: float, *, begun: bool) -> ReceiptEvent:
-    """The receipt of a run that has `begun` tasks, or has not."""
+def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:
     hosts = [cast(HostReceiptRecord, asdict(host)) for host in receipt.hosts]
-    clean = receipt.clean and bool(hosts or not begun)
-    return {"time": now, "event": "receipt", "hosts": hosts, "clean": clean}
+    return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
 
 
 def failure_record(failure: Failure) -> FailureRecord:

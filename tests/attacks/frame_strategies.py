@@ -56,8 +56,6 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
         },
     ),
     (wire.REPLY, {"id": 2, "error": "full"}),
-    (wire.STAGE_ERROR, {"text": "full"}),
-    (wire.STAGE_STORED, {"up_to": 0}),
 ]
 TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (
@@ -79,23 +77,9 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.KILL, {"id": 1, "tasks": ["junk:0"], "grace": 0.0}),
     (wire.PORTS, {"id": 1, "check": [1], "pick": 1, "avoid": [2]}),
     (wire.STATS, {"id": 1}),
-    (
-        wire.STAGE_MANIFEST,
-        {
-            "id": 1,
-            "first": True,
-            "key": "k",
-            "entries": [["t", "a", "f", 0o644, 0, "0" * 64]],
-            "last": True,
-        },
-    ),
     (wire.PROBE, {"id": 1, "kind": "clock"}),
     (wire.PROBE, {"id": 1, "kind": "disk_space", "paths": ["/"]}),
     (wire.PROBE, {"id": 1, "kind": "path", "path": "/"}),
-    (wire.COLLECT, {"id": 1, "paths": [["a", "/nowhere"]]}),
-    (wire.COLLECT_OPEN, {"number": 4, "offset": 0, "up_to": 1 << 22}),
-    (wire.COLLECT_CREDIT, {"up_to": 1 << 23}),
-    (wire.COLLECT_END, {"id": 1}),
 ]
 
 

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from launcher.agent.collect import LENGTH
-from launcher.agent.messages import ArchiveAnswer
 from launcher.files.unpacking import Unpacker
+from launcher.on_host.pipe import LENGTH
 
 
 def member(**head: Any) -> bytes:
@@ -28,22 +27,15 @@ def file(name: str, data: bytes = b"evil", **head: Any) -> bytes:
     return member(name=name, kind="file", **rest) + data
 
 
-def link(name: str, target: str) -> bytes:
-    """A symbolic link."""
-    return member(name=name, kind="link", target=target)
-
-
 END = LENGTH.pack(0)
 
 
-def unpack(
-    root: Path, *members: bytes, files: int = 0, links: int = 0, size: int | None = None
-) -> Unpacker:
-    """Unpacks a stream in odd chunks; so many files and links are announced."""
+def unpack(root: Path, *members: bytes, files: int = 0, size: int | None = None) -> Unpacker:
+    """Unpacks a stream in odd chunks; so many files are announced."""
     root.mkdir(exist_ok=True)
     stream = b"".join(members)
     total = len(stream) if size is None else size
-    unpacker = Unpacker(root, ArchiveAnswer(total, files, links, ()))
+    unpacker = Unpacker(root, total, files)
     try:
         for at in range(0, len(stream), 777):
             unpacker.feed(stream[at : at + 777])

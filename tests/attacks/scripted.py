@@ -32,6 +32,7 @@ from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from tests.agent_frames import Body, facts, welcome
 from tests.patience import until
+from tests.short_programs import Talker, message
 
 CLUSTER = """
 name = "two"
@@ -122,17 +123,17 @@ class Host:
         """The latest connection."""
         return self.connections[-1]
 
-    async def open(self, run_id: str, nonce: str) -> Transport:
-        """Stands in for a login."""
+    async def open(self, run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
+        """Stands in for a login, and for a session in which files would come."""
         if self.unreachable:
             raise UnreachableError(self.name, "no route")
+        if beside is not None:
+            return Talker(nonce, message({}), message({"missing": []}), message({"built": True}))
         self.connections.append(Agent(self, nonce))
         return self.agent
 
     def answer(self, agent: Agent, frame: wire.Frame) -> None:
         """Answers a frame of the launcher."""
-        if frame.type == wire.STAGE_CONTENTS:
-            return
         body = frame.json()
         if frame.type in self.answers:
             self.answers[frame.type](agent, body)
@@ -148,8 +149,6 @@ class Host:
                 agent.send(wire.REPLY, {**reply, "picked": picked, "owners": []})
             case wire.PROBE:
                 agent.send(wire.REPLY, {**reply, "gpus": [], "why": ""})
-            case wire.STAGE_MANIFEST if body.get("last"):
-                agent.send(wire.REPLY, {**reply, "missing": [], "begun": 0, "built": True})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})

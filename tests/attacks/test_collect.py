@@ -8,95 +8,131 @@ import stat
 import tarfile
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self, TypeVar, cast
+from typing import Any, cast
 
 import pytest
 
-from launcher.agent import wire
-from launcher.agent.collect import Archive
-from launcher.agent.messages import Answer
-from launcher.agent.requests import CollectCredit, CollectEnd, CollectOpen, Question, Request
 from launcher.errors import AgentError
 from launcher.files import collecting
 from launcher.files.collecting import Results, fetch
 from launcher.files.unpacking import Unpacker, UnpackError
+from launcher.hosts import bootstrap
 from launcher.hosts.link import Link
+from launcher.hosts.programs import Program
+from launcher.hosts.transport import Transport
+from launcher.on_host.pipe import Pipe
+from launcher.on_host.transfer import collect
 from launcher.plan.model import HostPlan
-from launcher.printable import printable
 from launcher.run import events as ev
 from tests.attacks.result_streams import END, file, member, unpack
 from tests.patience import wait_until
+from tests.short_programs import Running, message
 from tests.testbed.frozen import FreezableDisk
 
-A = TypeVar("A", bound=Answer)
 PATHS = ("/results/out",)
 
 
-class Host:
-    """A link to a host whose results are an `Archive`'s or a stream of one's own."""
+class Session(Transport):
+    """A session of the program that fetches results, behind its marker and its first message."""
 
-    def __init__(self, answer: dict[str, Any], read: Callable[[int, int], bytes]) -> None:
+    def __init__(self, nonce: str, talk: Callable[[], bytes]) -> None:
+        self._said = [bootstrap.marker(nonce) + b"\n" + message({})]
+        self._talk = talk
+        self.written = bytearray()
+
+    async def read(self) -> bytes:
+        """The next bytes."""
+        return self._said.pop() if self._said else await asyncio.to_thread(self._talk)
+
+    def write(self, data: bytes) -> None:
+        """Hears the launcher."""
+        self.written += data
+
+    async def drain(self) -> None: ...
+
+    async def aclose(self) -> None: ...
+
+    @property
+    def complaint(self) -> str:
+        return ""
+
+
+class Host:
+    """A link to a host whose program says this."""
+
+    def __init__(self, *said: bytes) -> None:
         self.settings = SimpleNamespace(host="far")
         self.connected = True
         self.sessions = 1
-        self.problems: Any = []
-        self.answer = answer
-        self._read = read
-        self._up_to = self._sent = 0
-        self._sink: Callable[[int, bytes], Awaitable[None]] | None = None
-        self._work: set[asyncio.Task[None]] = set()
+        self.said = [*said]
 
     @classmethod
-    def of(cls, path: Path) -> Self:
-        """An honest one."""
-        archive = Archive([("out", str(path))])
-        archive.allow(archive.total)
-        return cls(archive.announcement.to_json(), lambda limit, at: archive.pread(limit, at))
+    def lying(cls, stream: bytes, problems: object = (), **answer: Any) -> Host:
+        """One whose stream, announcement and last word are these."""
+        told = {"size": len(stream), "files": 0, "links": [], "absent": [], **answer}
+        return cls(message(told), stream, message({"problems": problems}))
 
-    @classmethod
-    def lying(cls, stream: bytes, **answer: Any) -> Host:
-        """One that sends this."""
-        told = {"size": len(stream), "files": 0, "links": 0, "absent": [], **answer}
-        return cls(told, lambda limit, at: stream[at : at + limit])
+    def close(self) -> None:
+        """Ends what it has begun."""
 
-    async def ask(self, question: Question[A], timeout: float = 1.0) -> A:
-        """What the agent replies, checked as a link checks it."""
-        body = {"problems": self.problems} if isinstance(question, CollectEnd) else self.answer
-        answer: A = question.ANSWER.from_json(body, printable)
-        return answer
+    async def start_program(self, name: str) -> Program:
+        """A session in which the host says what it has to say."""
 
-    def send(self, request: Request) -> bool:
-        """The launcher asks for bytes."""
-        if isinstance(request, CollectOpen):
-            self._sent = request.offset
-        if isinstance(request, CollectOpen | CollectCredit):
-            self._up_to = request.up_to
-            work = asyncio.get_running_loop().create_task(self._flow())
-            self._work.add(work)
-            work.add_done_callback(self._work.discard)
-        return True
+        async def open_session(nonce: str) -> Session:
+            return Session(nonce, lambda: self.said.pop(0) if self.said else b"")
 
-    def receive(self, number: int, sink: Callable[[int, bytes], Awaitable[None]] | None) -> None:
-        """Who gets the bytes."""
-        self._sink = sink
+        return await Program.start(name, "run", "far", open_session)
 
-    async def _flow(self) -> None:
-        while self._sink is not None and self._sent < self._up_to:
-            data = self._read(min(wire.DATA_BYTES, self._up_to - self._sent), self._sent)
-            if not data:
-                return
-            at, self._sent = self._sent, self._sent + len(data)
-            await self._sink(at, data)
-            await asyncio.sleep(0)
+
+class Honest(Host):
+    """A link to a host with the real program."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self.programs: list[Running] = []
+
+    async def start_program(self, name: str) -> Program:
+        """Its work is done in a thread here."""
+        running = Running(self._work).__enter__()
+        self.programs.append(running)
+
+        async def open_session(nonce: str) -> Session:
+            session = Session(nonce, running.read_some)
+
+            def write(data: bytes) -> None:
+                if session.written:  # its first is its own source
+                    running.write(data)
+                session.written += data
+
+            async def hang_up() -> None:
+                running.hang_up()
+
+            session.write = write  # type: ignore[method-assign]
+            session.aclose = hang_up  # type: ignore[method-assign]
+            return session
+
+        return await Program.start(name, "run", "far", open_session)
+
+    def _work(self, pipe: Pipe) -> None:
+        collect(pipe, [(name, str(self._path)) for name, _ in pipe.receive()["paths"]])
+
+    def close(self) -> None:
+        """Ends what it has begun."""
+        for running in self.programs:
+            running.__exit__(None, None, None)
 
 
 def bring(host: Host, target: Path) -> collecting.Fetched:
     """Brings the results of a host."""
     work = fetch(cast(Link, host), PATHS, target, lambda done, total: None)
-    return asyncio.run(work)
+    try:
+        return asyncio.run(work)
+    finally:
+        host.close()
 
 
 def results(host: Host, target: Path) -> tuple[bool, list[ev.Event]]:
@@ -107,7 +143,10 @@ def results(host: Host, target: Path) -> tuple[bool, list[ev.Event]]:
     async def main() -> bool:
         return await Results(target, told.append, lambda *_: None).bring(plan, cast(Link, host))
 
-    return asyncio.run(main()), told
+    try:
+        return asyncio.run(main()), told
+    finally:
+        host.close()
 
 
 def tree(path: Path) -> Path:
@@ -133,13 +172,14 @@ def test_results_on_debians_own_python(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(tarfile.TarFile, "extractall", extractall)
     source, target = tree(tmp_path / "source"), tmp_path / "run/far"
-    brought = bring(Host.of(source), target)
-    assert (brought.files, brought.folder, brought.refused) == (4, target, ())
+    brought = bring(Honest(source), target)
+    assert (brought.files, brought.folder) == (3, target)
+    assert brought.refused == ("out/latest, a symbolic link",)
     for name in ("deep/model", "table", "tool"):
         there, here = source / name, target / "out" / name
         assert here.read_bytes() == there.read_bytes()
         assert int(here.stat().st_mtime) == int(there.stat().st_mtime)
-    assert os.readlink(target / "out/latest") == "deep/model"
+    assert not (target / "out/latest").is_symlink()
     assert stat.S_IMODE((target / "out/tool").stat().st_mode) & ~0o755 == 0
     assert [one.name for one in (tmp_path / "run").iterdir()] == ["far"]
 
@@ -153,7 +193,7 @@ def test_whatever_fails_the_results_are_said_to_be_missing(
         raise AttributeError("module 'tarfile' has no attribute 'data_filter'")
 
     monkeypatch.setattr(Unpacker, "feed", feed)
-    brought, told = results(Host.of(tree(tmp_path / "source")), tmp_path / "run")
+    brought, told = results(Honest(tree(tmp_path / "source")), tmp_path / "run")
     assert not brought
     missing = [one for one in told if isinstance(one, ev.ResultsMissing)]
     assert [(one.host, one.paths) for one in missing] == [("far", PATHS)]
@@ -169,7 +209,7 @@ def test_odd_names_come_as_they_are_and_are_shown_printable(tmp_path: Path) -> N
     source.mkdir()
     for name in names:
         (source / name).write_text(name.encode(errors="surrogateescape").hex())
-    bring(Host.of(source), tmp_path / "run/far")
+    bring(Honest(source), tmp_path / "run/far")
     assert {path.name for path in (tmp_path / "run/far/out").iterdir()} == set(names)
     with pytest.raises(UnpackError) as caught:
         unpack(tmp_path / "root", member(name="\x1b[2J\u202e", kind="device"), END)
@@ -184,7 +224,9 @@ ANSWERS: list[dict[str, Any]] = [
     {"size": 1 << 70},
     {"files": 1.5},
     {"files": 7},
-    {"links": []},
+    {"links": 0},
+    {"links": [{}]},
+    {"absent": ["x"] * 101},
     {"absent": "no list"},
     {"absent": [1]},
 ]
@@ -201,26 +243,18 @@ def test_a_hostile_announcement_is_an_error(answer: dict[str, Any], tmp_path: Pa
 @pytest.mark.parametrize("problems", [None, 7, "text", [{"a": 1}]])
 def test_hostile_problems_are_an_error(problems: Any, tmp_path: Path) -> None:
     """What the host says at the end is not believed to be of any type either."""
-    host = Host.lying(END)
-    host.problems = problems
-    assert not results(host, tmp_path / "run")[0]
+    assert not results(Host.lying(END, problems), tmp_path / "run")[0]
 
 
 def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
     """What it pours out does not pile up in memory: it is an error."""
 
-    class Flood(Host):
-        async def _flow(self) -> None:
-            data = bytes(1 << 20)
-            for at in range(0, 64 << 20, len(data)):
-                if self._sink is not None:
-                    await self._sink(at, data)
-
-    brought, told = results(
-        Flood({**Host.lying(END).answer, "size": 1 << 40}, lambda limit, at: b""), tmp_path
-    )
+    size = 1 << 40
+    told = {"size": size, "files": 1, "links": [], "absent": []}
+    flood = [file("big", b"", size=size - 200), *[bytes(1 << 20)] * 64]
+    brought, told_here = results(Host(message(told), *flood), tmp_path)
     assert not brought
-    assert "more than was asked for" in str(told[-1])
+    assert "more than was asked for" in str(told_here[-1])
 
 
 def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
@@ -233,19 +267,19 @@ def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
     assert found == {"far", "far.partial", "far.partial-2"}
 
 
-class _CutWhileListing(Host):
+class _CutWhileListing(Honest):
     """The connection is lost when the host has listed its results for minutes, and comes back."""
 
     waited = 0.0
 
-    async def ask(self, question: Question[A], timeout: float = 1.0) -> A:
+    async def start_program(self, name: str) -> Program:
         """Fails the first time."""
         if self.sessions == 1:
             self.waited = 3 * collecting.PATIENCE
             self.connected = False
             asyncio.get_running_loop().call_later(0.3, self._reconnect)
             raise AgentError("far", "the connection was lost")
-        return await super().ask(question, timeout)
+        return await super().start_program(name)
 
     def _reconnect(self) -> None:
         self.connected = True
@@ -254,10 +288,10 @@ class _CutWhileListing(Host):
 
 def test_a_cut_after_minutes_of_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Results are given up a minute after the cut, not a minute after the beginning."""
-    host = _CutWhileListing.of(tree(tmp_path / "source"))
+    host = _CutWhileListing(tree(tmp_path / "source"))
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + host.waited)
     monkeypatch.setattr(collecting, "time", clock)
-    assert bring(host, tmp_path / "far").files == 4
+    assert bring(host, tmp_path / "far").files == 3
 
 
 def test_a_disk_that_hangs_holds_up_nothing_else(
@@ -269,13 +303,17 @@ def test_a_disk_that_hangs_holds_up_nothing_else(
     source.mkdir()
     (source / "big").write_bytes(os.urandom(24 << 20))
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
-        longest = asyncio.run(_bring_frozen(Host.of(source), disk, thaw=True))
+        host = Honest(source)
+        longest = asyncio.run(_bring_frozen(host, disk, thaw=True))
+        host.close()
         assert longest < 1.0
         copy = disk.mountpoint / "run/far/out/big"
         assert copy.read_bytes() == (source / "big").read_bytes()
         monkeypatch.setattr(collecting, "PATIENCE", 0.5)
-        with pytest.raises(AgentError, match="the disk on this machine stalled"):
-            asyncio.run(_bring_frozen(Host.of(source), disk, thaw=False))
+        host = Honest(source)
+        with pytest.raises(UnpackError, match="the disk on this machine stalled"):
+            asyncio.run(_bring_frozen(host, disk, thaw=False))
+        host.close()
         disk.thaw()
         wait_until(
             lambda: not any(thread.name == "unpack" for thread in threading.enumerate()),

@@ -150,7 +150,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
     """What a link's listener hears of these frames after a WELCOME."""
     transports: list[Scripted] = []
 
-    async def open_transport(run_id: str, nonce: str) -> Scripted:
+    async def open_transport(run_id: str, nonce: str, beside: object = None) -> Scripted:
         transports.append(Scripted(nonce))
         return transports[-1]
 

@@ -88,10 +88,10 @@ def link_breaks(patch: pytest.MonkeyPatch) -> None:
     """At the first bytes that a task has written."""
     real = Link._handle
 
-    async def handle(link: Link, frame: Any) -> None:
+    def handle(link: Link, frame: Any) -> None:
         if frame.type == wire.LOG_SIZE:
             boom()
-        await real(link, frame)
+        real(link, frame)
 
     patch.setattr(Link, "_handle", handle)
 

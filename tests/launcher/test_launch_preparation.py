@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.messages import StageAnswer
 from launcher.cluster.file import loads
 from launcher.files import staging
-from launcher.hosts.stage_window import StageWindow
+from launcher.hosts.programs import Program
 from launcher.plan.plan import make_plan
 from launcher.run import events as ev
 from launcher.session.launch_preparation import LaunchPreparation
 from launcher.session.live_data import Transfers
+from tests.short_programs import Talker, message
 
 CLUSTER = """
 name = "staged"
@@ -36,13 +36,17 @@ class Reached:
     connected = True
 
     def __init__(self) -> None:
-        self.contents = StageWindow("far")
         self.built = 0
 
-    async def ask(self, *_: object) -> StageAnswer:
-        """A manifest comes."""
+    async def start_program(self, name: str) -> Program:
+        """Files come."""
         self.built += 1
-        return StageAnswer((), 0, built=True)
+        said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
+
+        async def open_session(nonce: str) -> Talker:
+            return Talker(nonce, *map(message, said))
+
+        return await Program.start(name, "staged-1", "far", open_session)
 
 
 async def test_files_that_go_to_a_host_again_go_once(

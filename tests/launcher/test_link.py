@@ -136,7 +136,7 @@ class Line:
         self.link = Link(settings, self.open, self.sink, self.ears)
         self.task = asyncio.create_task(self.link.run())
 
-    async def open(self, run_id: str, nonce: str) -> Transport:
+    async def open(self, run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
         self.transports.append(Scripted(nonce))
         return self.transports[-1]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.remote_scripts.prepare import content, run
+from launcher.on_host.prepare import content, run
 
 
 def test_lines_with_the_hosts_python_run_again_for_another_one(

@@ -4,39 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from launcher.agent import folders, wire
-from launcher.agent import stage as agent_stage
-from launcher.agent.files import FileRequests
+from launcher.agent import folders
 from launcher.agent.folders import Folders
-from launcher.agent.messages import StageStored
-from launcher.agent.requests import StageManifest
-from launcher.agent.stage import Stage
-from launcher.agent.tree import TreeEntry
-from launcher.files import staging
+from launcher.agent.tree import TreeEntry, keep_for_reuse
+from launcher.on_host.pipe import Pipe, PipeEnded
+from launcher.on_host.transfer import Staging
 from tests.launcher.conftest import NOBODY
+from tests.short_programs import Running
 
 
-def launch(home: Path, run: str, files: dict[str, str], key: str = "key") -> tuple[Stage, Path]:
-    """Builds the workdir of a run from these files; all launches have one cache."""
+def launch(home: Path, run: str, files: dict[str, str], key: str = "key") -> Path:
+    """Stages the workdir of a run from these files; all launches have one cache."""
     (home / run).mkdir(exist_ok=True)
-    stage = Stage(str(home / "cache"), str(home / run / "stage"), key)
-    stage.entries = [
-        TreeEntry("work", name, "f", 0o644, len(text), hashlib.sha256(text.encode()).hexdigest())
-        for name, text in files.items()
-    ]
-    contents = {hashlib.sha256(text.encode()).hexdigest(): text for text in files.values()}
-    for content in stage.missing():
-        stage.feed(contents[content].encode())
-    stage.build()
-    return stage, home / run / "stage" / "work"
+    entries, contents = [], {}
+    for name, text in files.items():
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        entries.append(TreeEntry("work", name, "f", 0o644, len(text), digest))
+        contents[digest] = text
+    stage = home / run / "stage"
+
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(stage), key).run(entries)
+
+    with Running(work) as program:
+        for content in program.receive()["missing"]:
+            program.write(contents[content].encode())
+        assert program.receive() == {"built": True}
+    return stage / "work"
+
+
+def keep(work: Path) -> None:
+    """The run is over."""
+    keep_for_reuse(str(work.parent))
 
 
 def found(work: Path) -> dict[str, str]:
@@ -50,20 +53,20 @@ def test_a_directory_that_a_task_made_read_only_is_used_again(home: Path) -> Non
     """Files in it may change, come and go, and what the task left in a directory of its own is
     gone."""
     first = {"data/x": "x", "data/y": "y", "data/deep/z": "z"}
-    stage, work = launch(home, "1", first)
+    work = launch(home, "1", first)
     (work / "out/ro").mkdir(parents=True)
     (work / "out/ro/checkpoint").write_text("old")
     inode = (work / "data/y").stat().st_ino
     for name in ("out/ro", "out", "data/deep", "data"):
         (work / name).chmod(0o555)
-    stage.keep_for_reuse()
+    keep(work)
     second = {"data/x": "changed", "data/y": "y", "data/new": "new"}
-    stage, work = launch(home, "2", second)
+    work = launch(home, "2", second)
     assert found(work) == second
     assert (work / "data/y").stat().st_ino == inode
     assert not (work / "out").exists() and not (work / "data/deep").exists()
     (work / "data").chmod(0)
-    stage, work = launch(home, "2", first)
+    work = launch(home, "2", first)
     assert found(work) == first
 
 
@@ -73,18 +76,18 @@ def test_another_users_files_are_not_in_the_next_run(home: Path) -> None:
     if os.getresuid() != (NOBODY, NOBODY, 0):
         pytest.skip("needs root, to make another user's files")
     files = {"a": "a"}
-    stage, work = launch(home, "1", files)
+    work = launch(home, "1", files)
     for _ in range(2):
         _leave_files_of_root(work)
-        assert found(launch(home, "1", files)[1]) == files
+        assert found(launch(home, "1", files)) == files
     _leave_files_of_root(work)
-    stage.keep_for_reuse()
+    keep(work)
     trees = home / "cache/trees"
     assert not trees.exists()
     trees.mkdir()
     (home / "1/stage").rename(trees / "key")
     (home / "1/stage.index").rename(trees / "key.index")
-    assert found(launch(home, "2", files)[1]) == files
+    assert found(launch(home, "2", files)) == files
 
 
 def _leave_files_of_root(work: Path) -> None:
@@ -97,8 +100,7 @@ def _leave_files_of_root(work: Path) -> None:
 def test_a_tree_that_was_not_used_for_long_goes_with_its_index(home: Path) -> None:
     """Those of other launches stay."""
     for key in ("old", "new"):
-        stage, _ = launch(home, key, {"a": "a"}, key)
-        stage.keep_for_reuse()
+        keep(launch(home, key, {"a": "a"}, key))
     trees = home / "cache/trees"
     os.utime(trees / "old.index", (0, 0))
     (home / "cache/pruned").unlink()
@@ -141,83 +143,50 @@ def test_the_runs_folder_goes_with_read_only_directories(
     (home / "other/closed").chmod(0o700)  # for the fixture
 
 
-@pytest.mark.large
-def test_one_answer_names_no_more_contents_than_a_frame_holds(home: Path) -> None:
-    """The rest is named when the manifest comes again."""
-    stage = Stage(str(home / "cache"), str(home / "stage"), "")
-    stage.entries = [
-        TreeEntry("work", f"{n}", "f", 0o644, 1, hashlib.sha256(b"%d" % n).hexdigest())
-        for n in range(63_000)
-    ]
-    answer = stage.begin()
-    assert len(answer.missing) == agent_stage.MOST_MISSING and not answer.built
-    wire.encode(wire.REPLY, {"id": 1, **answer.to_json()})
+def test_a_launcher_that_was_cut_off_does_not_replace_what_the_next_has_built(home: Path) -> None:
+    """Its program was slower; tasks may run in the trees that have come after it."""
+    text = b"slow"
+    entry = TreeEntry("work", "a", "f", 0o644, len(text), hashlib.sha256(text).hexdigest())
+    (home / "1").mkdir()
+
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
+
+    with Running(work) as slow:
+        assert len(slow.receive()["missing"]) == 1
+        built = launch(home, "1", {"b": "b"})
+        slow.write(text)
+        assert slow.read_some() == b""
+    assert found(built) == {"b": "b"}
+    names = sorted(path.name for path in (home / "1").iterdir())
+    assert names == ["stage", "stage.index", "stage.turn"]
 
 
-def test_a_content_of_which_a_part_has_come_is_continued(home: Path) -> None:
-    """By the next manifest, also behind one that never became whole; where that does not want it,
-    or nothing follows, the part is removed."""
-    entries, contents = [], []
-    for name in ("a", "b", "c"):
-        data = name.encode() * 1000
-        digest = hashlib.sha256(data).hexdigest()
-        entries.append(TreeEntry("work", name, "f", 0o644, len(data), digest))
-        contents.append(data)
+def test_a_content_that_came_in_part_is_removed(home: Path) -> None:
+    """The connection ended in the middle of it."""
+    entry = TreeEntry("work", "a", "f", 0o644, 1000, hashlib.sha256(bytes(1000)).hexdigest())
+    (home / "1").mkdir()
 
-    def stage(wanted: list[TreeEntry], before: Stage | None = None) -> Stage:
-        new = Stage(str(home / "cache"), str(home / "stage"), "", before)
-        new.entries = wanted
-        return new
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
 
-    def parts() -> list[str]:
-        return [path.name for path in (home / "cache").rglob("*.*")]
-
-    first = stage(entries)
-    first.begin()
-    first.feed(contents[0] + contents[1][:400])
-    assert len(parts()) == 1
-    second = stage([entries[2], entries[1]], stage([], first))
-    answer = second.begin()
-    assert (answer.missing, answer.begun) == ((entries[1].content, entries[2].content), 400)
-    second.feed(contents[1][400:] + contents[2][:1])
-    third = stage(entries[:2], second)
-    assert third.begin().built and parts() == []
-    assert (home / "stage/work/b").read_bytes() == contents[1]
-    fourth = stage(entries, third)
-    fourth.begin()
-    fourth.feed(contents[2][:1])
-    stage([], fourth).close()
-    assert parts() == []
+    with Running(work) as cut:
+        cut.receive()
+        cut.write(bytes(400))
+    assert isinstance(cut.error, PipeEnded)
+    assert not [path for path in (home / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_manifest_of_long_paths_is_cut_by_its_bytes() -> None:
-    """Each part fits into a frame, and nothing is lost."""
-    path = "/".join(["\u00fc" * 120] * 8)
-    entries = [TreeEntry("work", f"{path}/{n}", "d", 0o755, 0, "") for n in range(5000)]
-    parts = staging._parts(entries)
-    assert [entry for part in parts for entry in part] == entries
-    assert all(len(StageManifest(part, key="k").encode()) < wire.MAX_BODY for part in parts)
+def test_contents_that_changed_while_they_were_sent_are_refused(home: Path) -> None:
+    """Their name is said, and they are not kept."""
+    entry = TreeEntry("work", "a", "f", 0o644, 4, hashlib.sha256(b"this").hexdigest())
+    (home / "1").mkdir()
 
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
 
-def test_contents_beyond_what_may_wait_for_the_disk_are_refused(home: Path) -> None:
-    """A launcher that does not wait for its agent's disk must not fill the agent's memory."""
-    done: list[Callable[[], None]] = []
-    files = FileRequests(Folders("staged-1", "far", None, {"HOME": str(home)}), done.append)
-    disk = threading.Event()
-
-    def hang() -> None:
-        disk.wait(60)
-
-    files._staging.do(hang)
-    channel: Any = SimpleNamespace(contents_received=0, contents_stored=0, sent=[])
-    channel.send = channel.sent.append
-    half = bytes(wire.STAGE_WINDOW // 2)
-    files.contents(channel, half)
-    files.contents(channel, half)
-    with pytest.raises(wire.WireError, match="may wait"):
-        files.contents(channel, b"x")
-    disk.set()
-    files.close()
-    for act in done:
-        act()
-    assert channel.sent == [StageStored(len(half)), StageStored(2 * len(half))]
+    with Running(work) as changed:
+        changed.receive()
+        changed.write(b"that")
+    assert "a: it changed while it was being sent" in str(changed.error)
+    assert not [path for path in (home / "cache").rglob("*") if path.is_file()]

@@ -81,7 +81,7 @@ def test_an_oversized_frame_is_refused_by_its_head() -> None:
     """Nobody waits for, or makes room for, four gigabytes."""
     with pytest.raises(WireError, match="4294967295 bytes"):
         decode(b"\xff\xff\xff\xff" + bytes([wire.START]))
-    biggest = wire.encode_raw(wire.STAGE_CONTENTS, bytes(wire.MAX_BODY))
+    biggest = wire.encode_raw(wire.DATA, bytes(wire.MAX_BODY))
     assert len(decode(biggest)[0].body) == wire.MAX_BODY
 
 

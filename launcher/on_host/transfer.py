@@ -1,0 +1,328 @@
+"""Transfer of files: one staging or one collection, on a host.
+
+Staging: the request names the trees' entries with the SHA-256 of each file; the program says which
+contents are missing in the user's cache there, reads them one after the other, and builds the trees
+beside their final place. A launch sends what changed. Where a connection is cut, the file that was
+under way is sent again from its beginning.
+
+Collecting: the program says what there is, then comes a stream of members, of which it writes a
+piece for each byte that the launcher sends: what the launcher has no room for stays on the host. A
+member is a length, a head of JSON of that length, and for a file its contents: `{"name":
+"out/model", "kind": "file", "size": 12, "mode": 420, "mtime": 1763657402}`, `{"name": "out",
+"kind": "folder", "mode": 493}`. A folder comes before what is in it, a length of 0 ends the stream,
+and a message with what could not be read follows. Nothing is written on this host, where the disk
+may be full.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import stat
+import time
+from contextlib import suppress
+from typing import Any, Iterator
+
+from ..agent import tree
+from ..agent.folders import FolderError, Folders, private, remove_tree
+from ..agent.tree import TreeEntry
+from .pipe import CHUNK, LENGTH, Pipe, PipeEnded, reason
+
+PIECE = 256 * 1024
+"""Bytes of a collection for which the launcher asks by one byte."""
+MOST_LISTED = 100
+MOST_MEMBERS = 2_000_000
+"""Files and folders of one collection: their names are kept in memory."""
+_CONTENTS = re.compile("[0-9a-f]{2}")
+"""Folders of contents, by the first letters of their hashes."""
+_KEEP_SECONDS = 30 * 24 * 3600.0
+_PRUNE_SECONDS = 24 * 3600.0
+
+
+def main(config: dict[str, str]) -> None:
+    """Answers one request; `config` names the run and its host."""
+    try:
+        folders = Folders(config["run"], config["host"], None, dict(os.environ))
+    except (FolderError, OSError) as error:
+        Pipe().send({"error": reason(error)})
+        return
+    pipe = Pipe(lambda: os.path.exists(folders.socket))
+    with suppress(PipeEnded, BrokenPipeError):
+        pipe.send({})  # a command that holds its input back is found out before it gets much
+        try:
+            asked = pipe.receive()
+            if asked["what"] == "stage":
+                Staging(pipe, folders.cache, folders.stage, asked["key"]).run(
+                    [TreeEntry(*row) for row in asked["entries"]]
+                )
+            else:
+                collect(pipe, asked["paths"])
+        except (PipeEnded, BrokenPipeError):
+            raise
+        except Exception as error:  # whatever it is, the launcher waits for an answer
+            pipe.send({"error": reason(error)})
+
+
+# --- files from the launcher ------------------------------------------------------------------
+
+
+class Staging:
+    """Files of one run for the folder `target`; what launches share is in `cache`, and `key` names
+    the trees that follow each other from launch to launch."""
+
+    def __init__(self, pipe: Pipe, cache: str, target: str, key: str) -> None:
+        self._pipe = pipe
+        self._cache = cache
+        self._target = target
+        self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
+        self._own = os.urandom(6).hex()  # the cache may be a home shared by many hosts
+
+    def run(self, entries: list[TreeEntry]) -> None:
+        """Receives what is missing, and builds the trees.
+
+        Raises:
+            OSError: the disk is full or cannot be written, or the connection ended.
+        """
+        turn = f"{self._target}.turn"
+        file = os.open(turn, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write(file, self._own.encode(), turn)  # the last one that comes builds (`_replace`)
+        finally:
+            os.close(file)
+        private(self._cache)
+        missing = self._missing(entries)
+        self._pipe.send({"missing": [entry.content for entry in missing]})
+        for entry in missing:
+            self._receive(entry)
+        new = f"{self._target}.{self._own}"
+        try:
+            tree.build(new, self._cached_tree, entries, self._blob)
+            self._replace(new, turn)
+        finally:
+            for left in (new, f"{new}.old"):
+                remove_tree(left)
+            with suppress(FileNotFoundError):  # it is in its place
+                os.unlink(f"{new}.index")
+        prune(self._cache)
+        self._pipe.send({"built": True})
+
+    def _missing(self, entries: list[TreeEntry]) -> list[TreeEntry]:
+        missing = {}
+        for entry in entries:
+            if entry.kind == "f" and entry.content not in missing:
+                try:
+                    os.utime(self._blob(entry.content))
+                except FileNotFoundError:
+                    missing[entry.content] = entry
+        return list(missing.values())
+
+    def _receive(self, entry: TreeEntry) -> None:
+        """Stores one content."""
+        path = self._blob(entry.content)
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        part, left, digest = f"{path}.{self._own}", entry.size, hashlib.sha256()
+        try:
+            file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                while left:
+                    data = self._pipe.read(left)
+                    left -= len(data)
+                    digest.update(data)
+                    _write(file, data, part)
+            finally:
+                os.close(file)
+            if digest.hexdigest() != entry.content:
+                raise ValueError(f"{entry.path}: it changed while it was being sent")
+            os.rename(part, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(part)
+            raise
+
+    def _replace(self, new: str, turn: str) -> None:
+        """Puts the new trees into their place, unless another program has begun since: this one's
+        launcher was cut off then, and tasks may have started in what the other one has built."""
+        with open(turn) as file:
+            if file.read() != self._own:
+                raise PipeEnded(0, "the files are being sent again")
+        with suppress(FileNotFoundError):
+            os.rename(self._target, f"{new}.old")  # a task must not find it half gone
+        os.rename(new, self._target)
+        os.rename(f"{new}.index", f"{self._target}.index")
+
+    def _blob(self, content: str) -> str:
+        return os.path.join(self._cache, content[:2], content)
+
+
+def _write(file: int, data: bytes, path: str) -> None:
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[os.write(file, view) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
+
+
+def prune(cache: str) -> None:
+    """Forgets, once a day, what no launch has used for thirty days."""
+    now = time.time()
+    stamp = os.path.join(cache, "pruned")
+    with suppress(FileNotFoundError):  # never pruned before
+        if now - os.stat(stamp).st_mtime < _PRUNE_SECONDS:
+            return
+    with open(stamp, "w"):
+        os.utime(stamp, (now, now))
+    trees = os.path.join(cache, "trees")
+    for name in os.listdir(trees) if os.path.isdir(trees) else ():
+        path = os.path.join(trees, name)
+        if name.endswith(".index") and _older(path, now - _KEEP_SECONDS):
+            if remove_tree(path[: -len(".index")]):
+                _unlink_older(path, now - _KEEP_SECONDS)
+    for name in os.listdir(cache):  # others keep their files in this folder, too
+        folder = os.path.join(cache, name)
+        if _CONTENTS.fullmatch(name) and os.path.isdir(folder):
+            for content in os.listdir(folder):
+                _unlink_older(os.path.join(folder, content), now - _KEEP_SECONDS)
+
+
+def _older(path: str, horizon: float) -> bool:
+    try:
+        return os.lstat(path).st_mtime < horizon
+    except FileNotFoundError:
+        return False  # another launch was faster
+
+
+def _unlink_older(path: str, horizon: float) -> None:
+    with suppress(FileNotFoundError):  # another launch was faster
+        if _older(path, horizon):
+            os.unlink(path)
+
+
+# --- results for the launcher -----------------------------------------------------------------
+
+
+class Found:
+    """What is below some paths: members in their order, and what is left out."""
+
+    def __init__(self, wanted: list[tuple[str, str]]) -> None:
+        self.members: list[tuple[dict[str, Any], str]] = []
+        self.links: list[str] = []
+        self.absent: list[str] = []
+        self.problems: list[str] = []
+        self.size = 0
+        for name, path in wanted:
+            path = os.path.expanduser(path)
+            if not os.path.lexists(path):
+                self.absent.append(path)
+            elif os.path.isdir(path):
+                self._walk(name, path)
+            else:
+                self._add(name, os.path.realpath(path))
+
+    def _walk(self, name: str, path: str) -> None:
+        todo = [(name, os.path.join(path, ""))]  # a stack: `os.walk` recurses before Python 3.12
+        while todo:
+            inside, folder = todo.pop()
+            self._add(inside, folder)
+            try:
+                with os.scandir(folder) as listing:
+                    found = sorted(listing, key=lambda item: item.name)
+            except OSError as error:
+                self.problem(reason(error))
+                continue
+            for item in found:
+                below = f"{inside}/{item.name}"
+                if item.is_dir(follow_symlinks=False):
+                    todo.append((below, item.path))
+                else:
+                    self._add(below, item.path)
+
+    def _add(self, name: str, path: str) -> None:
+        head: dict[str, Any] = {"name": name}
+        try:
+            info = os.lstat(path)
+        except OSError as error:
+            self.problem(reason(error))
+            return
+        if stat.S_ISLNK(info.st_mode):
+            self.links.append(name)
+            return
+        if stat.S_ISDIR(info.st_mode):
+            head.update(kind="folder", mode=stat.S_IMODE(info.st_mode))
+        elif stat.S_ISREG(info.st_mode):
+            head.update(kind="file", mode=stat.S_IMODE(info.st_mode))
+            head.update(size=info.st_size, mtime=max(0, int(info.st_mtime)))
+        else:
+            return  # a socket, a pipe: nothing of it could be brought anywhere
+        if len(self.members) == MOST_MEMBERS:
+            raise ValueError(f"there are more than {MOST_MEMBERS} files and folders")
+        self.members.append((head, path))
+        self.size += LENGTH.size + len(_head(head)) + head.get("size", 0)
+
+    def problem(self, text: str) -> None:
+        """Names what could not be read."""
+        if text not in self.problems and len(self.problems) < MOST_LISTED:
+            self.problems.append(text)
+
+
+def collect(pipe: Pipe, wanted: list[tuple[str, str]]) -> None:
+    """Writes the files below some paths, as they are asked for.
+
+    Raises:
+        OSError: the connection ended.
+        ValueError: there are too many.
+    """
+    found = Found(wanted)
+    pipe.send(
+        {
+            "size": found.size + LENGTH.size,
+            "files": sum(head["kind"] == "file" for head, _ in found.members),
+            "links": found.links[:MOST_LISTED],
+            "absent": found.absent[:MOST_LISTED],
+        }
+    )
+    ready = bytearray()
+    for data in _stream(found):
+        ready += data
+        while len(ready) >= PIECE:
+            pipe.read_exactly(1)
+            pipe.write(bytes(ready[:PIECE]))
+            del ready[:PIECE]
+    pipe.write(bytes(ready))
+    pipe.send({"problems": found.problems})
+
+
+def _stream(found: Found) -> Iterator[bytes]:
+    """The members with their contents. What cannot be read, or has become shorter, is named and
+    filled with zeros, so that everything else arrives."""
+    for head, path in found.members:
+        raw = _head(head)
+        yield LENGTH.pack(len(raw)) + raw
+        left = head.get("size", 0)
+        if left:
+            try:
+                # A pipe may stand there by now: to open one must not wait for its other end.
+                flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                file = os.open(path, flags)
+                try:
+                    while left:
+                        data = os.read(file, min(CHUNK, left))
+                        if not data:
+                            found.problem(f"{path}: became shorter while it was read")
+                            break
+                        yield data
+                        left -= len(data)
+                finally:
+                    os.close(file)
+            except OSError as error:
+                found.problem(reason(OSError(error.errno, error.strerror, path)))
+        while left:
+            yield bytes(min(CHUNK, left))
+            left -= min(CHUNK, left)
+    yield LENGTH.pack(0)
+
+
+def _head(head: dict[str, Any]) -> bytes:
+    return json.dumps(head, separators=(",", ":")).encode()

@@ -1,1 +1,0 @@
-"""Scripts that are copied to hosts and run there: standard library only, Python 3.8."""
