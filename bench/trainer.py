@@ -64,11 +64,6 @@ PROGRAMS = (
         "async, one step a call",
         ("trainer", "async", NEVER, "--log-every=50", "--steps-per-call=1"),
     ),
-    Program(
-        "async, bfloat16 wire",
-        ("trainer", "async", NEVER, "--log-every=50", "--wire=bfloat16"),
-        beside="async",
-    ),
     Program("async, fetch and push every 8", ("trainer", "async", NEVER, *DOWNPOUR)),
     Program(CLASSIC_SYNC, ("trainer", "classic", "--sync", NEVER), beside=CLASSIC_SYNC),
     Program("sync", ("trainer", "sync", NEVER, "--log-every=50"), beside=CLASSIC_SYNC),

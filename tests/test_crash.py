@@ -34,8 +34,8 @@ def failing(act):
         return act(self, *rest)
     return acts
 
-from tui.screens.run.pane_commands import PaneCommands
-from tui.screens.run.screen import RunScreen
+from tui.widgets.pane_area import PaneArea
+from tui.screens.run import RunScreen
 from tui.widgets.header import RunHeader
 from tui.widgets.log_pane import LogPane
 
@@ -53,7 +53,7 @@ elif where == "hangs":
     def hang(self):
         Path(trigger).touch()
         time.sleep(40)
-    PaneCommands.toggle_wrap = hang
+    PaneArea.action_wrap = hang
 
 from tui.main import main
 sys.exit(main(words))

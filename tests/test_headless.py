@@ -191,6 +191,17 @@ def test_no_line_is_lost_before_the_output_begins(
     assert capfd.readouterr().out.splitlines() == [f"worker:0 | line {n}" for n in range(6)]
 
 
+def test_a_run_without_room_for_its_folder_leaves_none(tmp_path: Path) -> None:
+    """A folder with half a cluster file would be reported by `ps` and `kill --all` for ever."""
+    text = '[jobs.w]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["true"]\n'
+    file = write(tmp_path, text + f"# {'x' * 5000}\n")
+    no_room = ("sh", "-c", 'ulimit -f 1; exec "$@"', "sh")
+    done = run("up", str(file), "--headless", prefix=no_room)
+    assert done.returncode == 2 and "cannot be written: File too large" in done.stderr, done
+    done = run("kill", "--all")
+    assert (done.returncode, done.stderr) == (0, "tfmux: no active runs\n")
+
+
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     """A failed exec is a failed task with the reason."""
     text = one_task("").replace('"{python}"', '"/no/such/program"')

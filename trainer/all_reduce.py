@@ -1,7 +1,11 @@
 """`all-reduce`: `MultiWorkerMirroredStrategy`: no ps, every worker has all weights.
 
-Each worker computes the gradients of its own batch; they average them among themselves and all make
-the same update.
+    worker:  repeat
+                 g ← ∇loss(w, batch)
+                 g ← all-reduce mean of every worker's g
+                 w ← w − η(step) · g;  step ← step + 1
+
+Every worker waits for every other one at each step, and all make the same update.
 """
 
 from argparse import Namespace
@@ -9,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer import inputs, server
+from trainer import inputs, peers, server
 from trainer.errors import TrainerError
 from trainer.model import MLP
 from trainer.modes import Context
@@ -43,16 +47,14 @@ class MirroredWorker(Training):
         return self._told_to_end
 
     def _waiting(self) -> Any:
-        return self.stop.waiting(
-            lambda: f"{server.waiting_text(self.role, self._others)}; {ADVICE}"
-        )
+        return self.stop.waiting(lambda: f"{peers.waiting_text(self.role, self._others)}; {ADVICE}")
 
     def train(self) -> None:
         role, stop = self.role, self.stop
-        server.meet(role, self._others, stop, ADVICE)
+        peers.meet(role, self._others, stop, ADVICE)
         if stop.requested:
             return
-        with server.naming_lost(role, self._others, self._others):
+        with peers.naming_lost(role, self._others, self._others):
             with self._waiting():
                 resolver = server.resolver(role, min(self._gpus, 1))
                 strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
@@ -72,7 +74,7 @@ class MirroredWorker(Training):
                 step = int(self._shared.step.numpy())
                 raise TrainerError(f"{role}: another worker was told to end at step {step}")
 
-    def run(self, step: int) -> list[Step]:
+    def take_steps(self, step: int) -> list[Step]:
         """One step; what all learn with it is whether one of them was told to end."""
         asked = tf.constant(1.0 if self.stop.requested else 0.0)
         with self._waiting():
@@ -90,13 +92,13 @@ class MirroredWorker(Training):
 
         def replica(images: Any, labels: Any, asked: Any) -> Any:
             rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
-            loss, (column,) = shared.gradients(devices, shared.fetch(), (images, labels))
+            loss, (of_devices,) = shared.gradients(devices, shared.fetch(), (images, labels))
             context = tf.distribute.get_replica_context()
             # An argument has no device of its own, and all_reduce wants one: hence the identity.
             gradient, asking = context.all_reduce(
-                tf.distribute.ReduceOp.MEAN, [mean(column), tf.identity(asked)]
+                tf.distribute.ReduceOp.MEAN, [mean(of_devices), tf.identity(asked)]
             )
-            shared.average(shared.count(shared.descend([gradient], rate)))
+            shared.average(shared.count(shared.descend([[gradient]], rate)))
             return loss, asking
 
         # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.

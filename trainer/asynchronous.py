@@ -1,17 +1,26 @@
 """`async` and `in-graph`: gradients are applied as they come, whatever others did meanwhile.
 
-Every step fetches all weights and pushes all gradients. Several steps are one call of the session:
-they are built one after the other into the graph, each fetch after the push before it, and what
-lies between them never waits for Python.
+    ps:      w (all weights), step
+    worker:  repeat
+                 w' ← w                      fetch, from every ps
+                 g ← ∇loss(w', batch)        on the worker
+                 w ← w − η(step) · g         push: the ps subtracts
+                 step ← step + 1
+
+Nobody waits for anybody. Between a worker's fetch and its push other workers may have pushed; how
+many did is the step's staleness. In `in-graph` one client computes on the devices of all workers,
+and pushes the mean of their gradients.
+
+`async` builds several steps one after the other into the graph, each fetch after the push before
+it: what lies between them does not wait for Python.
 """
 
 from typing import Any
 
 import tensorflow as tf
 
-from trainer.model import Schedule
 from trainer.modes import Context
-from trainer.parameters import Parameters, mean
+from trainer.parameters import mean
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -31,69 +40,62 @@ class AsyncWorker(Worker):
     """Fetches all weights and pushes all gradients at every step."""
 
     def build(self) -> None:
-        self._count = self.options.steps_per_call
-        self._built = {count: self.build_call(count, self.devices) for count in {self._count, 1}}
+        several = 1 if self.slow else getattr(self.options, "steps_per_call", 1)
+        self._several = several
+        self._calls = {count: self.build_steps(count, self.devices) for count in {several, 1}}
 
-    def call(self, step: int) -> list[Step]:
+    def take_steps(self, step: int) -> list[Step]:
         left = self.options.steps - step
         # Near the end steps are taken one by one, so that not every worker adds a whole call.
-        count = self._count if left > 4 * self._count * len(self.role.clients) else 1
-        return self.run_call(self._built[count])
+        alone = left <= 4 * self._several * len(self.role.clients)
+        return self.run_steps(self._calls[1 if alone else self._several])
 
-    def run_call(self, built: list[Any]) -> list[Step]:
-        """Runs a call; its steps."""
-        losses, before, after, *_ = self.session.run(built)
+    def run_steps(self, operations: list[Any]) -> list[Step]:
+        """Runs what `build_steps` has built, in one call of the session."""
+        losses, at_fetch, after, *_ = self.session.run(operations)
         return [
-            Step(float(loss), int(done), int(done - seen) - 1)
-            for loss, seen, done in zip(losses, before, after, strict=True)
+            Step(float(loss), int(done), staleness=int(done - seen) - 1)
+            for loss, seen, done in zip(losses, at_fetch, after, strict=True)
         ]
 
-    def build_call(self, count: int, devices: list[str]) -> list[Any]:
-        """The operations of `count` steps: losses, global steps before and after, the pushes."""
-        where = devices if self.everywhere else [self.cpu]
-        steps = []
-        last: list[Any] | None = None
+    def build_steps(self, count: int, devices: list[str]) -> list[Any]:
+        """The operations of `count` steps on `devices`: their losses, the global steps at their
+        fetches and after their pushes, and the last pushes."""
+        losses, at_fetch, after = [], [], []
+        pushed: list[Any] | None = None
         for _, batch in self.input.batches(count):
-            loss, seen, pushed = fetch_and_push(
-                self.shared, self.schedule, batch, devices, where, last
-            )
-            done = self.shared.count(pushed[:1])
-            if self.role.is_chief:
-                with tf.control_dependencies(pushed):
-                    averaged = self.shared.average(done)
-                pushed = [tf.group(*pair) for pair in zip(pushed, averaged, strict=True)]
-            last = [tf.group(pushed[0], done), *pushed[1:]]
-            steps.append((loss, seen, done))
-        losses, before, after = zip(*steps, strict=True)
+            loss, seen, done, pushed = self._build_step(devices, batch, pushed)
+            losses.append(loss)  # a number
+            at_fetch.append(seen)
+            after.append(done)
         with tf.device(self.cpu):
-            fetched = tf.stack(losses)
+            all_losses = tf.stack(losses)
         with tf.device(self.shared.step.device):
-            return [fetched, tf.stack(before), tf.stack(after), *(last or [])]
+            return [all_losses, tf.stack(at_fetch), tf.stack(after), *(pushed or [])]
+
+    def _build_step(
+        self, devices: list[str], batch: tuple[Any, Any], before: list[Any] | None
+    ) -> tuple[Any, Any, Any, list[Any]]:
+        """One step after the pushes `before`, one a flat variable, as the next step needs them."""
+        shared = self.shared
+        with tf.device(shared.step.device), tf.control_dependencies((before or [])[:1]):
+            step_at_fetch = shared.step.read_value()
+            rate = self.schedule(tf.cast(step_at_fetch, tf.float32))
+        with tf.device(devices[0] if self.everywhere else self.cpu):
+            weights = shared.fetch(before)  # of each ps: (numbers there,)
+            loss, gradients = shared.gradients(devices, weights, batch)
+            if not self.everywhere:  # one transfer a worker; else the ps takes the mean
+                gradients = [[mean(several)] for several in gradients]
+        pushed = shared.descend(gradients, rate)
+        step_after = shared.count(pushed[:1])
+        if self.role.is_chief:
+            with tf.control_dependencies(pushed):
+                averaged = shared.average(step_after)
+            pushed = [tf.group(*pair) for pair in zip(pushed, averaged, strict=True)]
+        return loss, step_at_fetch, step_after, [tf.group(pushed[0], step_after), *pushed[1:]]
 
 
 class InGraphWorker(AsyncWorker):
     """The same on the devices of all workers, whose gradients are averaged on the ps."""
 
     everywhere = True
-
-
-def fetch_and_push(
-    shared: Parameters,
-    schedule: Schedule,
-    batch: tuple[Any, Any],
-    devices: list[str],
-    where: list[str],
-    last: list[Any] | None,
-) -> tuple[Any, Any, list[Any]]:
-    """One step after the pushes `last`: its loss, the global step at its fetch, its pushes.
-
-    Gradients are sent from `where`: all of `devices`, or one that averages them.
-    """
-    with tf.device(shared.step.device), tf.control_dependencies((last or [])[:1]):
-        seen = shared.step.read_value()
-        rate = schedule(tf.cast(seen, tf.float32))
-    with tf.device(where[0]):
-        loss, columns = shared.gradients(devices, shared.fetch(last), batch)
-        if len(where) < len(devices):
-            columns = [[mean(column)] for column in columns]
-    return loss, seen, shared.descend(shared.send(columns, where), rate)

@@ -1,8 +1,14 @@
 """Downpour SGD (Dean et al., 2012): asynchronous steps that fetch and push only now and then.
 
-The worker trains on a copy of the weights. It pushes what its steps have changed every P steps and
-takes over the shared weights every K, instead of both at every step. All steps until it has nothing
-left to push, and the exchanges between them, are one call of the session.
+    ps:      w (all weights), step
+    worker:  repeat
+                 every K steps:  local ← w + what was not pushed yet
+                 g ← ∇loss(local, batch)
+                 local ← local − η(step) · g
+                 every P steps:  w ← w + what has changed since the last push;  step ← step + P
+
+Nobody waits for anybody. K is `--fetch-every`, P `--push-every`. All steps until nothing is left to
+push, and the exchanges between them, are one call of the session.
 """
 
 import math
@@ -33,16 +39,16 @@ class DownpourWorker(Worker):
         super().__init__(context)
 
     def build(self) -> None:
-        self._built: dict[int, list[Any]] = {}
+        self._calls: dict[int, list[Any]] = {}
 
-    def call(self, step: int) -> list[Step]:
+    def take_steps(self, step: int) -> list[Step]:
         count = min(self._count, self.options.steps - step)
-        if count not in self._built:
-            self._built[count] = self._build(count)
-        losses, done, *_ = self.session.run(self._built[count])
+        if count not in self._calls:
+            self._calls[count] = self._build_steps(count)
+        losses, done, *_ = self.session.run(self._calls[count])
         return [Step(float(loss), int(done) - count + n) for n, loss in enumerate(losses, 1)]
 
-    def _build(self, count: int) -> list[Any]:
+    def _build_steps(self, count: int) -> list[Any]:
         """The operations of `count` steps: losses, the global step after them, the rest.
 
         `base` is the local weights less the changes that were not pushed yet.
@@ -56,15 +62,15 @@ class DownpourWorker(Worker):
         with tf.device(self.cpu):
             local = base = shared.fetch()
             for number, (_, batch) in enumerate(self.input.batches(count), 1):
-                loss, columns = shared.gradients(self.devices, local, batch)
+                loss, of_devices = shared.gradients(self.devices, local, batch)
                 losses.append(loss)
                 rate = self.schedule(first + (number - 1))
-                gradients = [mean(column) for column in columns]
+                gradients = [mean(several) for several in of_devices]
                 local = [old - rate * one for old, one in zip(local, gradients, strict=True)]
                 if number == count or number % options.push_every == 0:
                     with tf.control_dependencies(pushed):
                         changes = [[old - new] for old, new in zip(base, local, strict=True)]
-                    pushed = shared.descend(shared.send(changes, [self.cpu]), tf.constant(1.0))
+                    pushed = shared.descend(changes, tf.constant(1.0))
                     done = shared.count(pushed, number - counted)
                     averaged = shared.average(done) if self.role.is_chief else []
                     pushed, base, counted = [done, *pushed, *averaged], local, number

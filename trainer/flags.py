@@ -66,7 +66,7 @@ class Flag(NamedTuple):
     @property
     def names(self) -> list[str]:
         """The flag and the tutorials' other names for it."""
-        return [f"--{name}" for name in (self.name, *ALSO.get(self.name, "").split())]
+        return [f"--{name}" for name in (self.name, *ALIASES.get(self.name, "").split())]
 
     def add(self, group: Any, default: Any) -> None:
         """Declares the flag to argparse; `--help` names its default once."""
@@ -81,7 +81,7 @@ class Flag(NamedTuple):
 
 PARTS = ("dispatcher", "worker", "client")
 # The tutorials' names of flags.
-ALSO = {
+ALIASES = {
     "task-index": "task-id",
     "data": "data-dir data-path input-data",
     "batch": "batch-size",
@@ -132,12 +132,6 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
     "calls of the session": (
         Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
-        Flag(
-            "wire",
-            "how weights and gradients travel; bfloat16 halves them and rounds to 3 digits",
-            "float32",
-            choices=("float32", "bfloat16"),
-        ),
     ),
     "Downpour SGD": (
         Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),

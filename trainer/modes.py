@@ -12,10 +12,9 @@ from trainer.role import Role
 from trainer.stop import Stop
 
 CLUSTER = ("role", "data", "training", "checkpoints")
-GRAPH = (*CLUSTER, "devices", "calls of the session")
-ASYNC = (*GRAPH, "Downpour SGD", "a slow worker")
+GRAPH = (*CLUSTER, "devices")
+ASYNC = (*GRAPH, "calls of the session", "Downpour SGD", "a slow worker")
 SYNC = (*GRAPH, "synchronous updates", "a slow worker")
-MIRRORED = (*CLUSTER, "devices")
 TOWERS = ("data", "training", "devices", "checkpoints", "towers")
 PS = ("ps", "worker")
 
@@ -64,7 +63,7 @@ _MODES = (
         ("chief", *PS),
         "chief",
     ),
-    Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", MIRRORED, ("worker",)),
+    Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", GRAPH, ("worker",)),
     Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following",)),
     Mode("tf1", "tf1", "runs a program of TensorFlow 1 unchanged: tf1 SCRIPT ARGUMENTS…"),
     Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),

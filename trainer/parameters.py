@@ -1,7 +1,8 @@
 """Shared variables of a training: one flat variable a ps task, and the operations on them.
 
 Sent one by one, each weight of a network would be a transfer of its own at every step, and each
-update an operation of its own. Checkpoints have the weights under their own names and shapes.
+update an operation of its own: a step of `async` took 1.6 times the processor's time. Checkpoints
+have the weights under their own names and shapes.
 """
 
 import dataclasses
@@ -15,8 +16,6 @@ from numpy.typing import NDArray
 
 from trainer.model import Model, average_share
 
-ROW = 16  # numbers in a row of a flat variable
-
 
 @dataclasses.dataclass
 class Values:
@@ -29,41 +28,36 @@ class Values:
 
 
 class Layout:
-    """Place of each weight of `model`: on which of `tasks` flat variables, and in which rows.
+    """Where each weight of `model` stands: in which of the flat variables, one a ps task, and from
+    which number on.
 
-    A weight goes to the task with the fewest rows so far. Round robin, TensorFlow's default, would
-    put both weight matrices of a network on the same of two tasks. Pieces that begin at a row are
-    cut off without being copied.
+    A weight goes to the task with the fewest numbers so far. Round robin, TensorFlow's default,
+    would put both weight matrices of a network on the same of two tasks.
     """
 
     def __init__(self, model: Model, tasks: int) -> None:
-        totals = [0] * tasks
-        self._places = []  # of each weight: task, first row, rows, numbers, shape
+        self.sizes = [0] * tasks
+        """Numbers in each flat variable."""
+        self._places = []  # of each weight: its flat variable, first number, numbers, shape
         for shape in model.shapes:
             size = int(np.prod(shape))
-            rows = -(-size // ROW)
-            task = totals.index(min(totals))
-            self._places.append((task, totals[task], rows, size, shape))
-            totals[task] += rows
-        self.shapes = [(max(total, 1), ROW) for total in totals]
+            task = self.sizes.index(min(self.sizes))
+            self._places.append((task, self.sizes[task], size, shape))
+            self.sizes[task] += size
 
     def split(self, flats: list[Any], reshape: Any = tf.reshape) -> list[Any]:
         """The weights out of the flat tensors, or arrays with `np.reshape`."""
         return [
-            reshape(reshape(flats[task][first : first + rows], [-1])[:size], shape)
-            for task, first, rows, size, shape in self._places
+            reshape(flats[task][first : first + size], shape)
+            for task, first, size, shape in self._places
         ]
 
     def join(self, weights: list[Any], reshape: Any = tf.reshape, concat: Any = tf.concat) -> Any:
         """The flat tensors of weights or of their gradients; arrays with NumPy's functions."""
-        pieces: list[list[Any]] = [[] for _ in self.shapes]
-        for weight, (task, _, rows, size, _) in zip(weights, self._places, strict=True):
-            padding = np.zeros(rows * ROW - size, np.float32)
-            pieces[task] += [reshape(weight, [-1]), *([padding] if padding.size else [])]
-        return [
-            reshape(concat(many or [np.zeros(ROW, np.float32)], 0), shape)
-            for many, shape in zip(pieces, self.shapes, strict=True)
-        ]
+        pieces: list[list[Any]] = [[np.zeros(0, np.float32)] for _ in self.sizes]
+        for weight, (task, *_) in zip(weights, self._places, strict=True):
+            pieces[task].append(reshape(weight, [-1]))
+        return [concat(many[1:] or many, 0) for many in pieces]
 
 
 class Parameters:
@@ -78,14 +72,13 @@ class Parameters:
         self.model = model
         self.layout = Layout(model, len(devices))
         self._options = options
-        self._wire = tf.as_dtype(getattr(options, "wire", "float32"))
         arrays = self.arrays(first) if first else None
         self.variables: list[Any] = []
         for kind in ("weights", "average", "momentum")[: 3 if model.momentum else 2]:
             for number, device in enumerate(devices):
                 value = arrays[len(self.variables)] if arrays else None
                 with tf.device(device):
-                    name, shape = f"flat_{number}/{kind}", self.layout.shapes[number]
+                    name, shape = f"flat_{number}/{kind}", (self.layout.sizes[number],)
                     self.variables.append(variable(name, shape, value=value))
         count = len(devices)
         self.flats, self._averages = self.variables[:count], self.variables[count : 2 * count]
@@ -115,17 +108,18 @@ class Parameters:
         return Values(int(step), *kinds)
 
     def fetch(self, after: list[Any] | None = None) -> list[Any]:
-        """The flat weights on the present device, each read when its item of `after` is done."""
+        """The flat weights, each read where it is when its item of `after` is done."""
         fetched = []
         for flat, last in zip(self.flats, after or [None] * len(self.flats), strict=True):
             with tf.device(flat.device), tf.control_dependencies([] if last is None else [last]):
-                fetched.append(tf.cast(flat.read_value(), self._wire))
-        return [tf.cast(weights, tf.float32) for weights in fetched]
+                fetched.append(flat.read_value())
+        return fetched
 
     def gradients(
         self, devices: list[str], flats: list[Any], batch: tuple[Any, Any]
     ) -> tuple[Any, list[list[Any]]]:
-        """The loss of a batch, cut into one a device, and the devices' gradients for each flat."""
+        """The mean loss of a batch, cut into one part a device, and for each of `flats` its
+        gradients, one a device."""
         losses, towers = [], []
         parts = [tf.split(tensor, len(devices)) for tensor in batch]
         for device, images, labels in zip(devices, *parts, strict=True):
@@ -135,25 +129,14 @@ class Parameters:
                 loss = self.model.loss(weights, images, labels, self._options.l2)
                 losses.append(loss)
                 towers.append(self.layout.join(tf.gradients(loss, weights)))
-        return mean(losses), [list(column) for column in zip(*towers, strict=True)]
+        return mean(losses), [list(of_a_flat) for of_a_flat in zip(*towers, strict=True)]
 
-    def send(self, columns: list[list[Any]], devices: list[str]) -> list[Any]:
-        """The mean of each flat's gradients, one of each of `devices`, where the flat is."""
-        received = []
-        for flat, column in zip(self.flats, columns, strict=True):
-            sent = []
-            for device, gradient in zip(devices, column, strict=True):
-                with tf.device(device):
-                    sent.append(tf.cast(gradient, self._wire))
-            with tf.device(flat.device):
-                received.append(mean([tf.cast(one, tf.float32) for one in sent]))
-        return received
-
-    def descend(self, gradients: list[Any], rate: Any) -> list[Any]:
-        """Takes `rate` times the flat gradients off; an operation a variable, where it is."""
+    def descend(self, gradients: list[list[Any]], rate: Any) -> list[Any]:
+        """`w ← w − rate · mean(gradients)` for each flat variable, where it is; the operations."""
         updates = []
-        for number, (flat, gradient) in enumerate(zip(self.flats, gradients, strict=True)):
+        for number, (flat, several) in enumerate(zip(self.flats, gradients, strict=True)):
             with tf.device(flat.device):
+                gradient = mean(several)
                 if not self._momenta:
                     updates.append(subtract(flat, rate, gradient))
                     continue

@@ -12,7 +12,7 @@ COMPARED_STEPS = 100
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One local step: its loss, not a number where it was not fetched, and the global step after.
+    """One local step: its loss, and the global step after it.
 
     `staleness` is how many updates of others came between its fetch and its push; where updates
     are synchronous, a gradient that has any is `dropped`.

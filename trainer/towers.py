@@ -1,4 +1,14 @@
-"""`towers`: one machine, a tower on each of its devices, variables on the CPU."""
+"""`towers`: one machine, a tower on each of its devices, variables on the CPU.
+
+    --update=sync:   repeat
+                         each tower: g ← ∇loss(w, its part of the batch)
+                         w ← w − η(step) · mean of all g;  step ← step + 1
+    --update=async:  each tower by itself, repeat
+                         w' ← w;  g ← ∇loss(w', batch)
+                         w ← w − η(step) · g;  step ← step + 1
+
+In `sync` a step waits for its slowest tower; in `async` no tower waits.
+"""
 
 from argparse import Namespace
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -27,7 +37,6 @@ def run(options: Namespace) -> int:
     if model.momentum:
         model = replace(model, momentum=options.momentum)
     worker = OneByOneWorker if options.update == "async" else TowerWorker
-    options.steps_per_call = 1
     if options.epochs:
         batch = options.batch * (1 if worker.one_by_one else options.devices)
         options.steps = max(1, round(options.epochs * len(dataset.train) / batch))
@@ -47,8 +56,8 @@ class TowerWorker(AsyncWorker):
         ((_, batch),) = self.input.batches(1)
         with tf.device(self.cpu):
             flats = shared.fetch()
-            _, columns = shared.gradients(self.devices, flats, batch)
-            gradients = [mean(column) for column in columns]
+            _, of_towers = shared.gradients(self.devices, flats, batch)
+            gradients = [mean(several) for several in of_towers]
             histograms = [
                 tf.compat.v1.summary.histogram(f"{name}{what}", tensor)
                 for what, tensors in (("", flats), ("/gradient", gradients))
@@ -59,8 +68,8 @@ class TowerWorker(AsyncWorker):
             self._histograms = tf.compat.v1.summary.merge(histograms)
         self._taken = 0
 
-    def call(self, step: int) -> list[Step]:
-        taken = super().call(step)
+    def take_steps(self, step: int) -> list[Step]:
+        taken = super().take_steps(step)
         self._taken += 1
         if self.options.logdir and self._taken % (HISTOGRAMS_EVERY * self.options.log_every) == 0:
             self.summaries.add(taken[-1].global_step, self.session.run(self._histograms))
@@ -73,21 +82,21 @@ class OneByOneWorker(AsyncWorker):
     one_by_one = True
 
     def build(self) -> None:
-        self._towers = [self.build_call(1, [device]) for device in self.devices]
+        self._towers = [self.build_steps(1, [device]) for device in self.devices]
         self._pool = ThreadPoolExecutor(len(self._towers))
         self._running: dict[Future[list[Step]], list[Any]] = {}
 
     def begin(self, step: int, joined: bool) -> None:
         for tower in self._towers:
-            self._running[self._pool.submit(self.run_call, tower)] = tower
+            self._running[self._pool.submit(self.run_steps, tower)] = tower
 
-    def call(self, step: int) -> list[Step]:
+    def take_steps(self, step: int) -> list[Step]:
         """The steps that have ended; their towers take the next."""
         taken = []
         for ended in wait(self._running, return_when=FIRST_COMPLETED).done:
             tower = self._running.pop(ended)
             taken += ended.result()
-            self._running[self._pool.submit(self.run_call, tower)] = tower
+            self._running[self._pool.submit(self.run_steps, tower)] = tower
         return taken
 
     def flush(self) -> None:

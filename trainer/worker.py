@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer import server
+from trainer import peers, server
 from trainer.checkpoint import Checkpoints, read
 from trainer.errors import TrainerError
 from trainer.inputs import Input
@@ -19,7 +19,7 @@ from trainer.progress import Progress, Step, Summaries
 from trainer.role import ALONE
 
 _POLL = 0.1
-LOSS = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
+LOST = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
 
 
 class Training:
@@ -46,9 +46,13 @@ class Training:
             f"examples from {dataset.name}"
         )
 
-    def run(self, step: int) -> list[Step]:
+    def take_steps(self, step: int) -> list[Step]:
         """Takes some local steps from global step `step`; none when the training is over."""
         raise NotImplementedError
+
+    def next_steps(self, step: int) -> list[Step]:
+        """`take_steps`, and what a kind of training does around it."""
+        return self.take_steps(step)
 
     def fetch(self) -> Values:
         """The shared values as they are now, copied to this task."""
@@ -62,15 +66,16 @@ class Training:
         """Whether the training ends before its last step."""
         return self.stop.requested
 
-    def loop(self, step: int) -> None:
-        """Takes steps from global step `step` to the limit."""
+    def loop(self, first: int) -> None:
+        """Takes steps from global step `first` to the limit."""
         checkpoints, progress = self.checkpoints, self._progress
-        print(f"{self.role} starts at global step {step}")
-        progress.begin(step)
+        step = first
+        print(f"{self.role} starts at global step {first}")
+        progress.begin(first)
         if checkpoints:
             checkpoints.save(self.fetch())
         while step < self.options.steps and not self.ending:
-            taken = self.run(step)
+            taken = self.next_steps(step)
             if not taken:
                 break
             step = max(step, *(one.global_step for one in taken))
@@ -92,6 +97,7 @@ class Worker(Training):
     It computes on `devices`, each with a batch of its own, and all else on `cpu`.
 
     Attributes:
+        slow: It sleeps at each step, as an example of a straggler.
         everywhere: It computes on the devices of all workers.
         one_by_one: Each device's batch is a step of its own.
     """
@@ -105,9 +111,8 @@ class Worker(Training):
         # A between-graph worker leaves the other workers out of its session, which otherwise
         # waits for workers that may start late or have already left.
         self._peers = [*ps, *(role.others(workers) if self.everywhere else [])]
-        self._slow = getattr(options, "slow_worker", None) == role.index and role.job == "worker"
-        if self._slow:
-            options.steps_per_call = 1
+        self.gradients = gradients
+        self.slow = getattr(options, "slow_worker", None) == role.index and role.job == "worker"
         count = options.devices * (len(workers) if self.everywhere else 1)
         batch = options.batch * (1 if self.one_by_one else count)
         super().__init__(context, batch * gradients, model)
@@ -142,10 +147,6 @@ class Worker(Training):
         `joined`: they had them before this session, which the chief of it has not initialised.
         """
 
-    def call(self, step: int) -> list[Step]:
-        """One call of the session: some steps from global step `step`; none at the end."""
-        raise NotImplementedError
-
     def train(self) -> None:
         """Trains; after the loss of a task it needs, waits for it to come back, and goes on."""
         seconds = float("inf")
@@ -157,12 +158,12 @@ class Worker(Training):
                     if not self.stop.requested:
                         self._train(joined)
                     return
-                except LOSS as error:
+                except LOST as error:
                     if not self._peers:
                         raise
                     self.stop.worth_waiting = False
                     seconds = self.options.reconnect_secs
-                    lost = server.lost_task(self.role, self._peers, error)
+                    lost = peers.lost_task(self.role, self._peers, error)
                     print(f"{self.role} lost {lost}")
                     self.stop.wait(_POLL)
 
@@ -174,7 +175,7 @@ class Worker(Training):
                 try:
                     with self.stop.waiting(self._no_answer):
                         return [device.name for device in session.list_devices()]
-                except LOSS:  # one that was there a moment ago
+                except LOST:  # one that was there a moment ago
                     self.stop.wait(_POLL)
         return []
 
@@ -189,7 +190,7 @@ class Worker(Training):
         """A session for this worker's peers, when all of them accept connections."""
         role, options = self.role, self.options
         for task in self._peers:
-            server.wait_for(role, task, self.stop, seconds)
+            peers.wait_for(role, task, self.stop, seconds)
         return server.open_session(
             self._target,
             *map(role.device_of, [*self._peers, role.task]),
@@ -216,8 +217,8 @@ class Worker(Training):
 
         def text() -> str:
             if checkpoints:
-                return server.waiting_text(role, self._peers)
-            why = server.refusal(role.address_of(role.chief)) or "it answers"
+                return peers.waiting_text(role, self._peers)
+            why = peers.refusal(role.address_of(role.chief)) or "it answers"
             return f"{role} waits for {role.label(role.chief)} to initialise the variables: {why}"
 
         with self.stop.waiting(text):
@@ -250,12 +251,12 @@ class Worker(Training):
         self.stop.worth_waiting = self.role.is_chief
         self.loop(step)
 
-    def run(self, step: int) -> list[Step]:
-        """One call; says whom it waits for."""
+    def next_steps(self, step: int) -> list[Step]:
+        """Takes steps, and says meanwhile whom they wait for."""
         others = dict.fromkeys([*self._peers, *self.role.others(self.role.clients)])
-        with self.stop.waiting(lambda: server.waiting_text(self.role, list(others))):
-            taken = self.call(step)
-        if self._slow:
+        with self.stop.waiting(lambda: peers.waiting_text(self.role, list(others))):
+            taken = self.take_steps(step)
+        if self.slow:
             self.stop.wait(self.options.slow_secs * len(taken))
         return taken
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tui.screens.metrics import MetricsScreen
     from tui.screens.prompts import PromptDialogs
 
+SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
 
@@ -48,6 +49,7 @@ class TfmuxApp(App[int]):
     """
 
     TITLE = "tfmux"
+    BINDING_GROUP_TITLE = "Everywhere"
     CSS_PATH = Path(__file__).with_name("first.tcss")
     """Styles of the first frame; other pages and dialogs bring the rest (`page.STYLES`)."""
     ENABLE_COMMAND_PALETTE = True
@@ -64,8 +66,8 @@ class TfmuxApp(App[int]):
         Binding("ctrl+c", "interrupt", "Leave", id="interrupt", priority=True, show=False),
         Binding("q", "leave", "Leave", id="leave"),
         Binding("d", "detach", "Detach: the run goes on", id="detach"),
-        Binding("M", "metrics", "Metrics", id="metrics"),
-        Binding("H", "hosts", "Hosts", id="hosts"),
+        Binding("M", "metrics", "Metrics", id="metrics", group=SCREENS),
+        Binding("H", "hosts", "Hosts", id="hosts", group=SCREENS),
         Binding("question_mark,f1", "help", "Help", id="help"),
         Binding("colon,ctrl+p", "command_palette", "Command palette", id="palette"),
     ]
@@ -125,7 +127,7 @@ class TfmuxApp(App[int]):
         """The run, when there is nothing but it, or the page for the first frame: a key may come
         before it, and must not find a blank screen."""
         if self._first is not None and not self._pages:
-            from tui.screens.run.screen import RunScreen
+            from tui.screens.run import RunScreen
 
             return RunScreen(self._first)
         if self._pages and not self._pages[0].CSS_PATH:
@@ -162,7 +164,7 @@ class TfmuxApp(App[int]):
 
     def open_run(self, control: RunControl) -> None:
         """Shows a run; F9 and leaving are about it from now on."""
-        from tui.screens.run.screen import RunScreen
+        from tui.screens.run import RunScreen
 
         self.control = control
         self._watch_end()  # it may be killed before the clock comes to it
@@ -210,6 +212,12 @@ class TfmuxApp(App[int]):
         """Shows a message as it is: hosts and logs have a word in many, and none is markup."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Some commands mean something while there is a run only."""
+        if action in ("detach", "metrics", "hosts") and self.control is None:
+            return False
+        return super().check_action(action, parameters)
+
     # screens
 
     def action_metrics(self) -> None:
@@ -225,7 +233,7 @@ class TfmuxApp(App[int]):
         self._switch(HostsScreen)
 
     def _switch(self, kind: type[MetricsScreen] | type[HostsScreen]) -> None:
-        from tui.screens.run.screen import RunScreen
+        from tui.screens.run import RunScreen
 
         if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):
             return
@@ -237,7 +245,7 @@ class TfmuxApp(App[int]):
         from tui.screens.help import HelpScreen
 
         if not self.screen.is_modal:
-            self.push_screen(HelpScreen(list(commands(self, type(self.screen)))))
+            self.push_screen(HelpScreen(commands(self.screen)))
 
     # kill-all and leaving
 
@@ -354,7 +362,7 @@ class TfmuxApp(App[int]):
             return
         self._asked = False
         self._show_receipt()
-        if self._leaving and (snapshot.receipt is None or snapshot.receipt.clean):
+        if self._leaving and (snapshot.receipt is None or snapshot.clean):
             self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
         self._leaving = False
 

@@ -1,4 +1,4 @@
-"""Curves of metrics over time: resampling, smoothing, the value at a moment, round ticks."""
+"""Curves of metrics over time: resampling, smoothing, values at a moment, ticks, sparklines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ Curve = tuple[list[float], list[float]]
 """Seconds since the start, and values."""
 LARGEST = 1e300
 """Sums and differences of smaller values are finite."""
+_SPARKS = "▁▂▃▄▅▆▇█"
+SPARK_CELLS = 12
+FEWEST_VALUES = 4
 
 
 def curve(times: Iterable[float], values: Iterable[float], started: float) -> Curve:
@@ -122,3 +125,21 @@ def _multiples(low: float, high: float, most: int, steps: Iterable[float]) -> li
         if last - first < most:
             return [number * step for number in range(first, last + 1)]
     return []
+
+
+def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
+    """The values as a row of blocks, each cell the mean of its share; empty where a few values
+    are no curve yet."""
+    finite = [value for value in values if abs(value) < LARGEST]
+    if len(finite) < FEWEST_VALUES:
+        return ""
+    cells = min(cells, len(finite))
+    means = []
+    for i in range(cells):
+        share = finite[len(finite) * i // cells : len(finite) * (i + 1) // cells]
+        means.append(sum(share) / len(share))
+    low, high = min(means), max(means)
+    if high == low:
+        return _SPARKS[0] * cells
+    top = len(_SPARKS) - 1
+    return "".join(_SPARKS[round((mean - low) / (high - low) * top)] for mean in means)

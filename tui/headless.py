@@ -215,7 +215,7 @@ def _print_receipt(run: Run) -> bool:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
         return False
-    for line in receipt_lines(snapshot.receipt, snapshot.run_id):
+    for line in receipt_lines(snapshot):
         message(line)
     return True
 

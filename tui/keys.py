@@ -68,8 +68,8 @@ def bound_keys(app: App[Any], owners: Iterable[type[DOMNode]]) -> Mapping[str, S
 
 
 def key_of(node: DOMNode, command: str) -> str:
-    """The displayed name of the first key bound to a command of `node`, its screen or the app;
-    empty when none is."""
+    """The displayed name of the first key bound to a command of what has the focus, of `node`, its
+    screen or the app; empty when none is."""
     keys = _bound_keys(_bindings_at(node)).get(command)
     return display_name(keys[0]) if keys else ""
 
@@ -98,7 +98,10 @@ class _Bindings(NamedTuple):
 
 
 def _bindings_at(node: DOMNode) -> _Bindings:
-    types = (type(owner) for owner in node.ancestors_with_self)
+    """The bindings of a node and, before them, of what has the focus on its screen."""
+    focused = node.screen.focused
+    nodes = [*(focused.ancestors_with_self if focused else ()), *node.ancestors_with_self]
+    types = dict.fromkeys(type(owner) for owner in nodes)
     owners = (base for each in types for base in each.__mro__ if "BINDINGS" in vars(base))
     return _Bindings((type(node.app), *owners), frozenset(node.app._keymap.items()))
 

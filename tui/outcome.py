@@ -58,14 +58,14 @@ def paragraphs(*texts: Text) -> Text:
 
 def outcome_text(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
     """Mark and word of the outcome, and their style."""
-    clean = snapshot.receipt is None or snapshot.receipt.clean
+    clean = snapshot.receipt is None or snapshot.clean
     mark, color = outcome_mark(snapshot.outcome, clean=clean)
     return f"{mark} {snapshot.outcome or snapshot.state}", f"bold {colours[color]}"
 
 
-def receipt_verdict(receipt: Receipt, colours: Colours) -> tuple[str, str]:
-    """Whether anything is left, and the style of that."""
-    if receipt.clean:
+def receipt_verdict(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
+    """Whether anything of a run is left, by its receipt, and the style of that."""
+    if snapshot.clean:
         return "nothing is left on any host", f"bold {colours[StatusColor.GOOD]}"
     return UNCONFIRMED, f"bold {colours[StatusColor.BAD]}"
 
@@ -172,18 +172,18 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
     """Receipt of a run and its allocation, or that there is none yet."""
     if snapshot.receipt is None:
         return Text("no receipt yet\n", "dim")
-    text = receipt_body(snapshot.receipt, snapshot.run_id, colours)
+    text = _receipt_body(snapshot, snapshot.receipt, colours)
     if snapshot.allocation is not None and snapshot.allocation.released:
         text.append(f"{printable(snapshot.allocation.released)}\n")
     return text
 
 
-def receipt_body(receipt: Receipt, run_id: str, colours: Colours) -> Text:
+def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Text:
     """Receipt: one line for each host, its survivors below it. Of many hosts, those that are not
     clean come first, and the others are summed up."""
     text = Text()
-    verdict, style = receipt_verdict(receipt, colours)
-    finish = "" if receipt.clean else f"; finish with: tfmux kill {printable(run_id)}"
+    verdict, style = receipt_verdict(snapshot, colours)
+    finish = "" if snapshot.clean else f"; finish with: tfmux kill {printable(snapshot.run_id)}"
     text.append(f"{verdict}{finish}\n", style)
     clean = [host for host in receipt.hosts if host.confirmed and not host.survivors]
     clean = [host for host in clean if not host.engine and not host.by_engine]
@@ -221,8 +221,8 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         style = bad if host.survivors else colours[StatusColor.GOOD]
         by = f" (agent{said})" if said else ""
         return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s{by}", style
-    if host.seconds:
-        return f"not confirmed; the notes say why{said}", bad
+    if host.doubt:
+        return f"not confirmed: {printable(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
         return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad
@@ -252,16 +252,20 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     text.append_text(tasks_text(snapshot))
     text.append_text(failure_text(snapshot, TERMINAL, _TAIL))
     released = snapshot.allocation is not None and snapshot.allocation.released
-    if snapshot.receipt is not None and (snapshot.receipt.hosts or released):
+    doubt = snapshot.receipt is not None and not snapshot.clean
+    if snapshot.receipt is not None and (snapshot.receipt.hosts or released or doubt):
         text.append_text(receipt_text(snapshot, TERMINAL))
     text.append_text(_ending_text(snapshot, TERMINAL))
     text.append(f"logs: {printable(str(folder))}")
     return rendered(text, styled=sys.stderr.isatty())
 
 
-def receipt_lines(receipt: Receipt, run_id: str) -> list[str]:
-    """The receipt as plain lines."""
-    return receipt_body(receipt, run_id, TERMINAL).plain.rstrip("\n").split("\n")
+def receipt_lines(snapshot: Snapshot) -> list[str]:
+    """The receipt as plain lines; none where there is none yet."""
+    if snapshot.receipt is None:
+        return []
+    text = _receipt_body(snapshot, snapshot.receipt, TERMINAL)
+    return text.plain.rstrip("\n").split("\n")
 
 
 def rendered(text: Text, *, styled: bool) -> str:

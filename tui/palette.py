@@ -2,72 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from textual.app import App
 from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.dom import DOMNode
 from textual.screen import Screen
 
-from tui.keys import bound_keys, display_name
+from tui.keys import display_name
 
 _FIRST = "help"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A name, the keys in force, the action, and the id for the config file."""
+    """A binding in force, the part of the screen that owns it, and the displayed keys."""
 
-    name: str
-    keys: str
-    action: str
-    id: str
+    owner: DOMNode
+    binding: Binding
+    keys: tuple[str, ...]
 
 
-def commands(app: App[Any], screen: type[Screen[Any]]) -> Iterator[Command]:
-    """The commands of the app and a kind of screen, with the keys in force."""
-    bound = bound_keys(app, [screen])
-    for owner in (type(app), screen):
-        for binding in owner.BINDINGS:
-            if isinstance(binding, Binding) and binding.show:
-                keys = bound.get(binding.id, []) if binding.id else binding.key.split(",")
-                names = " ".join(display_name(key.strip()) for key in keys)
-                yield Command(binding.description, names, binding.action, binding.id or "")
+def commands(screen: Screen[Any]) -> Sequence[Command]:
+    """The commands that mean something now: those of what has the focus, of the screen, and of the
+    app."""
+    found: dict[tuple[DOMNode, str], Command] = {}
+    for key, (owner, binding, enabled, _) in screen.active_bindings.items():
+        if binding.show and enabled:
+            before = found.get((owner, binding.action))
+            keys = (*(before.keys if before else ()), display_name(key))
+            found[owner, binding.action] = Command(owner, binding, keys)
+    return list(found.values())
 
 
 class Palette(Provider):
-    """The commands, for the palette."""
+    """The commands, for the palette; of keys that are numbers, none."""
 
-    def _all(self) -> Iterator[Command]:
-        seen: set[str] = set()
-        for command in commands(self.app, type(self.screen)):
-            if command.action not in seen:
-                seen.add(command.action)
-                yield command
+    def _all(self) -> list[tuple[str, Command]]:
+        return [
+            (f"{command.binding.description}  ({' '.join(command.keys)})", command)
+            for command in commands(self.screen)
+            if not (command.binding.group and command.binding.group.compact)
+        ]
 
     def _run(self, command: Command) -> Callable[[], Awaitable[object]]:
-        of_app = any(
-            isinstance(binding, Binding) and binding.action == command.action
-            for binding in type(self.app).BINDINGS
-        )
-        if of_app:
-            return partial(self.app.run_action, command.action)
-        return partial(self.screen.run_action, command.action)
+        return partial(self.app.run_action, command.binding.action, command.owner)
+
+    def _place(self, offered: tuple[str, Command]) -> tuple[bool, bool]:
+        """Help, then what works everywhere, then the rest."""
+        command = offered[1]
+        return command.binding.id != _FIRST, command.owner is not self.app
 
     async def discover(self) -> Hits:
         """Lists all commands before anything is typed. A harmless one comes first: an Enter that
         came too early must not kill everything."""
-        for command in sorted(self._all(), key=lambda command: command.id != _FIRST):
-            text = f"{command.name}  ({command.keys})"
-            yield DiscoveryHit(text, self._run(command), help=command.id or None)
+        for text, command in sorted(self._all(), key=self._place):
+            yield DiscoveryHit(text, self._run(command), help=command.binding.id)
 
     async def search(self, query: str) -> Hits:
         """Lists the commands that match the query."""
         matcher = self.matcher(query)
-        for command in self._all():
-            if (score := matcher.match(command.name)) > 0:
-                text = matcher.highlight(f"{command.name}  ({command.keys})")
-                yield Hit(score, text, self._run(command), help=command.id or None)
+        for text, command in self._all():
+            if (score := matcher.match(command.binding.description)) > 0:
+                highlit = matcher.highlight(text)
+                yield Hit(score, highlit, self._run(command), help=command.binding.id)

@@ -7,7 +7,7 @@ from typing import Any
 from textual.app import App
 from textual.widgets import Input, TextArea
 
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 
 def copy_selected(app: App[Any]) -> bool:
@@ -20,5 +20,6 @@ def copy_selected(app: App[Any]) -> bool:
         screen.clear_selection()
         app.notify("copied", timeout=2)
     else:
-        return isinstance(screen, RunScreen) and screen.line_commands.copy_selected()
+        pane = screen.area.pane if isinstance(screen, RunScreen) else None
+        return pane is not None and pane.copy_selected()
     return True

@@ -31,6 +31,9 @@ _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
 """Of the time that an attempt has not listened for yet: so much later it may be seen to listen. A
 task that never does costs hardly anything after a while."""
+_MOST_ENDED = 5
+"""Ended attempts of a task that are kept: a welcome, which is one message, has all of them, and a
+task that is restarted for weeks has thousands."""
 _BEING_ENDED = "the run is being ended"
 
 
@@ -95,6 +98,7 @@ class Attempts:
                 return
         log = self._logs.log(task, wanted.log_limit)
         attempt = AttemptProcess(task, number, log, wanted.port, wanted.gated)
+        self._forget_ended(task)
         self.all.append(attempt)
         if refused:
             self._refuse(attempt, _BEING_ENDED)
@@ -104,6 +108,23 @@ class Attempts:
         env.update(variables)
         program = Program(argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
         self._forks.starter.do(lambda: self._fork(attempt, program))
+
+    def _forget_ended(self, task: str) -> None:
+        """Forgets all but the last few attempts of a task of which nothing is left."""
+        ended = [
+            attempt
+            for attempt in self._of({task})
+            if attempt.end_sent and attempt.eof and not self._may_be_left(attempt)
+        ]
+        for attempt in ended[:-_MOST_ENDED]:
+            self.all.remove(attempt)
+
+    @staticmethod
+    def _may_be_left(attempt: AttemptProcess) -> bool:
+        its = attempt.reaper
+        if its is None:
+            return attempt.forking
+        return not (its.exited and its.none_left)
 
     def release(self, wanted: Release) -> None:
         """Lets a gated attempt begin; a second time changes nothing."""

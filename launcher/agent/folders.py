@@ -78,7 +78,7 @@ def local_folder() -> str:
         finally:
             os.close(directory)
     except OSError as error:
-        raise FolderError(f"{_TEMPORARY}: {error.strerror}") from error
+        raise FolderError(f"the agent's socket needs {_TEMPORARY}: {error.strerror}") from error
 
 
 def _own_folders() -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -91,10 +92,11 @@ def duplicate(path: Path, name: str) -> Path:
 
 
 def rename(path: Path, name: str) -> Path:
-    """Renames a saved cluster, in the file as well.
+    """Renames a saved cluster, in the file as well. Nothing that happens in between, be it the end
+    of this process, leaves no file, or one whose name and content disagree.
 
     Raises:
-        SaveError: the name is taken or not valid, or the file cannot be moved.
+        SaveError: the name is taken or not valid, or the file cannot be moved; nothing has changed.
     """
     new = path_of(name)
     if new == path:
@@ -103,12 +105,28 @@ def rename(path: Path, name: str) -> Path:
         raise SaveError(f"there is already a cluster {name}: use another name")
     try:
         text = path.read_bytes().decode("utf-8")
-        os.rename(path, new)
+        named = with_name(text, name)
+        if named == text or path.is_symlink() or new.exists():  # the last: only letters' case
+            if named != text:
+                write(path, named)
+            os.rename(path, new)
+        else:
+            _move(path, new, named)
     except (OSError, UnicodeDecodeError) as error:
         raise SaveError(f"{path.name} cannot be renamed: {_reason(error)}") from None
-    if (named := with_name(text, name)) != text:
-        write(new, named)
     return new
+
+
+def _move(path: Path, new: Path, text: str) -> None:
+    """Writes a file under its new name, and then removes the old one."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    write(new, text)
+    try:
+        new.chmod(mode)
+        path.unlink()
+    except OSError:
+        new.unlink()
+        raise
 
 
 @dataclass(frozen=True)

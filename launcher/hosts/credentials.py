@@ -18,7 +18,6 @@ import asyncssh
 
 from ..printable import printable
 from .auth_prompt import YES, Answers, AuthPrompt, PromptHandler, PromptKind
-from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, KnownHosts
 
 PASSWORDS = 3
@@ -377,7 +376,7 @@ def encrypted(paths: list[str]) -> list[str]:
         try:
             asyncssh.read_private_key(Path(path).expanduser())
         except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-            if cause_of(error) is ErrorCause.PASSPHRASE_NEEDED:
+            if "passphrase" in str(error).lower():
                 found.append(path)
         except OSError:
             continue

@@ -1,9 +1,10 @@
 """Host keys: which are known, what is unknown or has changed, and the file of those that were
 accepted here. The user's own known_hosts is read and never written.
 
-As with OpenSSH's `CheckHostIP no` a key is known for a name (`HostKeyAlias` where it is set),
-not for the address behind it. A port has its own keys; those of port 22 count for it only where
-they fit.
+asyncssh reads the files, a line at a time: an odd line is skipped and noted, never the reason to
+refuse all hosts, and the place of a line is what a person needs to remove it. As with OpenSSH's
+`CheckHostIP no` a key is known for a name (`HostKeyAlias` where it is set), not for the address
+behind it. A port has its own keys; those of port 22 count for it only where they fit.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import shlex
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import asyncssh
 
 from ..paths import config_home
-from .known_hosts import KnownHostsLine, Marker, read_entries
-from .revoked_keys import RevocationError, RevokedKeys
+from ..printable import printable
 
 SSH_PORT = 22
+_MOST_NOTES = 20
 _WRITING = threading.Lock()
 """Hosts are accepted side by side."""
 _NAMED = 5
@@ -77,6 +79,96 @@ class HostName:
         return self.alias.lower() or place_of(self.host, self.port)
 
 
+@dataclass(frozen=True)
+class _Line:
+    """One line of a known_hosts file."""
+
+    file: str
+    number: int
+    text: str
+
+    @property
+    def where(self) -> str:
+        """Place of the line, for messages: `FILE:LINE`."""
+        return f"{self.file}:{self.number}"
+
+    @property
+    def marker(self) -> str:
+        """`@cert-authority`, `@revoked`, or empty."""
+        first = self.text.split(maxsplit=1)[0]
+        return first if first.startswith("@") else ""
+
+    def matches(self, place: str) -> bool:
+        """The line is about this name: `host`, or `[host]:port`."""
+        return any(asyncssh.import_known_hosts(self.text).match(place, "", None))
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What some known_hosts files say together."""
+
+    known: asyncssh.SSHKnownHosts
+    lines: tuple[_Line, ...]
+    odd: tuple[str, ...]
+    """A sentence for each line that was skipped."""
+
+
+def _read_files(names: Sequence[str]) -> _Files:
+    """Reads those files that are there.
+
+    Raises:
+        OSError: one of them cannot be read.
+    """
+    versions = []
+    for name in map(os.path.expanduser, names):
+        try:
+            found = os.stat(name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        versions.append((name, found.st_ino, found.st_size, found.st_mtime_ns))
+    return _parse_files(tuple(versions))
+
+
+@lru_cache(maxsize=16)
+def _parse_files(versions: tuple[tuple[str, int, int, int], ...]) -> _Files:
+    """A thousand hosts that log in together read the same files."""
+    known = asyncssh.SSHKnownHosts()
+    lines: list[_Line] = []
+    odd: list[str] = []
+    for name, *_ in versions:
+        for number, raw in enumerate(Path(name).read_bytes().split(b"\n"), 1):
+            text = raw.decode("latin-1").strip()
+            if not text or text.startswith("#"):
+                continue
+            try:
+                line = _Line(name, number, _as_ssh_reads(text))
+                known.load(line.text)
+            except ValueError as error:
+                odd.append(f"{name}:{number}: {printable(str(error), 100)}; the line is skipped")
+            else:
+                lines.append(line)
+    return _Files(known, tuple(lines), tuple(odd[:_MOST_NOTES]))
+
+
+def _as_ssh_reads(text: str) -> str:
+    """A line for asyncssh, of which `ssh` and asyncssh have the same understanding: `ssh` compares
+    names in lower case and knows no networks.
+
+    Raises:
+        ValueError: there is no such line.
+    """
+    words = text.split()
+    marker = [words.pop(0)] if text.startswith("@") else []
+    if len(words) < 3:
+        raise ValueError("not a line of known_hosts (names, key type and key)")
+    names = words[0]
+    if not names.startswith("|"):
+        names = names.lower()
+        if "/" in names:
+            raise ValueError("not names of hosts, but a network")
+    return " ".join([*marker, names, *words[1:3]])
+
+
 class KnownHosts:
     """Known keys of one server."""
 
@@ -87,53 +179,30 @@ class KnownHosts:
             OSError: one of them cannot be read.
         """
         self.name = name
-        self.odd: list[str] = []
+        self._files = _read_files(files)
+        self.odd = self._files.odd
         """A sentence for each line that was skipped."""
-        self._entries = list(read_entries(files, self.odd))
-        self.trusted = self._keys(name.place, Marker.TRUSTED)
-        self.authorities = self._keys(name.place, Marker.AUTHORITY)
-        self.revoked = self._keys(name.place, Marker.REVOKED)
-        self.revocations = [
-            each.where
-            for each in self._entries
-            if each.marker is Marker.REVOKED and each.matches(name.place)
-        ]
+        self.trusted, self.authorities, self.revoked = self._keys(name.place)
         self.port22_keys: list[asyncssh.SSHKey] = []
         if not (self.any or name.alias or name.port == SSH_PORT):
-            self.port22_keys = self._keys(name.host.lower(), Marker.TRUSTED)
-            self.revoked += self._keys(name.host.lower(), Marker.REVOKED)
-        self._revoked_by: tuple[RevokedKeys, str] | None = None
+            self.port22_keys, _, revoked = self._keys(name.host.lower())
+            self.revoked += revoked
         self._rsa_size = 0
         self.address_place = place_of(name.address, name.port) if name.address else ""
         self.known_before = self.any
         """Another key than the known ones is a change."""
-        if self.address_place and (of_address := self._keys(self.address_place, Marker.TRUSTED)):
+        if self.address_place and (of_address := self._keys(self.address_place)[0]):
             self.trusted = [key for key in self.trusted if key in of_address]
             self.known_before = True
+
+    def _keys(self, place: str) -> list[list[asyncssh.SSHKey]]:
+        """Trusted keys, authorities and revoked keys."""
+        return [list(keys) for keys in self._files.known.match(place, "", None)[:3]]
 
     @property
     def any(self) -> bool:
         """A key (or an authority) is known for this server."""
         return bool(self.trusted or self.authorities)
-
-    async def revoke(self, revoked: RevokedKeys, option: str) -> None:
-        """Adds what `RevokedHostKeys` revokes.
-
-        Raises:
-            RevocationError: the list cannot be read.
-        """
-        if self.authorities and revoked.krl is not None:
-            if not self.trusted:
-                why = "it is a KRL, which is asked here about keys and not about certificates"
-                raise RevocationError(f"{revoked.krl}: {why}")
-            self.authorities.clear()
-        for key in (*self.trusted, *self.port22_keys, *self.authorities):
-            if await revoked.contains(key):
-                self.revoked.append(key)  # asyncssh looks there first
-        if self.authorities:  # a certificate's own key is looked up by asyncssh
-            self.revoked += revoked.keys()
-        self.revocations.append(option)
-        self._revoked_by = (revoked, option)
 
     def require(self, rsa_size: int, ca_algorithms: str) -> None:
         """`RequiredRSASize` and `CASignatureAlgorithms`: weaker keys are not trusted."""
@@ -148,17 +217,17 @@ class KnownHosts:
                 if key.get_algorithm() in kinds and not self._is_short(key)
             ]
 
-    async def refusal(self, key: asyncssh.SSHKey) -> str:
-        """Reason for which an unknown key must not be accepted; empty if there is none.
-
-        Raises:
-            RevocationError: the list of revoked keys cannot be read.
-        """
-        if self._revoked_by is not None and await self._revoked_by[0].contains(key):
-            return f"is revoked (by {self._revoked_by[1]})"
+    def refusal(self, key: asyncssh.SSHKey) -> str:
+        """Reason for which an unknown key must not be accepted; empty if there is none."""
         if self._is_short(key):
             return f"is shorter than RequiredRSASize allows ({self._rsa_size} bits)"
         return ""
+
+    @property
+    def revocations(self) -> list[str]:
+        """The lines by which keys of this server are revoked."""
+        lines = [each for each in self._files.lines if each.marker == "@revoked"]
+        return [each.where for each in lines if each.matches(self.name.place)]
 
     def _is_short(self, key: asyncssh.SSHKey) -> bool:
         bits = getattr(getattr(key, "pyca_key", None), "key_size", 0)
@@ -171,21 +240,21 @@ class KnownHosts:
 
     def other_names(self, shown: HostKey) -> list[str]:
         """Other entries with the same key: `tf1 (~/.ssh/known_hosts:3)`."""
-        kind, blob = shown.line.split()
-        found = [each for each in self._entries if (each.kind, each.blob) == (kind, blob)]
-        return [
-            f"{'a hashed name' if each.names.startswith('|') else each.names} ({each.where})"
-            for each in found
-            if each.marker is Marker.TRUSTED
-        ][:_NAMED]
+        found = []
+        for line in self._files.lines:
+            names, *key = line.text.split()[:3]
+            if " ".join(key) == shown.line:
+                names = "a hashed name" if names.startswith("|") else printable(names)
+                found.append(f"{names} ({line.where})")
+        return found[:_NAMED]
 
-    def standing(self) -> list[KnownHostsLine]:
+    def standing(self) -> list[_Line]:
         """The lines that a changed key contradicts."""
         places = [place for place in (self.name.place, self.address_place) if place]
         return [
             each
-            for each in self._entries
-            if each.marker is not Marker.REVOKED and any(each.matches(place) for place in places)
+            for each in self._files.lines
+            if each.marker != "@revoked" and any(each.matches(place) for place in places)
         ]
 
     def removal(self) -> str:
@@ -193,7 +262,7 @@ class KnownHosts:
         commands: dict[str, None] = {}
         by_hand = []
         for entry in self.standing():
-            if entry.marker is Marker.AUTHORITY:
+            if entry.marker:
                 by_hand.append(entry.where)
                 continue
             for place in (self.name.place, self.address_place):
@@ -204,18 +273,6 @@ class KnownHosts:
         if by_hand:
             ways.append(f"an editor (the authority in {', '.join(by_hand)})")
         return " and ".join(ways)
-
-    def _keys(self, place: str, marker: Marker) -> list[asyncssh.SSHKey]:
-        found = []
-        for entry in self._entries:
-            if entry.marker is marker and entry.matches(place):
-                key = entry.key()
-                if key is not None:
-                    found.append(key)
-                else:
-                    note = f"{entry.where}: keys of the type {entry.kind} are not supported"
-                    self.odd.append(f"{note}; the line is skipped")
-        return found
 
 
 def add_known_host(shown: HostKey) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
 import asyncssh
 
-from ..cluster.addresses import join
+from ..cluster.addresses import AddressError, SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.model import SshTarget
 from ..printable import printable
@@ -24,16 +24,22 @@ from . import host_keys
 from .auth_prompt import YES, Answers, AuthPrompt, OfferedKey, PromptHandler, PromptKind
 from .credentials import Client, LockedKeys, LoginPrompts, agent_keys
 from .dial import acknowledge_at_once, dial
-from .error_causes import ErrorCause, cause_of
 from .host_keys import HostKey, HostName, KnownHosts, accepted_keys
-from .jumps import Machine, find_way
-from .revoked_keys import RevocationError, RevokedKeys
 from .ssh_config import READS_AT_ONCE, SshConfig, read_config
-from .ssh_errors import UnknownKey, changed, key_error, place, refused, text_of, unknown
+from .ssh_errors import (
+    LOGIN_SECONDS,
+    ErrorCause,
+    LoginAttempt,
+    UnknownKey,
+    cause_of,
+    explain,
+    place,
+    text_of,
+    unknown,
+)
 from .ssh_options import arguments, host_key_algs, key_files, known_hosts_files
 from .ssh_transport import SshTransport
 
-LOGIN_SECONDS = 20.0
 SESSION_SECONDS = 10.0
 LOGINS_AT_ONCE = 5
 """To one server."""
@@ -50,6 +56,21 @@ OnAccepted = Callable[[str, HostKey], None]
 """Called for each host key that was accepted and stored."""
 
 
+@dataclass(frozen=True)
+class _Machine:
+    """One machine on the way to a host, the host itself being the last."""
+
+    target: SshTarget
+    config: SshConfig
+    through: str = ""
+    """The way to this machine, as ProxyJump has it; empty for the first one."""
+
+    @property
+    def server(self) -> str:
+        """The server's own name and port, whatever alias leads to it."""
+        return f"{self.config.get('hostname') or self.target.host}:{self.config.get('port')}"
+
+
 @dataclass
 class _JumpHost:
     """The connection that all hosts behind a jump host share."""
@@ -62,7 +83,7 @@ class _JumpHost:
 class _Login:
     """A login to one machine on the way to a host."""
 
-    machine: Machine
+    machine: _Machine
     gate: asyncio.Semaphore
     tunnel: asyncssh.SSHClientConnection | None
     """The connection to the jump host before it."""
@@ -147,7 +168,7 @@ class SshConnector:
         return connection
 
     async def _connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
-        *jumps, last = await find_way(name, target, partial(self._read, name))
+        *jumps, last = await _find_way(name, target, partial(self._read, name))
         first = jumps[0] if jumps else last
         gate = self._gates.setdefault(first.server, asyncio.Semaphore(LOGINS_AT_ONCE))
         tunnel = None
@@ -239,7 +260,7 @@ class SshConnector:
         self, name: str, login: _Login, prompts: LoginPrompts
     ) -> asyncssh.SSHClientConnection:
         target = login.target
-        given = arguments(name, target.host, login.config, target.identity)
+        given = arguments(login.config, target.identity)
         agent = None
         if given.get("client_keys") == []:
             only = given.pop("agent_identities", None)
@@ -285,6 +306,9 @@ class SshConnector:
         account = f"{options.username}@{join(host, port)}"
         account += f" through {login.through}" if login.through else ""
         client = Client(name, account, known, prompts, step)
+        attempt = LoginAttempt(
+            name, target, login.through, options, key_files(given), known, client
+        )
         try:
             async with self._handshakes, prompts.start():
                 connection = await asyncssh.connect(
@@ -298,41 +322,14 @@ class SshConnector:
                     client_factory=lambda: client,
                     **through,
                 )
-        except asyncssh.HostKeyNotVerifiable as error:
-            if client.shown is not None and (why := await self._refusal(client.shown, known)):
-                what = f"the host key of {place(target)} cannot be trusted: {client.shown} {why}"
-                todo = "ask its administrator"
-                raise HostKeyError(name, what, code="key-refused", todo=todo) from error
-            raise key_error(name, target, client.shown, known, error) from error
-        except asyncssh.KeyExchangeFailed as error:
-            if known.known_before and cause_of(error) is ErrorCause.NO_COMMON_HOST_KEY_TYPE:
-                raise changed(name, target, known, "one of another type") from error
-            what = f"no common SSH algorithm with {place(target)}: {error.reason}"
-            raise UnreachableError(name, what, code="ssh-failed") from error
-        except asyncssh.PermissionDenied as error:
-            prompts.refused()
-            await self._store_accepted_key(name, client)
-            raise await refused(name, target, options, key_files(given)) from error
         except (asyncssh.ConnectionLost, ConnectionResetError):
             raise
-        except TimeoutError as error:
-            step_name = "authentication" if client.proven else "handshake"
-            what = f"{place(target)}: SSH {step_name} timed out after {LOGIN_SECONDS:.0f} s"
-            raise UnreachableError(
-                name, what, code="login-timeout", todo="check sshd's log there"
-            ) from error
-        except asyncssh.ChannelOpenError as error:
-            what = f"the jump host {login.through} cannot reach {join(host, port)}"
-            raise UnreachableError(name, f"{what}: {text_of(error)}", code="jump-failed") from error
-        except (asyncssh.KeyEncryptionError, asyncssh.KeyImportError) as error:
-            raise AuthError(name, f"the key: {error}", code="key-file") from error
         except (OSError, asyncssh.Error) as error:
-            if cause_of(error) is ErrorCause.TOO_MANY_ATTEMPTS:
+            if cause_of(error) is ErrorCause.REFUSED:
                 prompts.refused()
-                said = text_of(error)
-                raise await refused(name, target, options, key_files(given), said) from error
-            what = f"{place(target)}: {text_of(error)}"
-            raise UnreachableError(name, what, code="ssh-failed") from error
+            if isinstance(error, asyncssh.PermissionDenied):
+                await self._store_accepted_key(name, client)
+            raise await explain(error, attempt) from error
         prompts.accepted()
         try:
             await self._store_accepted_key(name, client)
@@ -358,24 +355,8 @@ class SshConnector:
             if note not in self._noted:
                 self._noted.add(note)
                 self._on_note(name, note)
-        if file := config.get("revokedhostkeys"):
-            option = f"{config.where('revokedhostkeys')}, {file}"
-            try:
-                revoked = await asyncio.to_thread(RevokedKeys.read, file)
-                await known.revoke(revoked, option)
-            except RevocationError as error:
-                what = f"{config.where('revokedhostkeys')}: {error}; no host is trusted without it"
-                raise HostKeyError(name, what, code="key-refused") from error
         known.require(int(config.get("requiredrsasize") or 0), config.get("casignaturealgorithms"))
         return known
-
-    @staticmethod
-    async def _refusal(shown: HostKey, known: KnownHosts) -> str:
-        """Reason for which an unknown key may not be trusted even if the user agrees."""
-        try:
-            return await known.refusal(shown.key)
-        except RevocationError as error:
-            return f"cannot be looked up in RevokedHostKeys: {error}"
 
     async def _store_accepted_key(self, name: str, client: Client) -> None:
         """Stores an accepted key, now that the server has proved it to be its own."""
@@ -414,3 +395,46 @@ def _unused(config: SshConfig) -> str:
     options = ("verifyhostkeydns", "nohostauthenticationforlocalhost")
     found = [config.where(each) for each in options if config.differs(each)]
     return f"{', '.join(found)} is not used: the key must be in known_hosts" if found else ""
+
+
+# --- the way to a host -----------------------------------------------------------------------
+
+
+async def _find_way(
+    name: str, target: SshTarget, read: Callable[[SshTarget], Awaitable[SshConfig]]
+) -> list[_Machine]:
+    """The machines on the way to a host, the first one first, found before any is logged in to:
+    logins that wait for each other's jump host would wait for ever.
+
+    Raises:
+        UnreachableError: a jump is no destination, or the way leads back to where it comes from.
+    """
+    machines: list[_Machine] = []
+    passed: list[str] = []
+    while True:
+        config = await read(target)
+        jumps = target.jump or config.get("proxyjump")
+        machines.append(_Machine(target, config, jumps))
+        if not jumps:
+            return machines[::-1]
+        if jumps in passed:
+            what = f"ProxyJump leads in a circle: {printable(' to '.join([*passed, jumps]))}"
+            raise UnreachableError(name, what, code="ssh-config", todo="exclude it: Host * !NAME")
+        passed.append(jumps)
+        target = _last_jump(name, target, jumps)
+
+
+def _last_jump(name: str, target: SshTarget, jumps: str) -> SshTarget:
+    """The last one of `jumps`, with the target's key and known hosts; it is checked like any
+    other host.
+
+    Raises:
+        UnreachableError: it is no destination.
+    """
+    way, _, last = jumps.rpartition(",")
+    try:  # `ssh -G` prints the first of several as a URL where it was written as one
+        at = SshDestination.parse(last.strip().removeprefix("ssh://"))
+    except AddressError as error:
+        what = f"ProxyJump {printable(jumps)}: {error}"
+        raise UnreachableError(name, what, code="ssh-config") from error
+    return SshTarget(at.user, at.host, at.port, target.identity, way or None, target.known_hosts)

@@ -43,8 +43,12 @@ Values = Mapping[str, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class SshConfig:
-    """Options by their names in lower case, as `ssh -G` prints them."""
+    """What holds for one host: options by their names in lower case, as `ssh -G` prints them."""
 
+    host: str
+    """The host's name in the cluster file, for errors."""
+    alias: str
+    """What the cluster file has as `ssh`: an alias, or a name."""
     values: Values
     defaults: Values
     """What holds for every host when nothing is configured."""
@@ -69,7 +73,7 @@ class SshConfig:
         return option in self.values and self.values[option] != self.defaults.get(option)
 
     def where(self, option: str) -> str:
-        """The lines that may have set an option: `RevokedHostKeys in ~/.ssh/config:3`."""
+        """The lines that may have set an option: `ProxyJump in ~/.ssh/config:3`."""
         found = []
         name = option
         for path in self.files:
@@ -91,7 +95,7 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
     ssh = shutil.which("ssh")
     if ssh is None:
         try:
-            config = await asyncio.to_thread(_parse, host, user, port)
+            config = await asyncio.to_thread(_parse, name, host, user, port)
         except (OSError, ValueError) as error:
             raise _unusable(name, str(error)) from error
     else:
@@ -112,7 +116,7 @@ async def read_config(name: str, host: str, user: str | None, port: int | None) 
         except OSError as error:
             raise _unusable(name, f"{ssh}: {error.strerror}") from error
         files = tuple(dict.fromkeys(Path(path) for path in _READ.findall(said)))[1:]
-        config = SshConfig(_values(printed), defaults, files)
+        config = SshConfig(name, host, _values(printed), defaults, files)
     return config
 
 
@@ -237,7 +241,7 @@ class _Parser(SSHClientConfig):
         super().parse(path)
 
 
-def _parse(host: str, user: str | None, port: int | None) -> SshConfig:
+def _parse(name: str, host: str, user: str | None, port: int | None) -> SshConfig:
     paths = [path for path in (_user_config(), SYSTEM_CONFIG) if path.exists()]
     local = getpass.getuser()
     given = (user if user is not None else (), host, port if port is not None else ())
@@ -246,7 +250,8 @@ def _parse(host: str, user: str | None, port: int | None) -> SshConfig:
     if parser.has_match_final() or values.get("canonicalizehostname", ("no",)) != ("no",):
         raise ValueError("Match final and CanonicalizeHostname need an OpenSSH client here")
     plain = {"hostname": (host,), "user": (local,), "port": ("22",)}
-    return SshConfig(plain | values, plain, tuple(parser.__dict__.get("read", ())))
+    read = tuple(parser.__dict__.get("read", ()))
+    return SshConfig(name, host, plain | values, plain, read)
 
 
 def _words(value: object) -> tuple[str, ...]:

@@ -1,17 +1,95 @@
-"""Errors of SSH logins: what went wrong and what to do."""
+"""Errors of SSH logins: what went wrong and what to do.
+
+`explain` is the one place where an error of asyncssh gets its sentence. Only `cause_of` depends on
+the words of an error: asyncssh has no class for these.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
+from enum import Enum, auto
 
 import asyncssh
 
 from ..cluster.addresses import join
-from ..errors import AuthError, HostKeyError
+from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.model import SshTarget
-from .credentials import display_path, encrypted, lacks_bcrypt, offered
-from .error_causes import ErrorCause, cause_of
+from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
 from .host_keys import HostKey, KnownHosts
+
+LOGIN_SECONDS = 20.0
+
+
+class ErrorCause(Enum):
+    """Meaning of an error for a login."""
+
+    KEY_REVOKED = auto()
+    NO_COMMON_HOST_KEY_TYPE = auto()
+    """The server has no host key of a type that is known for it."""
+    REFUSED = auto()
+    """No way to log in was accepted, or sshd has closed after MaxAuthTries."""
+    OTHER = auto()
+
+
+def cause_of(error: BaseException) -> ErrorCause:
+    """The cause of an error of asyncssh."""
+    words = str(error.reason if isinstance(error, asyncssh.Error) else error).lower()
+    match error:
+        case asyncssh.PermissionDenied():
+            return ErrorCause.REFUSED
+        case asyncssh.HostKeyNotVerifiable() if "revoked" in words:
+            return ErrorCause.KEY_REVOKED
+        case asyncssh.KeyExchangeFailed() if "host key" in words:
+            return ErrorCause.NO_COMMON_HOST_KEY_TYPE
+        case asyncssh.KeyEncryptionError() | asyncssh.KeyImportError():
+            return ErrorCause.OTHER
+        case OSError() | asyncssh.Error() if "authentication" in words:
+            return ErrorCause.REFUSED
+    return ErrorCause.OTHER
+
+
+@dataclass(frozen=True)
+class LoginAttempt:
+    """A login that failed."""
+
+    name: str
+    target: SshTarget
+    through: str
+    """The jump host, or empty."""
+    options: asyncssh.SSHClientConnectionOptions
+    key_files: list[str]
+    known: KnownHosts
+    client: Client
+
+
+async def explain(error: asyncssh.Error | OSError, attempt: LoginAttempt) -> Exception:
+    """The error of a host, or `UnknownKey`."""
+    name, target, known = attempt.name, attempt.target, attempt.known
+    said = text_of(error)
+    match error, cause_of(error):
+        case asyncssh.HostKeyNotVerifiable(), _:
+            return key_error(name, target, attempt.client.shown, known, error)
+        case _, ErrorCause.REFUSED:
+            said = "" if isinstance(error, asyncssh.PermissionDenied) else said
+            return await refused(name, target, attempt.options, attempt.key_files, said)
+        case _, ErrorCause.NO_COMMON_HOST_KEY_TYPE if known.known_before:
+            return changed(name, target, known, "one of another type")
+        case asyncssh.KeyExchangeFailed(), _:
+            what = f"no common SSH algorithm with {place(target)}: {said}"
+            return UnreachableError(name, what, code="ssh-failed")
+        case TimeoutError(), _:
+            step = "authentication" if attempt.client.proven else "handshake"
+            what = f"{place(target)}: SSH {step} timed out after {LOGIN_SECONDS:.0f} s"
+            todo = "check sshd's log there"
+            return UnreachableError(name, what, code="login-timeout", todo=todo)
+        case asyncssh.ChannelOpenError(), _:
+            there = join(str(attempt.options.host), int(attempt.options.port))
+            what = f"the jump host {attempt.through} cannot reach {there}: {said}"
+            return UnreachableError(name, what, code="jump-failed")
+        case ((asyncssh.KeyEncryptionError() | asyncssh.KeyImportError()), _):
+            return AuthError(name, f"the key: {error}", code="key-file")
+    return UnreachableError(name, f"{place(target)}: {said}", code="ssh-failed")
 
 
 class UnknownKey(Exception):
@@ -67,6 +145,9 @@ def key_error(
         what = f"the host key of {place(target)} cannot be trusted: {said}"
         if cause_of(error) is ErrorCause.KEY_REVOKED and known.revocations:
             what += f" (by {', '.join(known.revocations)})"
+        return HostKeyError(name, what, code="key-refused", todo="ask its administrator")
+    if why := known.refusal(shown.key):
+        what = f"the host key of {place(target)} cannot be trusted: {shown} {why}"
         return HostKeyError(name, what, code="key-refused", todo="ask its administrator")
     if known.known_before:
         return changed(name, target, known, str(shown))

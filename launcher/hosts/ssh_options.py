@@ -1,15 +1,18 @@
-"""Options of ssh_config, translated for a login with asyncssh: `docs/ssh.md` has the table.
+"""Options of ssh_config: what becomes of each, in one table, and their values for asyncssh.
 
-Options that change who is trusted or where we connect are honoured or refused, never skipped.
-asyncssh gets each value as an argument and reads no file itself.
+Options that change who is trusted or where we connect are honoured or refused, never skipped, and
+so is an option that this table does not know. asyncssh gets each value as an argument and reads no
+file itself. The way for a host with an option that is refused is `ssh` itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,76 +31,190 @@ from .credentials import USUAL_KEYS
 from .host_keys import KnownHosts
 from .ssh_config import SshConfig, account_home
 
-REFUSED = (
-    "bindinterface",
-    "knownhostscommand",
-    "proxyusefdpass",
-    "refuseconnection",
-)
-"""Options that decide who is trusted or where we connect, and that are not supported."""
-
-_SWITCHES = {
-    "passwordauthentication": "password_auth",
-    "kbdinteractiveauthentication": "kbdint_auth",
-    "challengeresponseauthentication": "kbdint_auth",
-    "hostbasedauthentication": "host_based_auth",
-    "tcpkeepalive": "tcp_keepalive",
-}
-_OFF_BY_DEFAULT = {
-    "gssapiauthentication": "gss_auth",
-    "gssapikeyexchange": "gss_kex",
-    "gssapidelegatecredentials": "gss_delegate_creds",
-}
 _FAMILIES = {
     "inet": socket.AF_INET,
     "inet6": socket.AF_INET6,
     str(int(socket.AF_INET)): socket.AF_INET,
     str(int(socket.AF_INET6)): socket.AF_INET6,
 }
+_UNSAFE_IN_SHELL = re.compile(r"""['"`$\\;&<>|(){}\s]|^-""")
+
+Values = Mapping[str, Any]
+"""Arguments of asyncssh's options."""
 
 
-def _host_key_algs() -> list[bytes]:
+@dataclass(frozen=True)
+class Use:
+    """What becomes of an option that a file sets."""
+
+    translate: Callable[[SshConfig, str], Values] | None = None
+    """Its arguments for asyncssh; None where the option is honoured elsewhere, or ignored."""
+    refused: bool = False
+
+
+def unsupported(config: SshConfig, what: str) -> UnreachableError:
+    """An option that cannot be honoured: `ssh` itself can."""
+    words = json.dumps(["ssh", "-T", config.alias, "{command}"])
+    todo = f"remove the option for this host, or write via = {words} instead of ssh"
+    return UnreachableError(config.host, what, code="ssh-config", todo=todo)
+
+
+# --- values -------------------------------------------------------------------------------
+
+
+def _switch(argument: str) -> Use:
+    return Use(lambda config, option: {argument: config.on(option)})
+
+
+def _text(argument: str) -> Use:
+    return Use(lambda config, option: {argument: config.get(option)} if config.get(option) else {})
+
+
+def _algorithms(argument: str, known: Callable[[], list[bytes]]) -> Use:
+    def translate(config: SshConfig, option: str) -> Values:
+        value = config.get(option)
+        if value[:1] in ("+", "-", "^"):  # from asyncssh's parser; ssh -G has resolved it
+            return {argument: value}
+        supported = known()
+        found = [each for each in value.split(",") if each.encode() in supported]
+        if not found:
+            what = f"{config.where(option)} allows only what is not supported here ({value})"
+            raise unsupported(config, what)
+        return {argument: found}
+
+    return Use(translate)
+
+
+def _host_key_algorithms() -> list[bytes]:
     return [*get_certificate_algs(), *get_public_key_algs()]
 
 
-_ALGORITHMS: dict[str, tuple[str, Callable[[], list[bytes]]]] = {
-    "ciphers": ("encryption_algs", get_encryption_algs),
-    "hostkeyalgorithms": ("server_host_key_algs", _host_key_algs),
-    "kexalgorithms": ("kex_algs", get_kex_algs),
-    "macs": ("mac_algs", get_mac_algs),
+def _public_key(config: SshConfig, option: str) -> Values:
+    return {"public_key_auth": config.get(option).lower() not in ("no", "false")}  # `host-bound`
+
+
+def _compression(config: SshConfig, option: str) -> Values:
+    return {"compression_algs": "zlib@openssh.com,zlib,none"} if config.on(option) else {}
+
+
+def _forward_agent(config: SshConfig, option: str) -> Values:
+    value = config.get(option)
+    if value.lower() in ("", "no", "false"):
+        return {}
+    return {"agent_forwarding": True if config.on(option) else value}
+
+
+def _bind_address(config: SshConfig, option: str) -> Values:
+    return {"local_addr": (config.get(option), 0)} if config.get(option) else {}
+
+
+def _proxy_command(config: SshConfig, option: str) -> Values:
+    command = " ".join(config.all(option))
+    if not command or command.lower() == "none":
+        return {}
+    tokens = _tokens(config)
+    for token in "hnr":
+        if f"%{token}" in command and _UNSAFE_IN_SHELL.search(tokens[token]):
+            what = f"{config.where(option)}: {tokens[token]!r} holds characters that a "
+            raise unsupported(config, what + "shell would act on")
+    return {"proxy_command": ["/bin/sh", "-c", f"exec {_replaced(command, tokens)}"]}
+
+
+def _certificates(config: SshConfig, option: str) -> Values:
+    return {"client_certs": found} if (found := _paths(config, option)) else {}
+
+
+# --- the table ----------------------------------------------------------------------------
+
+_ELSEWHERE = Use()
+"""Honoured, by a look at the option where it matters."""
+_HARMLESS = Use()
+"""Ignored: who is trusted, where we connect and what runs does not depend on it."""
+_REFUSED = Use(refused=True)
+
+
+def _table(use: Use, names: str) -> dict[str, Use]:
+    return dict.fromkeys(names.split(), use)
+
+
+OPTIONS: Mapping[str, Use] = {
+    # Which options hold, where we connect and as whom: `ssh -G` has decided, and `arguments`.
+    **_table(
+        _ELSEWHERE,
+        "host hostname port user addressfamily tag ignoreunknown canonicaldomains "
+        "canonicalizehostname canonicalizefallbacklocal canonicalizemaxdots "
+        "canonicalizepermittedcnames",
+    ),
+    "proxyjump": _ELSEWHERE,  # jumps.find_way
+    "proxycommand": Use(_proxy_command),
+    "bindaddress": Use(_bind_address),
+    "connecttimeout": _ELSEWHERE,  # dial
+    **_table(_REFUSED, "bindinterface proxyusefdpass refuseconnection"),
+    # Trust in the host.
+    **_table(
+        _ELSEWHERE,  # ssh.SshConnector, host_keys.KnownHosts
+        "stricthostkeychecking hostkeyalias checkhostip userknownhostsfile globalknownhostsfile "
+        "requiredrsasize casignaturealgorithms verifyhostkeydns nohostauthenticationforlocalhost",
+    ),
+    "hostkeyalgorithms": _algorithms("server_host_key_algs", _host_key_algorithms),
+    **_table(_REFUSED, "knownhostscommand revokedhostkeys"),
+    **_table(_HARMLESS, "updatehostkeys hashknownhosts visualhostkey fingerprinthash"),
+    # The connection.
+    "ciphers": _algorithms("encryption_algs", get_encryption_algs),
+    "kexalgorithms": _algorithms("kex_algs", get_kex_algs),
+    "macs": _algorithms("mac_algs", get_mac_algs),
+    "compression": Use(_compression),
+    "tcpkeepalive": _switch("tcp_keepalive"),
+    **_table(
+        _HARMLESS,
+        "connectionattempts serveraliveinterval serveralivecountmax ipqos rekeylimit loglevel "
+        "logverbose syslogfacility channeltimeout versionaddendum warnweakcrypto "
+        "obscurekeystroketiming",
+    ),
+    # Who we are.
+    "batchmode": _ELSEWHERE,
+    **_table(_ELSEWHERE, "identityfile identityagent identitiesonly"),  # `_identities`
+    "certificatefile": Use(_certificates),
+    "pkcs11provider": _text("pkcs11_provider"),
+    "preferredauthentications": _text("preferred_auth"),
+    "pubkeyauthentication": Use(_public_key),
+    "passwordauthentication": _switch("password_auth"),
+    "kbdinteractiveauthentication": _switch("kbdint_auth"),
+    "challengeresponseauthentication": _switch("kbdint_auth"),
+    "hostbasedauthentication": _switch("host_based_auth"),
+    "gssapiauthentication": _switch("gss_auth"),
+    "gssapikeyexchange": _switch("gss_kex"),
+    "gssapidelegatecredentials": _switch("gss_delegate_creds"),
+    "forwardagent": Use(_forward_agent),
+    **_table(
+        _HARMLESS,
+        "pubkeyacceptedalgorithms pubkeyacceptedkeytypes hostbasedacceptedalgorithms "
+        "hostbasedkeytypes numberofpasswordprompts securitykeyprovider addkeystoagent usekeychain "
+        "enablesshkeysign gssapikexalgorithms gssapirenewalforcesrekey gssapitrustdns "
+        "gssapiclientidentity gssapiserveridentity kbdinteractivedevices",
+    ),
+    # The session: our own command, never in a terminal, and nothing beside it.
+    **_table(_ELSEWHERE, "sendenv setenv"),
+    **_table(
+        _HARMLESS,
+        "requesttty remotecommand sessiontype stdinnull forkafterauthentication escapechar "
+        "enableescapecommandline controlmaster controlpath controlpersist localforward "
+        "remoteforward dynamicforward clearallforwardings exitonforwardfailure gatewayports "
+        "permitremoteopen streamlocalbindmask streamlocalbindunlink tunnel tunneldevice forwardx11 "
+        "forwardx11timeout forwardx11trusted xauthlocation permitlocalcommand localcommand",
+    ),
 }
-_UNSAFE_IN_SHELL = re.compile(r"""['"`$\\;&<>|(){}\s]|^-""")
 
 
-def refuse_unsupported(name: str, config: SshConfig) -> None:
-    """Refuses what would be trusted, or connected to, otherwise than `ssh` does it.
-
-    Raises:
-        UnreachableError: names the option and its file and line.
-    """
-    for option in REFUSED:
-        if config.differs(option) and config.get(option) and config.get(option).lower() != "no":
-            what = f"{config.where(option)} is not supported, and without it another host may be "
-            what += "reached or trusted"
-            raise unsupported(name, what)
-
-
-def unsupported(name: str, what: str) -> UnreachableError:
-    """An option that cannot be honoured."""
-    todo = "remove the option for this host"
-    return UnreachableError(name, what, code="ssh-config", todo=todo)
-
-
-def arguments(name: str, alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
-    """The arguments of asyncssh's options for a host that the cluster file calls `alias`.
+def arguments(config: SshConfig, identity: str | None) -> dict[str, Any]:
+    """The arguments of asyncssh's options for a host.
 
     Raises:
         UnreachableError: an option cannot be honoured.
     """
-    refuse_unsupported(name, config)
     given: dict[str, Any] = {
         "config": None,
-        "host": config.get("hostname") or alias,
+        "host": config.get("hostname") or config.alias,
         "port": int(config.get("port")),
         "username": config.get("user"),
         "family": _FAMILIES.get(config.get("addressfamily").lower(), socket.AF_UNSPEC),
@@ -107,26 +224,18 @@ def arguments(name: str, alias: str, config: SshConfig, identity: str | None) ->
         "env": list(config.all("setenv")),
         # Half the processor time of ChaCha20, which asyncssh would take first: 0.75 s a GB of logs.
         "encryption_algs": "^*-gcm@openssh.com",
+        "gss_auth": False,
+        "gss_kex": False,
+        "gss_delegate_creds": False,
     }
-    for option, argument in _OFF_BY_DEFAULT.items():
-        given[argument] = config.on(option)
-    for option, argument in _SWITCHES.items():
-        if config.differs(option):
-            given[argument] = config.on(option)
-    for option, (argument, known) in _ALGORITHMS.items():
-        if config.differs(option):
-            given[argument] = _algorithms(name, config, option, known())
-    if config.differs("pubkeyauthentication"):  # also `unbound`, `host-bound`
-        given["public_key_auth"] = config.get("pubkeyauthentication").lower() not in ("no", "false")
-    if config.on("compression"):
-        given["compression_algs"] = "zlib@openssh.com,zlib,none"
-    if config.get("preferredauthentications"):
-        given["preferred_auth"] = config.get("preferredauthentications")
-    if config.get("pkcs11provider"):
-        given["pkcs11_provider"] = config.get("pkcs11provider")
-    if (forwarded := config.get("forwardagent")).lower() not in ("", "no", "false"):
-        given["agent_forwarding"] = True if config.on("forwardagent") else forwarded
-    return given | _identities(name, alias, config, identity) | _way(name, alias, config)
+    for option in filter(config.differs, config.values):
+        use = OPTIONS.get(option, _REFUSED)
+        if use.refused and config.get(option).lower() not in ("", "no"):
+            what = f"{config.where(option)} is not supported, and without it another host may be "
+            raise unsupported(config, what + "reached or trusted")
+        if use.translate is not None:
+            given |= use.translate(config, option)
+    return given | _identities(config, identity)
 
 
 def host_key_algs(known: KnownHosts, configured: list[str] | str | None) -> list[str] | None:
@@ -147,41 +256,10 @@ def host_key_algs(known: KnownHosts, configured: list[str] | str | None) -> list
     return [each for each in configured or () if each in kinds] or None
 
 
-def _algorithms(name: str, config: SshConfig, option: str, known: list[bytes]) -> list[str] | str:
-    value = config.get(option)
-    if value[:1] in ("+", "-", "^"):  # from asyncssh's parser; ssh -G has resolved it
-        return value
-    found = [each for each in value.split(",") if each.encode() in known]
-    if not found:
-        what = f"{config.where(option)} allows only what is not supported here ({value})"
-        raise unsupported(name, what)
-    return found
-
-
-def _way(name: str, alias: str, config: SshConfig) -> dict[str, Any]:
-    """Address to connect from, and a command to connect through."""
-    way: dict[str, Any] = {}
-    if config.get("bindaddress"):
-        way["local_addr"] = (config.get("bindaddress"), 0)
-    command = " ".join(config.all("proxycommand"))
-    if command and command.lower() != "none":
-        way["proxy_command"] = ["/bin/sh", "-c", f"exec {_expand(name, alias, config, command)}"]
-    return way
-
-
-def _expand(name: str, alias: str, config: SshConfig, text: str) -> str:
-    """The tokens of ssh_config(5) in a command that a shell runs."""
-    tokens = _tokens(alias, config)
-    for token in "hnr":
-        if f"%{token}" in text and _UNSAFE_IN_SHELL.search(tokens[token]):
-            what = f"{config.where('proxycommand')}: {tokens[token]!r} holds characters that a "
-            raise unsupported(name, what + "shell would act on")
-    return _replaced(text, tokens)
-
-
-def _tokens(alias: str, config: SshConfig) -> dict[str, str]:
+def _tokens(config: SshConfig) -> dict[str, str]:
+    """The tokens of ssh_config(5)."""
     local = socket.gethostname()
-    host = config.get("hostname") or alias
+    host = config.get("hostname") or config.alias
     return {
         "%": "%",
         "d": account_home(),
@@ -190,7 +268,7 @@ def _tokens(alias: str, config: SshConfig) -> dict[str, str]:
         "k": config.get("hostkeyalias") or host,
         "L": local.split(".")[0],
         "l": local,
-        "n": alias,
+        "n": config.alias,
         "p": config.get("port"),
         "r": config.get("user"),
         "u": os.environ.get("USER", config.get("user")),
@@ -201,27 +279,27 @@ def _replaced(text: str, tokens: dict[str, str]) -> str:
     return re.sub("%(.)", lambda found: tokens.get(found[1], found[0]), text)
 
 
-def _paths(name: str, alias: str, config: SshConfig, option: str) -> list[str]:
+def _paths(config: SshConfig, option: str) -> list[str]:
     """The files that an option names, with its variables, tokens and `~`."""
-    tokens = _tokens(alias, config)
+    tokens = _tokens(config)
     given = (text for text in config.all(option) if text != "none")
     texts = (re.sub(r"\$\{(\w+)\}", lambda m: os.environ.get(m[1], ""), text) for text in given)
-    return [_in_home(name, config, option, _replaced(text, tokens)) for text in texts]
+    return [_in_home(config, option, _replaced(text, tokens)) for text in texts]
 
 
-def _in_home(name: str, config: SshConfig, option: str, path: str) -> str:
+def _in_home(config: SshConfig, option: str, path: str) -> str:
     try:
         return str(expand_user(path))
     except TfmuxError as error:
-        raise unsupported(name, f"{config.where(option)}: {error}") from error
+        raise unsupported(config, f"{config.where(option)}: {error}") from error
 
 
-def _identities(name: str, alias: str, config: SshConfig, identity: str | None) -> dict[str, Any]:
-    """Keys, certificates and the agent."""
-    found: dict[str, Any] = {"agent_path": _agent(name, config)}
+def _identities(config: SshConfig, identity: str | None) -> dict[str, Any]:
+    """Keys and the agent."""
+    found: dict[str, Any] = {"agent_path": _agent(config)}
     files = [] if identity is None else [identity]
     if identity is None and config.differs("identityfile"):
-        files = _paths(name, alias, config, "identityfile")
+        files = _paths(config, "identityfile")
         public = [path for path in files if path.endswith(".pub")]  # of keys in the agent
         private = [path for path in files if path not in public]
         found["ignore_encrypted"] = True
@@ -229,10 +307,8 @@ def _identities(name: str, alias: str, config: SshConfig, identity: str | None) 
         found["client_keys"] = [path for path in private if Path(path).exists()] or private
     elif files:
         found["client_keys"] = files
-    if certificates := _paths(name, alias, config, "certificatefile"):
-        found["client_certs"] = certificates
     if config.on("identitiesonly"):
-        names = files or _paths(name, alias, config, "identityfile")
+        names = files or _paths(config, "identityfile")
         names = names or [os.path.expanduser(path) for path in USUAL_KEYS]
         public = [each if each.endswith(".pub") else f"{each}.pub" for each in names]
         public = [path for path in public if Path(path).exists()]
@@ -242,7 +318,7 @@ def _identities(name: str, alias: str, config: SshConfig, identity: str | None) 
     return found
 
 
-def _agent(name: str, config: SshConfig) -> str | None:
+def _agent(config: SshConfig) -> str | None:
     where = config.get("identityagent")
     if not where:
         named = config.all("identityagent")
@@ -251,7 +327,7 @@ def _agent(name: str, config: SshConfig) -> str | None:
         return os.environ.get("SSH_AUTH_SOCK")
     if where.startswith("$"):
         return os.environ.get(where.strip("${}"))
-    return _in_home(name, config, "identityagent", where)
+    return _in_home(config, "identityagent", where)
 
 
 def known_hosts_files(config: SshConfig) -> list[str]:

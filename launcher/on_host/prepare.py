@@ -23,6 +23,7 @@ from typing import Iterator
 
 _SKIPPED = ("__pycache__",)
 _PYTHON = "TFMUX_PYTHON"
+_NOT_STORED = "cannot store that these lines are done, so they run at each launch"
 
 
 def main(words: list[str]) -> int:
@@ -36,9 +37,9 @@ def main(words: list[str]) -> int:
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         lock = open(os.path.join(folder, digest + ".lock"), "w")
-    except OSError as error:
-        log(f"{error.filename}: {error.strerror}: cannot store which lines are done")
-        return 1
+    except OSError as error:  # a home that is read-only, or full
+        log(f"{error.filename}: {error.strerror}: {_NOT_STORED}")
+        return _finish(run(lines))
     with lock:
         _wait_for(lock.fileno())
         if os.path.exists(stamp):
@@ -48,17 +49,24 @@ def main(words: list[str]) -> int:
         before = dict(_files(".")) if fresh else {}
         status = run(lines)
         if status:
-            log(f"failed with status {status}")
-            return status
+            return _finish(status)
         if fresh and dict(_files(".")) != before:
             log("done, but files in the workdir were changed, which is copied at each launch, so")
             log("it will run again at the next launch. Write to a lasting folder, such as ~/…")
             return 0
-        # Computed again: a line may have changed the files that it names.
-        with open(_stamp(folder, content(lines, place)), "w") as file:
-            file.write("\n".join(lines) + "\n")
-        log("done")
-        return 0
+        stamp = _stamp(folder, content(lines, place))  # a line may have changed a file it names
+        try:
+            with open(stamp, "w") as file:
+                file.write("\n".join(lines) + "\n")
+        except OSError as error:
+            if not os.path.exists(stamp):  # an empty one does as well
+                log(f"{stamp}: {error.strerror}: {_NOT_STORED}")
+        return _finish(0)
+
+
+def _finish(status: int) -> int:
+    log(f"failed with status {status}" if status else "done")
+    return status
 
 
 def content(lines: list[str], place: str) -> str:

@@ -38,6 +38,7 @@ class TaskView:
     pid: fields.Count | None = None
     attempt: fields.Attempt = 0
     attempts: tuple[Attempt, ...] = ()
+    """The last hundred at most."""
     """Those whose process has started, oldest first."""
     exit_code: fields.Status | None = None
     exit_signal: str | None = None
@@ -113,6 +114,8 @@ class HostReceipt:
     """The engine alone has confirmed it."""
     unlisted: fields.Count = 0
     """Survivors beyond those in `survivors`."""
+    doubt: str = ""
+    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
 
     @property
     def left(self) -> int:

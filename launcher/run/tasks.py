@@ -17,6 +17,8 @@ from .states import Cause, HostState, Intent, RunPhase, TaskState
 from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
 MAX_BACKOFF = 30.0
+_MOST_ATTEMPTS = 100
+"""Attempts of a task that a snapshot has: what changes of the task is sent with all of them."""
 _RESUME_SECONDS = 1.0
 """Pause before the next attempt of a task that waited for it when its launcher died."""
 AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
@@ -149,7 +151,8 @@ class Tasks:
             return self._failed(task, event.error, ())
         attempts = data.view(task).attempts
         if all(attempt.number != event.attempt for attempt in attempts):
-            attempts = (*attempts, Attempt(event.attempt, event.log_start, event.time))
+            attempt = Attempt(event.attempt, event.log_start, event.time)
+            attempts = (*attempts, attempt)[-_MOST_ATTEMPTS:]
         data.update_task(task, pid=event.pid, attempts=attempts)
         if event.port_holder:
             data.update_task(task, reason=f"its port is held by {event.port_holder}")

@@ -40,10 +40,7 @@ if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
 
 _CLOSE_SECONDS = 8.0
-
-
-_ANSWERED = 0.001
-"""The shortest time of a host's receipt; none at all stands for a host that has not answered."""
+_NO_REASON = "its agent does not say why"
 
 
 class Connections:
@@ -210,9 +207,10 @@ class Connections:
             survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
             unlisted=said.unlisted,
             confirmed=said.confirmed,
-            seconds=max(said.seconds, _ANSWERED),
+            seconds=said.seconds,
+            doubt="" if said.confirmed else said.doubt or _NO_REASON,
         )
-        if said.doubt:
+        if said.doubt and said.tasks is not None:  # in no receipt of the run
             self._note(f"{host}: not confirmed: {said.doubt}")
         if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell

@@ -215,7 +215,7 @@ def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> Hook
     summary: ReceiptSummary | None = None
     if receipt is not None:
         summary = {
-            "clean": receipt.clean,
+            "clean": snapshot.clean,
             "survivors": sum(host.left for host in receipt.hosts),
             "unconfirmed": [host.host for host in receipt.hosts if not host.confirmed],
         }

@@ -173,7 +173,8 @@ class LogMonitor:
 
         def read() -> None:
             try:
-                lines = log_tail(self._logs.open(task))
+                with self._worker.asking():
+                    lines = log_tail(self._logs.open(task))
             except OSError:
                 lines = ()  # somebody has removed the file
             told(lines)
@@ -227,15 +228,15 @@ class LogMonitor:
         data = b"".join(job.parts)
         log = self._logs.open(job.task)
         now = time.time()
-        while True:
-            try:
-                log.append(job.offset, data, now)
-                self._worker.answered()
-                break
-            except OSError as error:
-                self._complain(f"{log.path.name}: {error.strerror}")
-                if not self._worker.pause(_AGAIN_SECONDS):
-                    return
+        with self._worker.asking():
+            while True:
+                try:
+                    log.append(job.offset, data, now)
+                    break
+                except OSError as error:
+                    self._complain(f"{log.path.name}: {error.strerror}")
+                    if not self._worker.pause(_AGAIN_SECONDS):
+                        return
         with self._lock:
             stored = self._found.stored
             stored[job.stored] = stored.get(job.stored, 0) + len(data)
@@ -250,13 +251,15 @@ class LogMonitor:
         before = log.size
         trouble, data = "", b""
         try:
-            log.grown(size)
+            with self._worker.asking():
+                log.grown(size)
             if log.size < size:
                 trouble = "it has been cut"
             last = max(before, log.size - MARK_BYTES)
             if task in self._patterns:
                 self._look(task, before, last)
-            data = log.read(last, log.size - last)
+            with self._worker.asking():
+                data = log.read(last, log.size - last)
         except OSError as error:
             trouble = error.strerror or str(error)
         if trouble:
@@ -283,9 +286,8 @@ class LogMonitor:
         log = self._logs.open(job.task)
         for _ in range(_COUNTED_TOGETHER):
             before = log.uncounted
-            with suppress(OSError):  # whoever follows the log says why it cannot be read
-                log.count(time.time())
-            self._worker.answered()
+            with suppress(OSError), self._worker.asking():
+                log.count(time.time())  # whoever follows the log says why it cannot be read
             if log.uncounted == before or not self._worker.pause(0):
                 return  # nothing is left, somebody has cut the file, or the run is over
         if log.uncounted:
@@ -295,8 +297,8 @@ class LogMonitor:
         """Looks for the awaited line of a task in a part of its log."""
         log = self._logs.open(task)
         while task in self._patterns and begin < end:
-            part = log.read(begin, min(_LOOK, end - begin))
-            self._worker.answered()
+            with self._worker.asking():
+                part = log.read(begin, min(_LOOK, end - begin))
             if not part:
                 break  # removed meanwhile
             begin += len(part)

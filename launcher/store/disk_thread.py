@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 Job = Callable[[], None]
 
@@ -23,7 +24,8 @@ class DiskThread:
         self._jobs: deque[Job] = deque()
         self._news = threading.Condition()
         self._job: Job | None = None
-        self._since = 0.0
+        self._asked: float | None = None
+        """Time at which the present job has asked the disk for something; None: it has answered."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -46,15 +48,20 @@ class DiskThread:
         with self._news:
             return [job for job in (self._job, *self._jobs) if job is not None]
 
-    def answered(self) -> None:
-        """For a job of many reads or writes: the disk has done one more of them."""
-        self._since = time.monotonic()
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """For a job: the disk is asked for one read or write, again and again where it is full."""
+        self._asked = time.monotonic()
+        try:
+            yield
+        finally:
+            self._asked = None
 
     @property
     def stalled(self) -> float:
-        """Seconds since the present job began, or the disk last answered it; 0 between jobs."""
-        with self._news:
-            return time.monotonic() - self._since if self._job is not None else 0.0
+        """Seconds for which the disk has not answered; 0 while nothing is asked of it."""
+        asked = self._asked
+        return 0.0 if asked is None else time.monotonic() - asked
 
     @property
     def idle(self) -> bool:
@@ -82,7 +89,6 @@ class DiskThread:
                         return
                     self._news.wait()
                 job = self._job = self._jobs.popleft()
-                self._since = time.monotonic()
             try:
                 job()
             except BaseException as error:

@@ -174,6 +174,8 @@ class HostReceiptRecord(TypedDict):
     """Number of the processes that are still there beyond those."""
     confirmed: bool
     """Nothing is left, by the word of the host's kernel."""
+    doubt: str
+    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
     unreachable_until: float | None
     """When the lease of a host ends that cannot be reached; null for one that answered, and with
     `on_disconnect = "keep"`."""
@@ -224,6 +226,7 @@ class ChangeRecords:
     def __init__(self, before: Snapshot | None) -> None:
         """`before`: the run as an earlier launcher has recorded it."""
         self._before = before
+        self._begun = before is not None and any(task.attempt for task in before.tasks)
         self._keys: dict[str | TaskId, tuple[object, ...]] = {}
 
     def changes(
@@ -238,13 +241,14 @@ class ChangeRecords:
             if self._is_new(host.name, _host_key(host)):
                 yield _host(host, now)
         for task in tasks:
+            self._begun = self._begun or task.attempt > 0
             if self._is_new(task.id, _task_key(task)):
                 yield _task(task, now)
         said = before.notes if before else ()
         for note in new_notes(said, after.notes):
             yield {**_run(after, now), "note": note}
         if after.receipt is not None and (before is None or before.receipt is None):
-            yield receipt_record(after.receipt, now)
+            yield receipt_record(after.receipt, now, begun=self._begun)
 
     def _is_new(self, name: str | TaskId, key: tuple[object, ...]) -> bool:
         known = self._keys.get(name)
@@ -252,9 +256,11 @@ class ChangeRecords:
         return known != key
 
 
-def receipt_record(receipt: Receipt, now: float) -> ReceiptEvent:
+def receipt_record(receipt: Receipt, now: float, *, begun: bool) -> ReceiptEvent:
+    """The receipt of a run that has `begun` tasks, or has not."""
     hosts = [cast(HostReceiptRecord, asdict(host)) for host in receipt.hosts]
-    return {"time": now, "event": "receipt", "hosts": hosts, "clean": receipt.clean}
+    clean = receipt.clean and bool(hosts or not begun)
+    return {"time": now, "event": "receipt", "hosts": hosts, "clean": clean}
 
 
 def failure_record(failure: Failure) -> FailureRecord:

@@ -118,14 +118,14 @@ class RunWriter:
         if waiting and path in self._maybe_cut:
             self._maybe_cut.remove(path)
             waiting = b"\n" + waiting
-        while waiting:
-            try:
-                waiting = waiting[self._disk.write(path, waiting) :]
-                self._worker.answered()
-            except OSError as error:
-                self._trouble = error.strerror or str(error)
-                if not self._worker.pause(_AGAIN_SECONDS):
-                    return False
+        with self._worker.asking():
+            while waiting:
+                try:
+                    waiting = waiting[self._disk.write(path, waiting) :]
+                except OSError as error:
+                    self._trouble = error.strerror or str(error)
+                    if not self._worker.pause(_AGAIN_SECONDS):
+                        return False
         self._trouble = ""
         return True
 

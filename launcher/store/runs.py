@@ -67,6 +67,7 @@ class RunFolder:
             folder.cluster_file.write_text(text, encoding="utf-8", newline="")
             folder._origin.write_bytes(os.fsencode(cluster.base))
         except OSError as error:
+            shutil.rmtree(path, ignore_errors=True)  # half a run would be one that cannot be read
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
         return folder
 

@@ -13,7 +13,6 @@ import asyncssh
 import pytest
 
 from launcher.errors import HostKeyError, UnreachableError
-from launcher.hosts import ssh_config
 from launcher.hosts.host_keys import accepted_keys
 from tests.attacks.clients import Clients, Person
 from tests.testbed import keys
@@ -22,13 +21,6 @@ from tests.testbed import keys
 def another_key(folder: Path) -> str:
     """Type and base64 of a key that is not the server's."""
     return " ".join(keys.make_key(folder / "other", "other").public.split()[:2])
-
-
-def make_krl(file: Path, line: str) -> None:
-    """Writes a key revocation list with one key in it."""
-    public = file.with_suffix(".pub")
-    public.write_text(f"{line}\n")
-    subprocess.run(["ssh-keygen", "-q", "-k", "-f", file, public], check=True)
 
 
 async def refused(clients: Clients, match: str, code: str, *, accept_new: bool = True) -> str:
@@ -43,86 +35,6 @@ async def refused(clients: Clients, match: str, code: str, *, accept_new: bool =
 
 
 # --- revoked ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("kind", ["plain", "KRL"])
-async def test_a_key_in_revoked_host_keys_is_refused(
-    clients: Clients, tmp_path: Path, kind: str, known: bool
-) -> None:
-    """Known or not, and whoever agrees; the sentence names the option and its line."""
-    revoked = tmp_path / "revoked"
-    if kind == "plain":
-        odd = "# comment\nrubbish\n\n"
-        revoked.write_text(f"{odd}{another_key(tmp_path)}\n{clients.host_key} host\n")
-    else:
-        make_krl(revoked, clients.host_key)
-    if not known:
-        clients.known_hosts.unlink()
-    clients.configure(f"RevokedHostKeys {revoked}")
-    said = await refused(clients, "revoked", "key-refused")
-    assert "RevokedHostKeys in ~/.ssh/config:2" in said and str(revoked) in said
-    assert not accepted_keys().exists()
-
-
-@pytest.mark.parametrize("kind", ["plain", "KRL"])
-async def test_others_in_revoked_host_keys_do_no_harm(
-    clients: Clients, tmp_path: Path, kind: str
-) -> None:
-    """The list is about the keys in it."""
-    revoked = tmp_path / "revoked"
-    if kind == "plain":
-        revoked.write_text(f"{another_key(tmp_path)}\n")
-    else:
-        make_krl(revoked, another_key(tmp_path))
-    clients.configure(f"RevokedHostKeys {revoked}")
-    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
-    await clients.ours()
-    clients.known_hosts.unlink()
-    await clients.ours(accept_new=True)
-
-
-@pytest.mark.parametrize("what", ["missing", "a folder", "a broken KRL"])
-async def test_revoked_host_keys_that_cannot_be_read_refuse_all(
-    clients: Clients, tmp_path: Path, what: str
-) -> None:
-    """As `ssh` does it: without the list nobody is trusted."""
-    revoked = tmp_path / "revoked"
-    if what == "a folder":
-        revoked.mkdir()
-    if what == "a broken KRL":
-        make_krl(revoked, another_key(tmp_path))
-        revoked.write_bytes(revoked.read_bytes()[:60])
-    clients.configure(f"RevokedHostKeys {revoked}")
-    said = await refused(clients, str(revoked), "key-refused")
-    assert "RevokedHostKeys in ~/.ssh/config:2" in said
-
-
-async def test_a_krl_without_ssh_keygen_refuses(
-    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What cannot be asked is not trusted."""
-    revoked = tmp_path / "revoked"
-    make_krl(revoked, another_key(tmp_path))
-    clients.configure(f"RevokedHostKeys {revoked}")
-    bare = tmp_path / "bin"
-    bare.mkdir()
-    (bare / "ssh").symlink_to("/usr/bin/ssh")
-    monkeypatch.setenv("PATH", str(bare))
-    with pytest.raises(HostKeyError, match=f"{revoked} is a KRL, which needs ssh-keygen"):
-        await clients.ours()
-
-
-async def test_the_systems_revoked_host_keys_hold(
-    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The system's ssh_config is read beside the user's."""
-    (tmp_path / "revoked").write_text(f"{clients.host_key}\n")
-    system = tmp_path / "ssh_config"
-    system.write_text(f"Host *\n  RevokedHostKeys {tmp_path}/revoked\n")
-    monkeypatch.setattr(ssh_config, "SYSTEM_CONFIG", system)
-    with pytest.raises(HostKeyError, match=f"RevokedHostKeys in {system}:2"):
-        await clients.ours()
 
 
 @pytest.mark.parametrize("names", ["*", "PLACE"])
@@ -168,25 +80,15 @@ async def test_a_certificate_of_another_host_is_refused(clients: Clients) -> Non
 
 
 @pytest.mark.parametrize("whose", ["the authority's", "the host's"])
-@pytest.mark.parametrize("kind", ["plain", "KRL"])
-async def test_a_certificate_with_a_revoked_key_is_refused(
-    clients: Clients, tmp_path: Path, kind: str, whose: str
-) -> None:
-    """The key of the host or of its authority is in the list."""
+async def test_a_certificate_with_a_revoked_key_is_refused(clients: Clients, whose: str) -> None:
+    """The key of the host or of its authority has a line with `@revoked`."""
     authority = Authority(clients, "127.0.0.1")
-    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
     line = authority.line if whose == "the authority's" else clients.host_key
-    revoked = tmp_path / "revoked"
-    if kind == "plain":
-        revoked.write_text(f"{line}\n")
-    else:
-        make_krl(revoked, line)
-    clients.configure(f"RevokedHostKeys {revoked}")
-    theirs = await asyncio.to_thread(clients.openssh)
-    assert theirs.returncode == 255
-    with pytest.raises(HostKeyError) as told:
-        await clients.ours()
-    assert told.value.code == "key-refused" and "RevokedHostKeys in" in str(told.value)
+    clients.known_hosts.write_text(
+        f"@cert-authority {clients.place} {authority.line}\n@revoked * {line}\n"
+    )
+    said = await refused(clients, "revoked", "key-refused")
+    assert f"{clients.known_hosts}:2" in said
 
 
 async def test_a_certificate_of_nobody_known_is_a_first_contact(clients: Clients) -> None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import asyncssh
 import pytest
 
 from launcher.errors import AuthError, HostKeyError, UnreachableError
-from launcher.hosts import credentials
+from launcher.hosts import credentials, ssh_config, ssh_options
 from launcher.hosts.host_keys import accepted_keys
 from launcher.hosts.ssh import SshConnector
 from launcher.plan.model import SshTarget
+from tests import command
 from tests.attacks.clients import Clients, Person, both_log_in, only_refused
 from tests.patience import PATIENCE, until
 from tests.testbed import keys
@@ -25,7 +29,12 @@ from tests.testbed.namespaces import Testbed
 
 @pytest.mark.parametrize(
     "option",
-    ["KnownHostsCommand /bin/cat /nowhere", "BindInterface lo", "ProxyUseFdpass yes"],
+    [
+        "KnownHostsCommand /bin/cat /nowhere",
+        "RevokedHostKeys /nowhere",
+        "BindInterface lo",
+        "ProxyUseFdpass yes",
+    ],
 )
 async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -> None:
     """Never skipped: the sentence names option, file and line."""
@@ -34,8 +43,61 @@ async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -
     with pytest.raises(UnreachableError, match=rf"{name} in ~/\.ssh/config:2 is not supp") as told:
         await clients.ours()
     assert told.value.code == "ssh-config" and "remove the option" in told.value.todo
+    assert 'via = ["ssh", "-T", "far", "{command}"]' in told.value.todo
     clients.configure(before=f"Host other\n  {option}")
     await clients.ours()
+
+
+async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
+    """Whatever `ssh -G` prints is in the table; what is not there is refused where it is set."""
+    config = await ssh_config.read_config("far", "far", None, None)
+    assert set(config.values) <= set(ssh_options.OPTIONS)
+    odd = replace(config, values={**config.values, "trusteverybody": ("yes",)})
+    with pytest.raises(UnreachableError, match="trusteverybody in ssh_config is not supported"):
+        ssh_options.arguments(odd, None)
+
+
+@pytest.mark.testbed
+def test_the_way_for_an_option_that_is_refused(
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path
+) -> None:
+    """The sentence gives it: `ssh` itself, which honours the option, on all four hosts."""
+    testbed.give_access(tfmux_home)
+    revoked = tfmux_home / "revoked"
+    other = keys.make_key(tmp_path / "other", "other").path.with_suffix(".pub")
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", revoked, other], check=True)
+    config = tfmux_home / ".ssh/config"
+    config.write_text(f"RevokedHostKeys {revoked}\n{config.read_text()}")
+
+    def cluster(tables: str) -> str:
+        tasks = json.dumps([f"{host.name}:auto" for host in testbed])
+        job = f'[jobs.worker]\ntasks = {tasks}\nready = "started"\n'
+        run = '[run]\ncommand = ["uname", "-n"]\nworkdir = ""\nsuccess = "all"\n'
+        return str(command.write(tmp_path, f"{tables}{job}{run}"))
+
+    def host(name: str, way: str) -> str:
+        return f'[hosts.{name}]\n{way}\naddress = "{name}"\npython = "{testbed[name].python}"\n'
+
+    done = command.run(
+        "check", cluster("".join(host(h.name, f'ssh = "{h.name}"') for h in testbed))
+    )
+    ways = set(re.findall(r"via = \[[^]]*\]", " ".join(done.stdout.split())))
+    assert len(ways) == 4, done.stdout
+    assert all(way.startswith('via = ["ssh", "-T", "tf') for way in ways), ways
+    ours = f'"-F", "{config}", "-T"'  # OpenSSH looks into the account's home, not into $HOME
+    tables = "".join(
+        host(json.loads(way[6:])[2], way.replace('"-T"', ours)) for way in sorted(ways)
+    )
+    done = command.run("up", "--headless", cluster(tables))
+    assert done.returncode == 0, done
+    for h in testbed:
+        assert h.name in done.stdout
+    subprocess.run(
+        ["ssh-keygen", "-q", "-k", "-f", revoked, testbed["tf3"].host_key.path.with_suffix(".pub")],
+        check=True,
+    )
+    done = command.run("up", "--headless", cluster(tables))
+    assert done.returncode == 3 and "tf3 refused" in done.stderr, done
 
 
 @pytest.mark.parametrize("option", ["IdentityFile", "CertificateFile"])
@@ -46,12 +108,6 @@ async def test_a_home_of_nobody_is_named(clients: Clients, option: str) -> None:
     with pytest.raises(UnreachableError, match=where) as told:
         await clients.ours()
     assert told.value.code == "ssh-config"
-
-
-async def test_revoked_keys_in_the_home_of_nobody_refuse_all(clients: Clients) -> None:
-    """As for any file that cannot be read."""
-    clients.configure("RevokedHostKeys ~no-such-user/revoked")
-    await only_refused(clients, "~no-such-user/revoked cannot be read")
 
 
 async def test_strict_checking_asks_nobody(clients: Clients) -> None:

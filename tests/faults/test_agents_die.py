@@ -10,7 +10,7 @@ import pytest
 
 from tests import command
 from tests.command import Up, python_task, write
-from tests.faults.scenario import FaultScenario, confirmed, notes, ready
+from tests.faults.scenario import FaultScenario, confirmed, notes, ready, receipt
 from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.proc import Process
@@ -168,7 +168,7 @@ def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
             proc.signal_process(process, signal.SIGKILL)
         assert up.wait() == 4, up.transcript()
         assert not confirmed(up)
-        assert any("tf3: not confirmed: an earlier agent" in note for note in notes(up))
+        assert receipt(up)["tf3"]["doubt"].startswith("an earlier agent")
         assert not hidden(scenario)
     scenario.wait_dead()
 

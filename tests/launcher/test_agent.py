@@ -145,6 +145,22 @@ def test_a_log_that_is_a_link_is_refused(client: Client, tmp_path: Path) -> None
     assert client.start("w:1", ["true"])["error"] == ""
 
 
+def test_attempts_that_ended_long_ago_are_forgotten(client: Client) -> None:
+    """A welcome has the last few of each task: with those of weeks it was too long for a message,
+    and no launcher could come back."""
+    client.start("w:1", ["sleep", "1000"])
+    for attempt in range(1, 21):
+        client.start("w:0", ["true"], attempt=attempt)
+        client.get(wire.EOF, task="w:0", attempt=attempt)
+    with Client(client.run_id) as second:
+        held = second.hello()["tasks"]
+        attempts = [one["attempt"] for one in held if one["task"] == "w:0"]
+        assert attempts == [*range(attempts[0], 21)] and len(attempts) < 10
+        assert [one["ended"] for one in held if one["task"] == "w:1"] == [False]
+        assert second.kill()["confirmed"]
+        second.leave()
+
+
 def test_a_program_that_is_not_there_is_named(client: Client) -> None:
     """The reason names the program, or the directory, that is missing."""
     assert "no-such-program" in client.start("w:0", ["no-such-program"])["error"]

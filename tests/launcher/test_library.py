@@ -234,3 +234,37 @@ def test_a_schema_that_cannot_be_written_is_not_named(tmp_path: Path) -> None:
     """A full or read-only folder of settings keeps nobody from saving a cluster elsewhere."""
     (config_home() / "cluster.schema.json").mkdir(parents=True)
     assert library.with_schema_line(TEXT, tmp_path / "mine.toml") == TEXT
+
+
+def test_a_renaming_that_breaks_off_leaves_a_whole_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends at any step: one of the names has a file, and each file has its own name."""
+    steps = ("unlink", "rename", "replace", "link", "remove")
+
+    class Ended(BaseException):
+        """The end of the process."""
+
+    def ended(*words: object, **options: object) -> None:
+        raise Ended
+
+    for step in steps:
+        first = library.create(f"{step}-1", TEXT)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, ended)
+            try:
+                library.rename(first, f"{step}-2")
+            except Ended:
+                pass
+        left = [path for path in library.saved() if path.stem.startswith(f"{step}-")]
+        assert left and all(load(path).name == path.stem for path in left), step
+
+
+def test_a_renaming_that_fails_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = library.create("one", TEXT)
+
+    def full(*words: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(library, "write", full)
+    with pytest.raises(SaveError, match="No space left"):
+        library.rename(first, "two")
+    assert library.saved() == [first] and load(first).name == "one"

@@ -142,3 +142,23 @@ def test_the_lines_of_all_that_end_are_found_in_one_look(tmp_path: Path) -> None
     assert all(f"last of {task}" in lines[task] for task in tasks) and lines[tasks[7]][-1] == "more"
     disk.go.set()
     monitor.close()
+
+
+def test_work_of_the_thread_is_no_disk_that_does_not_answer(tmp_path: Path) -> None:
+    """Only the time counts for which the disk itself is asked for something."""
+    disk, go = SlowDisk(), threading.Event()
+    monitor = a_monitor(tmp_path, disk)
+
+    def work() -> None:
+        go.wait(PATIENCE)
+
+    monitor._worker.put(work)
+    wait_until(lambda: monitor._worker.jobs(), "it works")
+    assert monitor._worker.stalled == 0.0
+    go.set()
+    monitor.store(FIRST, 0, b"x\n", print)
+    wait_until(lambda: monitor._worker.stalled > 0.0, "the disk is asked")
+    disk.go.set()
+    drained(monitor)
+    assert monitor._worker.stalled == 0.0
+    monitor.close()

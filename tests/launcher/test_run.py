@@ -188,6 +188,18 @@ def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
     assert driver.state("worker:1") is TaskState.FAILED
 
 
+def test_attempts_of_long_ago_are_forgotten() -> None:
+    """A snapshot has the last hundred of a task that is restarted for weeks."""
+    driver = RunDriver(settings='on_failure = "restart"\nmax_restarts = 1000')
+    driver.running()
+    for attempt in range(1, 150):
+        driver.exited("worker:1", 1, attempt=attempt)
+        driver.receipt("b", ["worker:1"])
+        driver.fired(RestartDelay(name("worker:1"), attempt))
+        driver.ready("worker:1", attempt=attempt + 1)
+    assert [a.number for a in driver.task("worker:1").attempts] == [*range(51, 151)]
+
+
 def test_the_pause_is_bounded() -> None:
     driver = RunDriver(settings='on_failure = "restart"\nmax_restarts = 9')
     driver.running()

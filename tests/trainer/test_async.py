@@ -253,7 +253,7 @@ def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     records, logdir = tmp_path / "records", tmp_path / "logdir"
     assert tasks.run("convert", f"--to={records}").wait() == 0
     flags = ("--steps=800", "--devices=2", f"--data={records}", f"--logdir={logdir}")
-    cluster = Cluster(tasks, "async", *flags, "--wire=bfloat16", ps=1, worker=2)
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]

@@ -21,7 +21,7 @@ from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 from tui.widgets.line_input import LineInput
 
 HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}

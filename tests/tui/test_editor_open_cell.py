@@ -17,7 +17,7 @@ from tui.screens.editor import table
 from tui.screens.editor.file_pane import FilePane
 from tui.screens.editor.table import EditTable
 from tui.screens.home import HomeScreen
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 PYTHON = ("right", "right", "right", "enter")
 """Keys that open the cell `python` of the first host."""

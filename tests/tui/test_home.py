@@ -9,18 +9,24 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
 from launcher.cluster import library
 from launcher.cluster.file import load, loads
+from launcher.ids import TaskId
 from launcher.paths import runs_home
+from launcher.run import events as ev
+from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome
+from launcher.store.journal import encode
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.tui.conftest import screen_text, shows, until
+from tests.tui.fakes import write_end
 from tui.app import TfmuxApp
 from tui.catalog import ClusterEntry
 from tui.config import Config
@@ -28,7 +34,7 @@ from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 TEXT = """name = "mine"
 [jobs.ps]
@@ -54,21 +60,20 @@ async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator
         clients.close()
 
 
-def past_run(name: str, *records: dict[str, object]) -> RunFolder:
-    """A run's folder as a launcher leaves it."""
+def begun_run(name: str, *events: ev.Event) -> RunFolder:
+    """A run's folder as a launcher leaves it that has died behind the last of the events."""
     cluster = loads(TEXT, "mine.toml", Path("/srv"))
     folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
-    lines = [{"time": 1000.0, "event": "run", "run": folder.run_id, "state": "connecting"}]
-    folder.public_events.write_text("".join(json.dumps(line) + "\n" for line in [*lines, *records]))
+    records = [encode(event) | {"launcher": "1"} for event in (ev.Begin(1000.0), *events)]
+    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
 
 
-ENDED = (
-    {"time": 1030.0, "event": "metric", "task": "worker:0", "host": "localhost", "step": 1200,
-     "loss": 0.25},
-    {"time": 1062.0, "event": "receipt", "hosts": [], "clean": True},
-    {"time": 1062.0, "event": "run", "state": "ended", "outcome": "success", "exit_code": 0},
-)  # fmt: skip
+def ended_run(name: str, **fields: Any) -> RunFolder:
+    """A run's folder as a launcher leaves it at the end of the run."""
+    folder = begun_run(name)
+    write_end(folder, 1000.0, 1062.0, **fields)
+    return folder
 
 
 def on(pilot: Pilot[int]) -> str:
@@ -131,7 +136,7 @@ async def test_copy_rename_delete_and_undo() -> None:
 
 async def test_a_run_that_has_ended_is_not_taken_up_again() -> None:
     """Its row may be older than its end: Enter shows it as it was."""
-    ended = past_run("fine", *ENDED)
+    ended = ended_run("fine")
     clients = RunClients()
     shown = clients.attach(ended.run_id, no_answer)
     assert shown.snapshot().outcome is Outcome.SUCCESS and not shown.living
@@ -175,12 +180,12 @@ async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
 
 async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
     """What cannot be read is said in its row, and F9 does not say that nothing is active."""
-    past_run("fine", *ENDED)
-    odd = past_run("odd", *ENDED)
-    with odd.public_events.open("a") as journal:
+    ended_run("fine")
+    odd = ended_run("odd")
+    with odd.journal.open("a") as journal:
         journal.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
     (runs_home() / "circle").symlink_to("circle")
-    broken = past_run("broken")
+    broken = begun_run("broken")
     broken.cluster_file.write_text("name = [[[")
     async with home(size=(500, 40)) as pilot:
         await shows(pilot, "✓ success")
@@ -194,11 +199,10 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
 @pytest.mark.processes
 async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     """One that ended, one that failed with its first failure, one whose launcher died."""
-    past_run("good", *ENDED)
-    failure = {"task": "worker:1", "host": "tf3", "how": "failed 1", "time": 1.0, "others": []}
-    failed = {**ENDED[2], "outcome": "failed", "exit_code": 1, "first_failure": failure}
-    past_run("bad", {**ENDED[1]}, failed)
-    past_run("lost", {"time": 1004.0, "event": "run", "state": "running"})
+    ended_run("good")
+    failure = Failure(TaskId("worker", 1), "tf3", "failed 1", 1.0)
+    ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
+    begun_run("lost", ev.HostUp(1004.0, "localhost"))
     async with home() as pilot:
         await shows(pilot, "Past runs 3")
         await shows(pilot, "took   step   loss")
@@ -211,7 +215,7 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
 @pytest.mark.large
 async def test_a_past_run_opens_in_the_run_screen() -> None:
     """From disk: its states and logs; leaving it comes back here; F9 kills nothing."""
-    folder = past_run("good", *ENDED)
+    folder = ended_run("good")
     (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     async with home() as pilot:
         await shows(pilot, "Past runs 1")
@@ -225,10 +229,8 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
 
 async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
     """The failed task has the focus, and its last lines are in sight beside the summary."""
-    failure = {"task": "worker:0", "host": "localhost", "how": "exit 1", "time": 1.0}
-    failure |= {"others": [], "tail": ["what went wrong"]}
-    failed = {**ENDED[2], "outcome": "failed", "exit_code": 1, "first_failure": failure}
-    folder = past_run("bad", ENDED[1], failed)
+    failure = Failure(TaskId("worker", 0), "localhost", "exit 1", 1.0, (), ("what went wrong",))
+    folder = ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
     (folder.path / "ps-0.log").write_bytes(b"I am the ps\n")
     (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
     async with home(size=(80, 24)) as pilot:
@@ -246,9 +248,9 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
 @pytest.mark.processes
 async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     """Its record breaks off: it says so, and shows nothing as running."""
-    task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}
-    task |= {"state": "running", "address": "localhost:1", "pid": 1, "log_start": 0}
-    past_run("lost", task)
+    begun_run(
+        "lost", ev.HostUp(1001.0, "localhost"), ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1)
+    )
     async with home() as pilot:
         await shows(pilot, "? unknown")
         await pilot.press("g", "home", "enter")
@@ -259,7 +261,7 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
 @pytest.mark.large
 async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     """A launcher holds its lock: it is listed as active; F9 lists it and asks, Esc leaves it."""
-    folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
+    folder = begun_run("living")
     lock = acquire(folder.path)
     assert lock is not None
     async with home() as pilot:
@@ -354,7 +356,7 @@ async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> N
 async def test_everything_fits_80_by_24() -> None:
     """No row is wider than the screen, and the cursor's keys stand at the bottom."""
     library.create("mine", TEXT)
-    past_run("good", *ENDED)
+    ended_run("good")
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Past runs 1")
         await shows(pilot, "Enter open  l launch")
@@ -382,10 +384,10 @@ async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
 async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
     """Above the clusters, under titles, and the cursor is there."""
     library.create("mine", TEXT)
-    task = {"time": 1001.0, "event": "task", "task": "ps:0", "host": "localhost", "attempt": 1}
-    task |= {"state": "ready", "address": "localhost:1", "pid": 1, "log_start": 0}
-    run = {"time": 1004.0, "event": "run", "state": "running"}
-    folder = past_run("living", task, run, ENDED[0])
+    started = ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1)
+    folder = begun_run("living", ev.HostUp(1001.0, "localhost"), started)
+    metric = [1030.0, "worker:0", None, {"step": 1200, "loss": 0.25}]
+    folder.metrics.write_text(json.dumps(metric) + "\n")
     lock = acquire(folder.path)
     assert lock is not None
     try:
@@ -405,7 +407,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
 @pytest.mark.large
 async def test_dialogs_name_the_keys_that_are_bound() -> None:
     """Of going back and of yes, wherever they are asked for."""
-    folder = past_run("living", {"time": 1004.0, "event": "run", "state": "running"})
+    folder = begun_run("living")
     lock = acquire(folder.path)
     assert lock is not None
     keys = {"dialog.back": "f2", "dialog.yes": "f3"}

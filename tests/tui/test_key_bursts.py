@@ -25,7 +25,7 @@ from tui.run_clients import RunClients
 from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
 from tui.screens.hosts import HostsScreen
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 
 def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
@@ -93,7 +93,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
         await until(pilot, lambda: bool(app.focused))
         assert isinstance(app.screen, RunScreen)
         control = Mock(living=True, snapshot=busy, signal=run.signal)
-        monkeypatch.setattr(app.screen.task_commands, "_control", control)
+        monkeypatch.setattr(app.screen, "control", control)
         burst(app, "xyrn")
         asyncio.get_running_loop().call_later(1, release.set)
         await until(pilot, lambda: bool(run.asked))

@@ -34,7 +34,7 @@ from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.opening import Opening
 from tui.screens.page import Page
 from tui.screens.prompts import PromptDialog
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 from tui.widgets.footer import KeyFooter
 
 
@@ -163,9 +163,6 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
         names_no_default(app)
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        screen.line_commands.show_keys()
-        await shows(pilot, f"{display_name(OTHERS['log.copy'])} copies")
-        names_no_default(app)
         for command, text, back in (
             ("layout.merged", "task on/off", "layout.merged"),
             ("metrics", "smoothing", "metrics.back"),

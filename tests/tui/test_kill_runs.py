@@ -13,7 +13,7 @@ from launcher.session.history import RunSummary
 from launcher.store.runs import RunFolder
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
-from tests.tui.test_home import ENDED, past_run
+from tests.tui.test_home import ended_run
 from tui.app import TfmuxApp
 from tui.catalog import RunEntry
 from tui.run_clients import RunClients
@@ -86,7 +86,7 @@ async def test_the_second_press_reaches_runs_that_are_still_being_attached_to(
 
 async def test_a_run_that_has_ended_meanwhile_shows_its_stored_receipt() -> None:
     """It is not taken up again."""
-    ended = past_run("fine", *ENDED)
+    ended = ended_run("fine")
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)])
     async with app.run_test(size=(120, 40)) as pilot:

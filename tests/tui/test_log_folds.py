@@ -23,7 +23,7 @@ from tui.log.log_views import LogViews
 from tui.log.remarks import remark_source
 from tui.log.view import LogView
 from tui.log.viewport import Item, Viewport
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 from tui.widgets.log_pane import LogPane
 
 TASK = TaskId("worker", 0)

@@ -18,7 +18,7 @@ from tui.config import Config
 from tui.format import StatusColor
 from tui.pane_layout import PaneLayout, listed
 from tui.screens.hosts import hosts_text
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 from tui.widgets.status_strip import SUMMARY_ROWS, StatusStrip
 from tui.widgets.task_list import TaskClicked
 

@@ -73,7 +73,7 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
         "launcher.run.snapshot", "launcher.session.run_loop", "launcher.cluster.spec",
-        "tui.screens.run.screen", "tui.screens.editor.screen",
+        "tui.screens.run", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
     code += f"print([name for name in {heavy} if name in sys.modules])"

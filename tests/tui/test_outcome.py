@@ -20,8 +20,11 @@ from launcher.run.snapshot import (
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.history import RunSummary
+from launcher.session.hooks import hook_event
+from launcher.store.public_events import ChangeRecords
 from launcher.store.runs import RunFolder
 from tui.catalog import RunEntry
+from tui.format import UNCONFIRMED
 from tui.outcome import (
     TERMINAL,
     failure_text,
@@ -76,15 +79,42 @@ def test_the_report_is_made_of_what_the_screens_show() -> None:
 def test_a_receipt_has_a_line_for_each_host() -> None:
     """Survivors below theirs."""
     assert ENDED.receipt is not None
-    _, first, second, survivor, third = receipt_lines(ENDED.receipt, ENDED.run_id)
+    _, first, second, survivor, third = receipt_lines(ENDED)
     assert "none left, confirmed in" in first and "1 left, confirmed in" in second
     assert survivor.endswith(": pid 4121 (D) python")
     assert ": unreachable" in third
     many = replace(ENDED.receipt.hosts[1], unlisted=2900)
-    _, host, _, more = receipt_lines(Receipt((many,)), ENDED.run_id)
+    _, host, _, more = receipt_lines(replace(ENDED, receipt=Receipt((many,))))
     assert "2 901 left, confirmed in" in host and more.endswith(": and 2 900 more")
     clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
+
+
+def test_a_receipt_says_why_a_host_is_not_confirmed() -> None:
+    """Its agent looked, found nothing, and cannot prove it; nothing of its word acts on a terminal.
+    How long the look took is no matter."""
+    doubt = "an earlier agent here and its watchdog were killed together\x1b[2J"
+    receipt = Receipt((HostReceipt("tf2", signalled=2, doubt=doubt),))
+    _, line = receipt_lines(replace(ENDED, receipt=receipt))
+    assert line.startswith("tf2: not confirmed: an earlier agent here and its watchdog were")
+    assert line.isprintable()
+
+
+def test_an_empty_receipt_of_a_run_that_began_is_no_proof(tmp_path: Path) -> None:
+    """No host has confirmed anything: every place says so, and how to finish."""
+    task = TaskView(TaskId("worker", 0), "tf1", "a:1", TaskState.KILLED, attempt=1)
+    ended = replace(ENDED, tasks=(task,), receipt=Receipt(()), first_failure=None)
+    assert receipt_lines(ended)[0].startswith(f"{UNCONFIRMED}; finish with: tfmux kill mnist")
+    assert UNCONFIRMED in report(ended, tmp_path)
+    assert "nothing is left" not in report(ended, tmp_path)
+    parts = header_parts(ended, 1100.0, dict(TERMINAL), lambda name: name)
+    assert UNCONFIRMED in [part.text for part in parts]
+    summary = hook_event("end", ended, tmp_path, 1.0)["receipt"]
+    assert summary is not None and summary["clean"] is False
+    begun = [*ChangeRecords(None).changes(replace(ended, tasks=()), (), (task,), 1.0)]
+    assert [event["clean"] for event in begun if event["event"] == "receipt"] == [False]
+    waited = replace(ended, tasks=(replace(task, attempt=0),))
+    assert receipt_lines(waited) == ["nothing is left on any host"]
 
 
 def test_a_receipt_names_the_engine_beside_the_agent() -> None:
@@ -180,13 +210,15 @@ def test_what_a_failure_means_stands_before_its_last_lines() -> None:
 def test_a_thousand_receipts_are_summed_up() -> None:
     """Hosts that differ come first and in full; the others are one line. The same for tasks."""
     hosts = [HostReceipt(f"h{n}", 8, confirmed=True, seconds=n / 1000) for n in range(1000)]
-    lines = receipt_lines(Receipt(tuple(hosts)), "r")
+    lines = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
     assert lines[1:] == [
         "1 000 hosts: 8 000 processes signalled, none left, confirmed in 1.00 s at most"
     ]
     hosts[700] = HostReceipt("h700", 8, (Survivor(4121, "python", "D"),), confirmed=True)
     hosts[900] = HostReceipt("h900", unreachable_until=1200.0)
-    _, survived, survivor, unreachable, rest = receipt_lines(Receipt(tuple(hosts)), "r")
+    _, survived, survivor, unreachable, rest = receipt_lines(
+        replace(ENDED, receipt=Receipt(tuple(hosts)))
+    )
     assert survived.startswith("h700: 8 processes signalled, 1 left")
     assert "pid 4121" in survivor and unreachable.startswith("h900: unreachable")
     assert rest.startswith("998 other hosts: 7 984 processes signalled, none left")
@@ -232,6 +264,6 @@ def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
     """The list may be shown long after the run."""
     soon, past = time.time() + 60, time.time() - 1
     hosts = [HostReceipt("a", unreachable_until=soon), HostReceipt("b", unreachable_until=past)]
-    _, acts, unreachable = receipt_lines(Receipt(tuple(hosts)), "r")
+    _, acts, unreachable = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
     assert "a: unreachable; its agent acts by itself at " in acts
     assert unreachable.strip() == "b: unreachable"

@@ -15,7 +15,7 @@ from tui.app import TfmuxApp
 from tui.config import Config, load_config
 from tui.palette import Palette
 from tui.screens.hosts import HostsScreen
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 
 
 @pytest.mark.large

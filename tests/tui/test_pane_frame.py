@@ -13,11 +13,11 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.curves import sparkline
 from tui.widgets.fit import Part
 from tui.widgets.log_pane import LogPane
 from tui.widgets.pane_frame import FramePen, PaneBorders, Title
 from tui.widgets.pane_grid import PaneGrid
-from tui.widgets.titles import sparkline
 
 STEP = (
     b"After %d training steps (%d global steps), loss on training batch is %.4f."

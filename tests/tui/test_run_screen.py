@@ -17,7 +17,7 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
 from tui.widgets.log_pane import LogPane
 from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.pane_grid import PaneGrid
@@ -341,11 +341,10 @@ async def test_closing_between_two_frames_is_silent(
     frame = RunScreen._frame
 
     def draw_all(screen: RunScreen) -> bool:
-        screen.chrome.show(screen.snapshot, time.time())
-        screen.chrome.show_panes()
+        screen.show_run(time.time())
         return frame(screen)
 
-    monkeypatch.setattr("tui.screens.run.frame_clock.FRAME", 0)
+    monkeypatch.setattr("tui.screens.frame_clock.FRAME", 0)
     monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:

@@ -22,8 +22,8 @@ from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
-from tui.screens.run.pane_area import PaneArea
-from tui.screens.run.screen import RunScreen
+from tui.screens.run import RunScreen
+from tui.widgets.pane_area import PaneArea
 from tui.widgets.pane_grid import PaneGrid
 from tui.widgets.prompt import Prompt
 
@@ -113,10 +113,10 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
         await shows(pilot, "more")
         await pilot.press("E")
         await shows(pilot, "RuntimeError: second")
-        assert screen_of(app).pane_layout.focused == TaskId("worker", 0)
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 0)
         await pilot.press("e")
         await shows(pilot, "ValueError: first")
-        assert screen_of(app).pane_layout.focused == TaskId("worker", 2)
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 2)
 
 
 async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
@@ -134,7 +134,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
             await pilot.press("e")  # the search may be a tenth of a second behind the screen
             await pilot.pause(0.05)
         assert said(app, "error 1 of 1")
-        assert screen_of(app).pane_layout.focused == TaskId("worker", 1)
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 1)
 
 
 @pytest.mark.large
@@ -185,7 +185,7 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
         assert last - first == 2
-        views = screen_of(app).views
+        views = screen_of(app).area.views
         others = [t.id for t in screen_of(app).snapshot.tasks if t.id != TaskId("ps", 0)]
         assert others and all(views.of(other).selection is None for other in others)
 
@@ -212,9 +212,9 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("apostrophe", *"w2", "enter")
-        await until(pilot, lambda: screen_of(app).pane_layout.focused == TaskId("worker", 2))
+        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 2))
         await pilot.press("apostrophe", *"tf2", "enter")
-        await until(pilot, lambda: screen_of(app).pane_layout.focused == TaskId("worker", 0))
+        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 0))
 
 
 @pytest.mark.large
@@ -228,7 +228,7 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
             await pilot.press("space")
             await pilot.pause(0.1)
             panes = app.screen.query_one(PaneGrid).panes
-            seen.append((screen_of(app).pane_layout.effective, len(panes)))
+            seen.append((screen_of(app).area.pane_layout.effective, len(panes)))
         assert seen == [
             (Arrangement.LIST, 1),
             (Arrangement.MERGED, 1),
@@ -264,7 +264,7 @@ async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
         assert changed == [calm[-2]]
         screen = app.screen
         assert isinstance(screen, RunScreen)
-        pages = screen.pane_layout.pages()
+        pages = screen.area.pane_layout.pages()
         assert len({task for page in pages for task in page}) == 64 and len(pages) == 5
 
 
@@ -358,7 +358,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
         ]
         await pilot.press("3", "slash", *"needle", "enter")
         await shows(pilot, "/needle 1 of 1")
-        view = screen_of(app).views.of(TaskId("worker", 1))
+        view = screen_of(app).area.views.of(TaskId("worker", 1))
         assert view.lines.count == 4 and view.cursor == 3
         third = run.logs.open(TaskId("worker", 1)).size
         run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))

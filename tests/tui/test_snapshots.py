@@ -7,7 +7,6 @@ After a wanted change: `pytest tests/tui/test_snapshots.py --snapshot-update`, a
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -27,7 +26,7 @@ from launcher.run.snapshot import Attempt, HostView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.tui.conftest import shows, until
-from tests.tui.fakes import ScriptedRun
+from tests.tui.fakes import ScriptedRun, write_end
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.run_clients import RunClients
@@ -179,13 +178,7 @@ def pages() -> Iterator[TfmuxApp]:
     hosts = {name: f"root@{name}" for name in ("tf1", "tf2", "tf3")}
     path = library.create("mission", render(PS_WORKERS, "mission", hosts, Path("/srv")))
     folder = RunFolder.create("mission-20261120-105000-7f3a", path.read_text(), load(path))
-    begun = {"time": NOON - 4000, "event": "run", "run": folder.run_id, "state": "connecting"}
-    metric = {"event": "metric", "task": "worker:0", "host": "tf2", "step": 1200, "loss": 0.25}
-    ended = {"event": "run", "run": folder.run_id, "state": "ended", "outcome": "success"}
-    records = [begun, metric | {"time": NOON - 3900}]
-    records += [ended | {"time": NOON - 3890, "exit_code": 0}]
-    records += [{"time": NOON - 3890, "event": "receipt", "hosts": [], "clean": True}]
-    folder.public_events.write_text("".join(json.dumps(record) + "\n" for record in records))
+    write_end(folder, NOON - 4000, NOON - 3890)
     clients = RunClients()
     home = HomeScreen(clients)
     yield TfmuxApp(pages=[home, home.editor(path)], config=Config())

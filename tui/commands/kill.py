@@ -87,8 +87,7 @@ def _end(kill: RunClient | int) -> int:
     while kill.snapshot().state is not RunPhase.ENDED:
         time.sleep(_PACE)
     snapshot = kill.snapshot()
-    lines = receipt_lines(snapshot.receipt, snapshot.run_id) if snapshot.receipt else []
-    return _print_end(snapshot, lines)
+    return _print_end(snapshot, receipt_lines(snapshot))
 
 
 def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:

@@ -28,6 +28,7 @@ class LogViews:
         self.off: set[TaskId] = set()
         """Tasks switched off in the merged log."""
         self._logs = logs
+        self._run_id = snapshot.run_id
         self._tasks = [task.id for task in snapshot.tasks]
         self._views: dict[TaskId | None, LogView] = {}
         self._filters: dict[TaskId | None, str] = {}
@@ -57,7 +58,13 @@ class LogViews:
         if task not in self._views:
             colours = {name: number for number, name in enumerate(self._tasks)}
             self._views[task] = LogView(
-                task, self._lines(task), self.options, self._attempts, colours=colours
+                task,
+                self._lines(task),
+                self.options,
+                self._attempts,
+                colours=colours,
+                path=self._logs.open(task).path if task else self._logs.folder,
+                name=f"{self._run_id}-{task.stem if task else 'merged'}",
             )
         return self._views[task]
 

@@ -7,6 +7,7 @@ few widgets, and each is found as it was left.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from launcher.ids import TaskId
@@ -66,6 +67,10 @@ class LogView:
     """First selected line and the one that moves, both included."""
     cursor: int | None = None
     """The line of the last hit."""
+    path: Path = Path()
+    """The file with the whole log, or the folder of all."""
+    name: str = ""
+    """Run and task, for the name of a file with some of the lines."""
     filtered: bool = False
     """A filter has chosen the lines: each of them is shown."""
 

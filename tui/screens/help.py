@@ -1,16 +1,16 @@
-"""Help screen: every key, and the letters of the status strip."""
+"""Help screen: the keys in force by their owners, and the letters of the status strip."""
 
 from __future__ import annotations
 
-from itertools import chain, zip_longest
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from rich.table import Table
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
 from textual.widgets import Label, Static
 
 from tui.config import config_path
@@ -21,55 +21,65 @@ from tui.screens.dialogs import Dialog
 from tui.widgets.colours import status_colours, theme_colour
 
 _LETTERS_A_ROW = 6
+_SCREEN = "This screen"
+_TALL = 36
+"""Rows of the terminal from which on an empty row stands between two groups."""
+_KEY_CELLS = 13
+_DIGITS = list("123456789")
 
 
 class HelpScreen(Dialog[None]):
-    """Lists the commands of the screen it was opened from."""
+    """Lists the commands of the screen it was opened from, in two columns of groups."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "dismiss(None)", "Back", id="leave", show=False),
         Binding("question_mark,f1", "dismiss(None)", "Back", id="help", show=False),
     ]
 
-    def __init__(self, commands: list[Command]) -> None:
+    def __init__(self, commands: Sequence[Command]) -> None:
         super().__init__("Keys")
-        self._commands = commands
+        self._groups: dict[str, dict[str, list[str]]] = {}
+        """The keys of each line of each group."""
+        for command in commands:
+            binding, title = command.binding, command.owner.BINDING_GROUP_TITLE or _SCREEN
+            line = binding.group.description if binding.group else binding.description
+            keys = self._groups.setdefault(title, {}).setdefault(line, [])
+            keys += [key for key in command.keys if key not in keys]
 
-    def note(self) -> str:
-        return f"{key_of(self, 'dialog.back')} back"
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog") as box:
+            box.border_title = "Keys"
+            box.border_subtitle = Content(f"{key_of(self, 'dialog.back')} back")
+            with VerticalScroll():
+                with Horizontal():
+                    for column in self._columns():
+                        yield Static(column, markup=False)
+                yield Static(self._letters(), markup=False)
+            path = config_path()
+            if path.is_relative_to(Path.home()):
+                path = Path("~") / path.relative_to(Path.home())
+            hint = f"Other keys: [keys] in {path}; ids: palette"
+            yield Label(hint, classes="dialog-note", markup=False)
 
-    def body(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static(self._keys(), id="keys", markup=False)
-            yield Static(self._letters(), markup=False)
-        path = config_path()
-        if path.is_relative_to(Path.home()):
-            path = Path("~") / path.relative_to(Path.home())
-        hint = f"Other keys: [keys] in {path}; the palette shows the ids."
-        yield Label(hint, classes="dialog-note", markup=False)
-
-    def _keys(self) -> Table:
-        rows: dict[str, str] = {}
-        for command in self._commands:
-            rows.setdefault(command.name, command.keys)
-        digits = [name for name in rows if name.startswith("Pane ") and name[-1].isdigit()]
-        keys = [rows.pop(name) for name in digits]
-        if keys:
-            usual = keys == list("123456789")
-            rows["Pane 1 to 9 of the page"] = "1 – 9" if usual else " ".join(keys)
-        table = Table.grid(padding=(0, 3, 0, 0))
+    def _columns(self) -> tuple[Text, Text]:
+        """The groups, one below the other in two columns of about the same height."""
         accent = f"bold {theme_colour(self.app, 'accent-text')}"
-        cells = [(Text(keys, accent), Text(name)) for name, keys in rows.items()]
-        across = 2 if self.app.size.width >= 100 else 1
-        down = -(-len(cells) // across)
-        columns = (cells[i : i + down] for i in range(0, len(cells), down))
-        for row in zip_longest(*columns, fillvalue=(Text(), Text())):
-            table.add_row(*chain(*row))
-        return table
+        rows: list[Text] = []
+        for title, lines in self._groups.items():
+            if rows and self.app.size.height >= _TALL:
+                rows.append(Text())
+            rows.append(Text(title, "bold underline"))
+            for about, keys in lines.items():
+                names = f"{keys[0]} – {keys[-1]}" if keys == _DIGITS else " ".join(keys)
+                rows.append(Text.assemble((f"{names:<{_KEY_CELLS}} ", accent), about))
+        half = -(-len(rows) // 2)
+        columns = rows[:half], rows[half:]
+        left, right = (Text("\n", no_wrap=True, overflow="ellipsis").join(c) for c in columns)
+        return left, right
 
     def _letters(self) -> Text:
         colours = status_colours(self.app)
-        text = Text("\nLetters of the status strip:\n")
+        text = Text("Letters of the status strip:\n")
         for i, (state, (letter, color)) in enumerate(STATE_MARKS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")
             text.append(letter, f"bold {colours[color]}")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from rich.text import Text
 from textual import events
 from textual.widget import Widget
+from textual.widgets import Input
 
 from tui.keys import KeyHint, key_hints
 from tui.widgets.colours import theme_colour
@@ -36,6 +37,7 @@ class KeyFooter(Widget):
     def render(self) -> Text:
         """`F9 kill all  q leave …`."""
         hints, fixed, typing = self._shown
+        typing = typing or isinstance(self.screen.focused, Input)
         self._ends.clear()
         row = Text(no_wrap=True, end="")
         key_style = f"bold {theme_colour(self.app, 'accent-text')}"

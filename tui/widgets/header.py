@@ -170,8 +170,8 @@ def _ended(snapshot: Snapshot, bad: str, colours: dict[StatusColor, str]) -> lis
     if snapshot.ended is not None:
         parts.append(Part(3, f"after {clock(snapshot.ended - snapshot.started)}"))
     parts += _first_failure(snapshot, bad)
-    if (receipt := snapshot.receipt) is not None:
-        parts.append(Part(1 if receipt.clean else 0, *receipt_verdict(receipt, colours)))
+    if snapshot.receipt is not None:
+        parts.append(Part(1 if snapshot.clean else 0, *receipt_verdict(snapshot, colours)))
     if snapshot.step is not None:
         parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
     return parts

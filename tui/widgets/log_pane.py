@@ -1,4 +1,5 @@
-"""Log pane: a border with a title, and in it the lines of a log.
+"""Log pane: a border with a title, and in it the lines of a log, which keys scroll, select, copy
+and save.
 
 Only what is visible is read from the file, parsed and kept. The stock log widgets take about a
 thousand lines a second in all; this one takes what the disk takes, because a line that scrolls
@@ -7,35 +8,68 @@ by unseen costs nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import ClassVar, Self
 
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, work
+from textual.binding import Binding, BindingType
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from launcher.quantities import thousands
+from launcher.errors import TfmuxError
+from launcher.paths import expand_user
+from launcher.quantities import counted, thousands
+from tui.keys import key_of
 from tui.log.folds import Fold
 from tui.log.rows import wrap
-from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable
+from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable, plain_text
 from tui.log.view import LogView
 from tui.log.viewport import Item, Viewport
 
 from .paint import Painter
 from .pane_frame import FramePen, PaneBorders, Title
+from .prompt import Prompt
 
 WHEEL_ROWS = 3
+_LINE = Binding.Group("Line down, up")
+_PAGE = Binding.Group("Page down, up")
+_ENDS = Binding.Group("First line, follow")
+_SELECTED = Binding.Group("Select, copy, save")
+_HALF = Binding.Group("Half a page down, up")
+COPY_LIMIT = 100_000
+"""Bytes; terminals drop a longer OSC 52."""
 
 
 class LogPane(Widget, can_focus=True):
-    """Shows a `LogView`. It draws when `poll` finds news, never because a byte arrived."""
+    """Shows a `LogView`. It draws when `poll` finds news, never because a byte arrived.
+
+    While lines are selected, the keys that scroll move the end of the selection.
+    """
 
     ALLOW_SELECT = False
+    BINDING_GROUP_TITLE = "Log"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "rows(1)", "Line down", id="scroll.down", group=_LINE),
+        Binding("k", "rows(-1)", "Line up", id="scroll.up", group=_LINE),
+        Binding("pagedown", "pages(1)", "Page down", id="scroll.page_down", group=_PAGE),
+        Binding("pageup", "pages(-1)", "Page up", id="scroll.page_up", group=_PAGE),
+        Binding("ctrl+d", "pages(0.5)", "Half a page down", id="scroll.half_down", group=_HALF),
+        Binding("ctrl+u", "pages(-0.5)", "Half a page up", id="scroll.half_up", group=_HALF),
+        Binding("g,home", "first_line", "First line of the run", id="scroll.home", group=_ENDS),
+        Binding("G,end", "follow", "Follow the end", id="scroll.follow", group=_ENDS),
+        Binding("v", "select", "Select lines", id="log.select", group=_SELECTED),
+        Binding("y", "copy", "Copy", id="log.copy", group=_SELECTED),
+        Binding("ctrl+s", "save", "Save lines to a file", id="log.save", group=_SELECTED),
+    ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "log-pane--title",
         "log-pane--name",
@@ -53,9 +87,6 @@ class LogPane(Widget, can_focus=True):
 
     class TitleDoubleClicked(Message):
         """The title was double-clicked, which zooms the pane."""
-
-    class LinesSelected(Message):
-        """Lines were selected with the mouse."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -147,10 +178,123 @@ class LogPane(Widget, can_focus=True):
         """Brings a line into sight."""
         self.move(lambda port: port.show(line))
 
+    def mark(self, line: int) -> None:
+        """Marks a line as the last hit, and brings it into sight."""
+        if self.view is not None:
+            self.view.cursor = line
+            self.go_to(line)
+            self.redraw()
+
+    def leave_hit(self) -> bool:
+        """Marks no line as the last hit any more; False when none was."""
+        if self.view is None or self.view.cursor is None:
+            return False
+        self.view.cursor = None
+        self.redraw()
+        return True
+
+    def action_rows(self, rows: int) -> None:
+        self._move_or_select(lambda port: rows, lambda port: port.scroll(rows))
+
+    def action_pages(self, pages: float) -> None:
+        """Scrolls by pages or halves of one."""
+        self._move_or_select(lambda port: int(port.height * pages), lambda port: port.page(pages))
+
+    def action_first_line(self) -> None:
+        """To the first line of the run."""
+        self._move_or_select(lambda port: -port.count, Viewport.home)
+
+    def action_follow(self) -> None:
+        """To the end, and follows it."""
+        self._move_or_select(lambda port: port.count, Viewport.follow)
+
+    def _move_or_select(
+        self, by: Callable[[Viewport], int], scroll: Callable[[Viewport], None]
+    ) -> None:
+        """Moves the end of the selection by lines and folds, or scrolls where nothing is
+        selected."""
+        if self.view is None or not self.view.selection:
+            self.move(scroll)
+            return
+        first, last = self.view.selection
+        port = self.port
+        last = port.items_from(last, by(port))
+        self.view.selection = (first, last)
+        port.reveal(last)
+        self.redraw()
+
     def in_sight(self) -> list[int]:
         """The numbers of the lines in sight, those of folds among them."""
         items = dict.fromkeys(self._item_at(line) for line, _ in self.port.rows())
         return [line for item in items for line in range(item.first, item.end)]
+
+    # selecting, copying and saving
+
+    def action_select(self) -> None:
+        """Begins selecting at the last hit in sight or the last line, or ends it."""
+        if self.view is None:
+            return
+        visible = self.in_sight()
+        if self.view.selection or not visible:
+            self.view.selection = None
+        else:
+            self.port.pause()
+            at = self.view.cursor if self.view.cursor in visible else visible[-1]
+            self.view.selection = (at, at)
+        self.redraw()
+
+    def leave_selection(self) -> bool:
+        """Selects no line any more; False when none was."""
+        if self.view is None or not self.view.selection:
+            return False
+        self.view.selection = None
+        self.redraw()
+        return True
+
+    def action_copy(self) -> None:
+        """Copies the selected lines, or those in sight, to the terminal's clipboard."""
+        view = self.view
+        if view is None:
+            return
+        numbers: Sequence[int] = view.selected_lines or self.in_sight()
+        text, count = "", 0
+        for number in numbers:
+            line = _text(view, number) + "\n"
+            if len(text) + len(line) > COPY_LIMIT:
+                break
+            text += line
+            count += 1
+        self.app.copy_to_clipboard(text)
+        cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
+        copied = counted(count, "line")
+        self.notify(f"{copied} copied{cut}. The whole log: {view.path}", timeout=6)
+        view.selection = None
+        self.redraw()
+
+    def copy_selected(self) -> bool:
+        """Copies the selected lines; False when there are none."""
+        if self.view is None or not self.view.selection:
+            return False
+        self.action_copy()
+        return True
+
+    @work(group="commands")
+    async def action_save(self) -> None:
+        """Asks for a file and saves the selected lines, or all that the pane shows."""
+        if self.view is None:
+            return
+        name = f"{self.view.name}-{time.strftime('%H%M%S')}.txt"
+        answer = await self.screen.query_one(Prompt).ask("save to", name)
+        view = self.view
+        if not answer or view is None:
+            return
+        numbers = view.selected_lines or range(view.lines.count)
+        try:
+            path = await asyncio.to_thread(_write, answer, view, numbers)
+        except (TfmuxError, OSError, IndexError, ValueError) as error:
+            self.notify(f"not saved: {error}", severity="error")
+        else:
+            self.notify(f"{counted(len(numbers), 'line')} saved to {path}")
 
     # drawing
 
@@ -386,7 +530,9 @@ class LogPane(Widget, can_focus=True):
             self._drag_from = None
             self.release_mouse()
             if self.view and self.view.selection:
-                self.post_message(self.LinesSelected())
+                commands = {"log.copy": "copies", "log.save": "saves", "back": "leaves"}
+                keys = (f"{key_of(self, name)} {text}" for name, text in commands.items())
+                self.notify(", ".join(keys), timeout=3)
 
     def _line_at(self, y: int) -> int | None:
         rows = self.port.rows()
@@ -395,3 +541,17 @@ class LogPane(Widget, can_focus=True):
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
         self.redraw()
+
+
+def _text(view: LogView, number: int) -> str:
+    line = view.lines.line(number)
+    before = f"{line.task} | " if line.task else ""
+    return before + plain_text(line.data)
+
+
+def _write(name: str, view: LogView, numbers: Sequence[int]) -> Path:
+    """Writes lines to a new file."""
+    path = Path(os.path.realpath(expand_user(name)))
+    with path.open("x", encoding="utf-8") as file:
+        file.writelines(_text(view, number) + "\n" for number in numbers)
+    return path

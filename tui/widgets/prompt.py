@@ -7,11 +7,13 @@ import asyncio
 from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 
 class Prompt(Horizontal):
-    """One-line question with an input; takes room on the screen only while `ask` waits."""
+    """One-line question with an input; takes room on the screen, and the focus, only while `ask`
+    waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,6 +21,8 @@ class Prompt(Horizontal):
         self._question = ""
         self._answer: asyncio.Future[str | None] | None = None
         self._last: dict[str, str] = {}
+        self._before: Widget | None = None
+        """What had the focus before the question."""
 
     def compose(self) -> ComposeResult:
         yield Label(markup=False)
@@ -33,6 +37,7 @@ class Prompt(Horizontal):
         self._answer = answer
         self.query_one(Label).update(question)
         self.display = True
+        self._before = self.screen.focused
         field = self.query_one(Input)
         field.value = self._last.get(question, "") if text is None else text
         field.select_all()
@@ -51,6 +56,9 @@ class Prompt(Horizontal):
             self._close(None)
 
     def _close(self, text: str | None) -> None:
+        if self.display and self.screen.focused is self.query_one(Input):
+            # At once, not by `focus()`: the next key is no answer any more.
+            self.screen.set_focus(self._before, scroll_visible=False)
         self.display = False
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(text)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import TaskView
-from tui.curves import LARGEST
 from tui.format import StatusColor, figure, status_color
 
 from .fit import Part
 from .pane_frame import Title
 
-_SPARKS = "▁▂▃▄▅▆▇█"
-SPARK_CELLS = 12
-FEWEST_VALUES = 4
 QUIET_AFTER = 2.0
 """Seconds of silence from which on a title shows them."""
 
@@ -49,21 +45,3 @@ def task_title(
         parts.append(Part(2, f"  {task.url}", "name"))
     share = min(1.0, task.step / total) if total and task.step is not None else None
     return Title(tuple(parts), spark, share)
-
-
-def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
-    """The values as a row of blocks, each cell the mean of its share; empty where a few values
-    are no curve yet."""
-    finite = [value for value in values if abs(value) < LARGEST]
-    if len(finite) < FEWEST_VALUES:
-        return ""
-    cells = min(cells, len(finite))
-    means = []
-    for i in range(cells):
-        share = finite[len(finite) * i // cells : len(finite) * (i + 1) // cells]
-        means.append(sum(share) / len(share))
-    low, high = min(means), max(means)
-    if high == low:
-        return _SPARKS[0] * cells
-    top = len(_SPARKS) - 1
-    return "".join(_SPARKS[round((mean - low) / (high - low) * top)] for mean in means)

@@ -1,0 +1,334 @@
+"""Run screen: panes with the logs of a run's tasks, and around them how the run goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events, on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from launcher.ids import TaskId
+from launcher.quantities import counted
+from launcher.run.snapshot import Snapshot, TaskView, new_notes
+from launcher.run.states import Outcome, RunPhase
+from launcher.session.control import RunControl
+from tui.outcome import queue_status
+from tui.pane_layout import Arrangement
+from tui.screens.dialogs import Confirm, ask
+from tui.screens.frame_clock import FrameClock
+from tui.task_monitor import TaskMonitor
+from tui.widgets.fit import Part
+from tui.widgets.footer import KeyFooter
+from tui.widgets.header import RunHeader
+from tui.widgets.outcome_panel import OutcomePanel
+from tui.widgets.pane_area import PaneArea
+from tui.widgets.pane_frame import Title
+from tui.widgets.prompt import Prompt
+from tui.widgets.status_strip import StatusStrip
+from tui.widgets.task_list import TaskClicked
+from tui.widgets.titles import task_title
+
+_OPEN = Binding.Group("Web page; merged: on/off")
+_RESTART = Binding.Group("Restart, at once")
+_END = Binding.Group("TERM, KILL the task")
+_MOST_NOTES = 4
+_NOTE_SECONDS = 8
+_GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+class RunScreen(Screen[None]):
+    """Composes the parts, and shows them what is new."""
+
+    BLANK = True  # as `PaneGrid`
+    AUTO_FOCUS = ""  # the prompt's input would take the first keys
+    BINDING_GROUP_TITLE = "Task"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "back", "Back", id="back"),
+        Binding("o", "open", "Open its page; merged: on or off", id="task.open", group=_OPEN),
+        Binding("r", "restart(False)", "Restart the task", id="task.restart", group=_RESTART),
+        Binding(
+            "R",
+            "restart(True)",
+            "Restart the task at once (KILL)",
+            id="task.restart_hard",
+            group=_RESTART,
+        ),
+        Binding("x", "signal('TERM')", "End the task (TERM)", id="task.term", group=_END),
+        Binding("X", "signal('KILL')", "Kill the task (KILL)", id="task.kill", group=_END),
+    ]
+
+    def __init__(self, control: RunControl) -> None:
+        super().__init__()
+        self.control = control
+        self.snapshot = control.snapshot()
+        self.header = RunHeader()
+        self.strip = StatusStrip()
+        self.area = PaneArea(control, self.snapshot)
+        self.outcome = OutcomePanel()
+        self.outcome.display = False
+        self.prompt = Prompt()
+        self.footer = KeyFooter()
+        self.monitor = TaskMonitor(control)
+        self.clock = FrameClock(self._frame, self._is_open)
+        self._titles: dict[TaskId | None, Title] = {}
+        self._queue = ""
+        """Text of empty panes."""
+        self._second = 0.0
+        self._notes: list[str] = []
+        """Those that wait until there is room for them."""
+        self._noted: list[float] = []
+        """When notes were shown that are still to be seen."""
+
+    def compose(self) -> ComposeResult:
+        yield self.header
+        yield self.strip
+        yield self.area
+        yield self.outcome
+        yield self.prompt
+        yield self.footer
+
+    def on_mount(self) -> None:
+        self.run_worker(self.clock.run(), group="clock")
+        if self.snapshot.state is RunPhase.ENDED:
+            self._show_outcome()
+
+    # what is new
+
+    def _is_open(self) -> bool:
+        """A screen that is closed, alone or with the app, loses its widgets before its workers
+        are cancelled."""
+        return self in self.app.screen_stack and self.app.is_running
+
+    def _frame(self) -> bool:
+        """Shows what is new, all in one painting; False when nothing was."""
+        self.area.place_resized()
+        if self.clock.resting:
+            return True
+        now = time.time()
+        latest = self.control.snapshot()
+        changed = latest is not self.snapshot
+        second = now - self._second >= 1.0
+        if changed:
+            self._apply(latest)
+        if second:
+            self._second = now
+            self._show_notes(time.monotonic())
+            visible = [p.view.task for p in self.area.grid.panes if p.view and p.view.task]
+            contexts = self.area.views.options.tasks
+            self.monitor.update(self.snapshot, visible, contexts, now)
+        if changed or second:
+            self.show_run(now)
+        if self.app.screen is self or self.app.screen.is_modal:
+            grown = self.area.poll()
+            self._show_titles()
+            if grown:
+                changed = True
+                self.call_after_refresh(self.clock.rest_after, time.monotonic())
+        return changed
+
+    def _apply(self, snapshot: Snapshot) -> None:
+        before, self.snapshot = self.snapshot, snapshot
+        self.area.pane_layout.update(snapshot, self.monitor.stalled)
+        if self.area.views.update(snapshot):
+            self.area.redraw()
+        self.area.place()
+        self._notes += new_notes(before.notes, snapshot.notes)
+        self._show_notes(time.monotonic())
+        by_itself = snapshot.outcome not in (Outcome.KILLED, Outcome.TERMINATED)
+        if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
+            self._show_outcome()
+            self.area.refocus()
+
+    def _show_outcome(self) -> None:
+        """Shows how the run ended, and the task that failed first: the summary may leave room for
+        one pane alone."""
+        self.outcome.show(self.snapshot)
+        failure = self.snapshot.first_failure
+        if failure and any(task.id == failure.task for task in self.snapshot.tasks):
+            self.area.pane_layout.focus(failure.task)
+
+    def _show_notes(self, now: float) -> None:
+        """Shows some notes and the number of the others, when there is room: those of a hundred
+        lost hosts would cover the logs."""
+        self._noted = [when for when in self._noted if now - when < _NOTE_SECONDS]
+        room = _MOST_NOTES - len(self._noted)
+        if room <= 0 or not self._notes:
+            return
+        shown, others = self._notes[:room], len(self._notes) - room
+        self._notes.clear()
+        if others > 0:
+            shown.append(f"and {counted(others, 'other note')}")
+        for note in shown:
+            self.notify(note, timeout=_NOTE_SECONDS)
+            self._noted.append(now)
+
+    # around the panes
+
+    def show_run(self, now: float) -> None:
+        """Shows the snapshot, which may be the one of the second before."""
+        self.header.show(self.snapshot, len(self.monitor.stalled), self.monitor.alert)
+        self._make_titles(now)
+        layout, views = self.area.pane_layout, self.area.views
+        self.strip.show(self.snapshot, layout.focused)
+        if self.area.task_list.display:
+            off = views.off if layout.effective is Arrangement.MERGED else None
+            self.area.task_list.show(self.snapshot, layout.focused, now, off)
+        self.footer.show(self._hints())
+
+    @on(PaneArea.Changed)
+    def _panes_changed(self) -> None:
+        if self._is_open():
+            self.show_run(time.time())
+            self._show_titles()
+
+    def _make_titles(self, now: float) -> None:
+        """Makes the titles of the panes in sight."""
+        self._queue = queue_status(self.snapshot, now)
+        if self._queue and self.snapshot.allocation is not None:
+            self._queue += f"\n{self.snapshot.allocation.advice}"
+        tasks = {task.id: task for task in self.snapshot.tasks}
+        self._titles.clear()
+        for pane in self.area.grid.panes:
+            name = pane.view.task if pane.view else None
+            if name is None:
+                count = len(self.area.views.merged)
+                text = f"all logs, {count} of {len(tasks)} tasks, by time of receipt"
+                self._titles[None] = Title((Part(0, text, "name"),))
+            elif name in tasks:
+                self._titles[name] = task_title(
+                    tasks[name],
+                    now,
+                    self.monitor.sparklines.get(name, ""),
+                    self.monitor.stalled.get(name),
+                    name in self.area.pane_layout.pinned,
+                    self.snapshot.total_steps or tasks[name].metrics.get("total"),
+                )
+
+    def _show_titles(self) -> None:
+        """Shows the titles as they were made last, with what filter and search have found since."""
+        for pane in self.area.grid.panes:
+            if pane.view and pane.view.task in self._titles:
+                pane.set_title(self._titles[pane.view.task], self.area.note(pane.view))
+            pane.set_placeholder(self._queue)
+
+    def _hints(self) -> list[tuple[str, str]]:
+        """The commands of the footer, the most important first."""
+        layout = self.area.pane_layout
+        ended = self.snapshot.state is RunPhase.ENDED
+        hints = [("kill_all", "receipt" if ended else "kill all"), ("leave", "leave")]
+        hints += [("help", "help")]
+        if self.outcome.display:
+            hints += [("back", "hide summary")]
+        if layout.effective is Arrangement.MERGED:
+            hints += [("task.open", "task on/off")]
+        hints += [("pane.next", "next"), ("zoom", "zoom"), ("layout.next", "layout")]
+        hints += [("search", "search")]
+        pages = len(layout.pages())
+        if layout.effective is Arrangement.GRID and pages > 1:
+            hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
+        hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
+        hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
+        hints += [("log.copy", "copy"), ("pane.name", "go to")]
+        return [*hints, ("log.fold", "unfold" if self.area.views.options.fold else "fold")]
+
+    # keys and clicks
+
+    @on(TaskClicked)
+    def _task_clicked(self, event: TaskClicked) -> None:
+        self.area.focus_task(event.task)
+
+    def on_descendant_blur(self) -> None:
+        """The footer names keys of what has the focus."""
+        self.footer.refresh()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self.footer.refresh()
+
+    def action_back(self) -> None:
+        """Out of whatever was entered last."""
+        pane = self.area.pane
+        nothing: Callable[[], bool] = lambda: False  # noqa: E731
+        for leave in (
+            pane.leave_selection if pane else nothing,
+            self.area.stop_search,
+            self.area.leave_zoom,
+            self.hide_outcome,
+            pane.leave_hit if pane else nothing,
+        ):
+            if leave():
+                return
+
+    def hide_outcome(self) -> bool:
+        """Hides how the run ended; False when that is not shown."""
+        if not self.outcome.display:
+            return False
+        self.outcome.display = False
+        self.show_run(time.time())
+        return True
+
+    def action_open(self) -> None:
+        """Switches the focused task on or off in the merged log; elsewhere opens its web page
+        (TensorBoard's, say), else the only one that there is. Where there can be no browser, the
+        address goes to the clipboard."""
+        if self.area.toggle_task():
+            return
+        name = self.area.pane_layout.focused
+        url = self.snapshot.task(name).url if name else ""
+        pages = [task.url for task in self.snapshot.tasks if task.url]
+        if not url and len(pages) == 1:
+            url = pages[0]
+        if not url:
+            why = "it has no forward = true, or is not ready"
+            self.notify(f"{name} has no page: {why}", timeout=3)
+        elif self.app.is_web or sys.platform == "darwin" or any(map(os.environ.get, _GRAPHIC)):
+            # The standard library would start a text browser over this screen.
+            self.app.open_url(url)
+            self.notify(f"opened {url}", timeout=4)
+        else:
+            self.app.copy_to_clipboard(url)
+            self.notify(f"{url} — no browser here; copied", timeout=8)
+
+    @work(group="commands")
+    async def action_restart(self, hard: bool) -> None:
+        """Ends the focused task and starts it again; hard: KILL instead of TERM and grace."""
+        word = "hard restart" if hard else "restart"
+        await self._confirmed(word, lambda task: self.control.restart(task, hard=hard))
+
+    @work(group="commands")
+    async def action_signal(self, name: str) -> None:
+        """Sends TERM (KILL after the grace) or KILL to the focused task alone."""
+        await self._confirmed(f"send {name} to", lambda task: self.control.signal(task, name))
+
+    async def _confirmed(self, word: str, act: Callable[[TaskId], None]) -> None:
+        """Acts at once, or after a yes where other tasks depend on this one."""
+        name = self.area.pane_layout.focused
+        if name is None:
+            return
+        snapshot = self.control.snapshot()
+        if not self.control.living or snapshot.ended is not None:
+            self.notify("the run is over", timeout=2)
+            return
+        task = snapshot.task(name)
+        if _others_depend_on(task, snapshot):
+            who = "The ps" if task.id.job == "ps" else "The chief"
+            why = f"{who} serves workers that still run."
+            if await ask(self, Confirm(f"{word} {name}?", why)) is not True:
+                return
+        act(name)
+        self.notify(f"{word} {name}", timeout=3)
+
+
+def _others_depend_on(task: TaskView, snapshot: Snapshot) -> bool:
+    """A ps or the chief, while other cluster tasks run."""
+    if task.id.job != "ps" and not task.is_chief:
+        return False
+    return any(
+        other.state.live and other.in_cluster and other.id != task.id and other.id.job != "ps"
+        for other in snapshot.tasks
+    )

@@ -1,1 +1,0 @@
-"""Run screen: panes with logs, the chrome around them, and the commands of the keys."""

@@ -1,0 +1,465 @@
+"""Area of the panes, with the list of tasks beside them, and the keys that go from pane to pane."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from textual import events, work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.widgets import Input
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
+from tui.log.document import Document
+from tui.log.errors import ErrorWalk
+from tui.log.log_views import LogViews
+from tui.log.rows import RowOptions, Stamps
+from tui.log.search import Query
+from tui.log.search_session import SearchSession
+from tui.log.view import LogView
+from tui.pane_layout import Arrangement, Box, PaneLayout
+
+from .log_pane import LogPane
+from .pane_grid import PaneGrid
+from .prompt import Prompt
+from .task_list import TaskList
+
+MERGED_LIST_FROM = 110
+"""Cells of width from which on the merged log has the list of tasks beside it."""
+_NEXT = Binding.Group("Next, previous pane")
+_BESIDE = Binding.Group("Pane in that direction")
+_NUMBERS = Binding.Group("Pane 1–9 of the page", compact=True)
+_TURN = Binding.Group("Previous, next page")
+_LAYOUT = Binding.Group("Next layout, merged")
+_LINES = Binding.Group("Time wrap prefix fold")
+_FILTER = Binding.Group("Filter (!text without)")
+_HIT = Binding.Group("Next, previous hit")
+_ERROR = Binding.Group("Next, previous error")
+_DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
+
+
+class PaneArea(Horizontal, can_focus=True):
+    """Puts the views of logs into panes as the layout says, and gives the focus to one. There is
+    one search at a time, and a filter for each view."""
+
+    BLANK = True  # as `PaneGrid`
+    BINDING_GROUP_TITLE = "Panes"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "next(1)", "Next pane", id="pane.next", group=_NEXT),
+        Binding("shift+tab", "next(-1)", "Previous pane", id="pane.previous", group=_NEXT),
+        Binding("left", "go('left')", "Pane to the left", id="pane.left", group=_BESIDE),
+        Binding("right", "go('right')", "Pane to the right", id="pane.right", group=_BESIDE),
+        Binding("up", "go('up')", "Pane above", id="pane.up", group=_BESIDE),
+        Binding("down", "go('down')", "Pane below", id="pane.down", group=_BESIDE),
+        *(
+            Binding(str(n), f"nth({n})", f"Pane {n}", id=f"pane.{n}", group=_NUMBERS)
+            for n in range(1, 10)
+        ),
+        Binding("apostrophe", "name", "Go to a task by name", id="pane.name"),
+        Binding("z,enter", "zoom", "Zoom the pane", id="zoom"),
+        Binding("space", "arrange", "Next layout", id="layout.next", group=_LAYOUT),
+        Binding("m", "merged", "Merged log", id="layout.merged", group=_LAYOUT),
+        Binding("p", "pin", "Pin to the first page", id="pin"),
+        Binding(
+            "left_square_bracket", "turn(-1)", "Previous page", id="page.previous", group=_TURN
+        ),
+        Binding("right_square_bracket", "turn(1)", "Next page", id="page.next", group=_TURN),
+        Binding("slash", "search", "Search the whole log", id="search"),
+        Binding("n", "hit(1)", "Next hit", id="search.next", group=_HIT),
+        Binding("N", "hit(-1)", "Previous hit", id="search.previous", group=_HIT),
+        Binding("ampersand", "filter", "Filter lines (!text excludes)", id="filter", group=_FILTER),
+        Binding("e", "error(1)", "Next error in any pane", id="error.next", group=_ERROR),
+        Binding("E", "error(-1)", "Previous error in any pane", id="error.previous", group=_ERROR),
+        Binding("exclamation_mark", "first_failure", "First failure", id="failure"),
+        Binding("t", "stamps", "Timestamps", id="log.stamps", group=_LINES),
+        Binding("w", "wrap", "Wrap long lines", id="log.wrap", group=_LINES),
+        Binding("a", "prefix", "Hide TensorFlow's log prefix", id="log.prefix", group=_LINES),
+        Binding(
+            "f", "fold", "Fold TensorFlow's remarks, or show them", id="log.fold", group=_LINES
+        ),
+    ]
+
+    class Changed(Message):
+        """Other tasks are in sight, or another one has the focus."""
+
+    def __init__(self, control: RunControl, snapshot: Snapshot) -> None:
+        self.pane_layout = PaneLayout()
+        self.pane_layout.update(snapshot)
+        self.views = LogViews(control.logs, snapshot)
+        self.grid = PaneGrid()
+        self.task_list = TaskList()
+        self.task_list.display = False
+        self._control = control
+        self._search = SearchSession()
+        self._errors: ErrorWalk | None = None
+        self._placed: object = None
+        self._sizes: object = None
+        super().__init__(self.task_list, self.grid)
+
+    @property
+    def pane(self) -> LogPane | None:
+        """The pane that has the focus."""
+        if self.pane_layout.effective is Arrangement.MERGED:
+            return next(iter(self.grid.panes), None)
+        wanted = self.pane_layout.focused
+        return next((p for p in self.grid.panes if p.view and p.view.task == wanted), None)
+
+    def on_mount(self) -> None:
+        # The first keys may come before there is a pane, which then takes the focus for good.
+        self.screen.set_focus(self)
+
+    def on_unmount(self) -> None:
+        """Ends the threads that read logs."""
+        self._search.stop()
+        self.views.close()
+        if self._errors is not None:
+            self._errors.close()
+
+    # what is new
+
+    def poll(self) -> bool:
+        """Shows what the logs in sight have grown by, and what searches have found; False when no
+        log has grown."""
+        grown = [pane.poll() for pane in self.grid.panes]
+        self._show_hit()
+        self._show_error()
+        return any(grown)
+
+    def redraw(self) -> None:
+        """Draws all lines in sight again."""
+        for pane in self.query(LogPane):
+            pane.redraw()
+
+    def note(self, view: LogView) -> str:
+        """A view's filter and hits, for its title."""
+        notes = (self.views.note(view), self._search.note(view.lines))
+        return "  ".join(note for note in notes if note)
+
+    # places
+
+    def place(self) -> bool:
+        """Puts views into panes; False when nothing about their places has changed."""
+        self._sizes = (self.size, self.grid.size)
+        if not self.size or not self.grid.size:
+            return False
+        # The whole area decides on pages: the list beside a pane must not, or it would keep
+        # itself alive.
+        layout = self.pane_layout
+        if (layout.width, layout.height) != self.size:
+            layout.width, layout.height = self.size
+            if layout.focused is not None:
+                layout.focus(layout.focused)  # pages of another size: it may be on another one
+        merged = layout.effective is Arrangement.MERGED
+        wide = self.size.width >= MERGED_LIST_FROM
+        self.task_list.display = not layout.zoomed and (
+            layout.effective is Arrangement.LIST or (merged and wide)
+        )
+        found, framed = layout.place()
+        places: list[tuple[TaskId | None, Box]] = list(found)
+        if merged or len(places) == 1:  # one pane has what the list leaves
+            task = None if merged else places[0][0]
+            places = [(task, Box(0, 0, *self.grid.size))]
+        if places == self._placed:
+            return False
+        self._placed = places
+        panes = self.grid.place([box for _, box in places], framed=framed)
+        for (task, _), pane in zip(places, panes, strict=True):
+            pane.show(self.views.of(task))
+        self.restore_focus()
+        self.post_message(self.Changed())
+        return True
+
+    def place_resized(self) -> None:
+        """Places anew when the room has changed."""
+        if self._sizes != (self.size, self.grid.size):
+            self.place()
+
+    # the focus
+
+    def focus_task(self, task: TaskId | None) -> None:
+        """Gives a task the focus, wherever its pane is."""
+        if task is not None:
+            self.pane_layout.focus(task)
+        self.refocus()
+
+    def refocus(self) -> None:
+        """Shows what the layout says now."""
+        if not self.place():
+            self.restore_focus()
+            self.post_message(self.Changed())
+
+    def restore_focus(self) -> None:
+        """Gives the keyboard to the pane of the focused task, else to the first one, unless
+        something is being typed."""
+        pane = self.pane
+        if pane is None and self.grid.panes and self.grid.panes[0].view:
+            pane = self.grid.panes[0]
+            self.pane_layout.focused = self.grid.panes[0].view.task
+        if pane and not isinstance(self.screen.focused, Input):
+            # At once: Widget.focus() waits for its turn, and the next key would act elsewhere.
+            self.screen.set_focus(pane, scroll_visible=False)
+            self.can_focus = False
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """A click on a pane gives it the focus, unless the focus has moved on since."""
+        pane = event.widget
+        if pane is not self.screen.focused or not isinstance(pane, LogPane):
+            return
+        if pane.view and pane.view.task and pane.view.task != self.pane_layout.focused:
+            self.pane_layout.focused = pane.view.task
+            self.post_message(self.Changed())
+
+    def on_log_pane_title_double_clicked(self) -> None:
+        self.action_zoom()
+
+    def action_next(self, by: int) -> None:
+        """The next or previous task, over pages."""
+        self.pane_layout.step(by)
+        self.refocus()
+
+    def action_nth(self, number: int) -> None:
+        """The nth pane of the page."""
+        places = self.pane_layout.place().panes
+        if number <= len(places):
+            self.focus_task(places[number - 1][0])
+
+    @work(group="commands")
+    async def action_name(self) -> None:
+        """Asks for a task's name and focuses it."""
+        text = await self.screen.query_one(Prompt).ask("task (w1, worker:1, a host)", "")
+        if not text:
+            return
+        task = self.pane_layout.named(text)
+        if task is None:
+            self.notify(f"no task is called {text!r}", severity="warning", timeout=3)
+        self.focus_task(task)
+
+    def action_go(self, direction: str) -> None:
+        """The nearest pane in a direction; in a list, the task above or below."""
+        layout, here = self.pane_layout, self.pane
+        if layout.effective is not Arrangement.GRID or layout.zoomed:
+            self.action_next(1 if direction in ("down", "right") else -1)
+            return
+        if here is None:
+            return
+        dx, dy = _DIRECTIONS[direction]
+        x, y = here.region.center
+        best: tuple[float, TaskId | None] | None = None
+        for pane in self.grid.panes:
+            px, py = pane.region.center
+            ahead = (px - x) * dx + (py - y) * dy
+            aside = abs((px - x) * dy) + abs((py - y) * dx)
+            if pane is here or pane.view is None or ahead <= 0:
+                continue
+            distance = ahead + 3 * aside
+            if best is None or distance < best[0]:
+                best = (distance, pane.view.task)
+        if best:
+            self.focus_task(best[1])
+
+    # the layout
+
+    def action_zoom(self) -> None:
+        """The focused pane alone, and back."""
+        self.pane_layout.zoomed = not self.pane_layout.zoomed
+        self.refocus()
+
+    def leave_zoom(self) -> bool:
+        """Shows all panes again; False when no pane is zoomed."""
+        if not self.pane_layout.zoomed:
+            return False
+        self.action_zoom()
+        return True
+
+    def action_arrange(self) -> None:
+        """Switches to the next arrangement of the panes, and from the last to the first."""
+        order = list(Arrangement)
+        self._arrange(order[(order.index(self.pane_layout.effective) + 1) % len(order)])
+
+    def action_merged(self) -> None:
+        """The merged log, and back to the panes."""
+        merged = self.pane_layout.effective is Arrangement.MERGED
+        self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
+
+    def toggle_task(self) -> bool:
+        """Switches the focused task on or off in the merged log; False in other layouts."""
+        if self.pane_layout.effective is not Arrangement.MERGED:
+            return False
+        if self.pane_layout.focused:
+            self.stop_search()
+            self.views.switch(self.pane_layout.focused)
+            if self.pane:
+                self.pane.redraw()
+            self.refocus()
+        return True
+
+    def action_turn(self, by: int) -> None:
+        """Turns pages, around the end."""
+        self.pane_layout.turn(by)
+        self.refocus()
+
+    def action_pin(self) -> None:
+        """Pins the focused task to the first page of a large run, or unpins it."""
+        self.pane_layout.toggle_pin()
+        self.refocus()
+
+    def _arrange(self, arrangement: Arrangement) -> None:
+        self.pane_layout.zoomed = False
+        self.pane_layout.arrangement = arrangement
+        self.refocus()
+        self.notify(f"layout: {arrangement}", timeout=1.5)
+
+    # how lines are shown, in all panes
+
+    def set_options(self, options: RowOptions) -> None:
+        """Sets how lines are shown, in all panes."""
+        self.views.set_options(options)
+        self.redraw()
+
+    def action_stamps(self) -> None:
+        """Times before lines: none, time of day, since the start."""
+        order = list(Stamps)
+        stamps = order[(order.index(self.views.options.stamps) + 1) % len(order)]
+        started = self._control.snapshot().started
+        self._change_options(f"timestamps: {stamps}", stamps=stamps, started=started)
+
+    def action_wrap(self) -> None:
+        """Wraps long lines, or cuts them at the pane's edge."""
+        wrap = not self.views.options.wrap
+        self._change_options(f"wrap: {'on' if wrap else 'off'}", wrap=wrap)
+
+    def action_prefix(self) -> None:
+        """Hides TensorFlow's prefix of date and source file, or shows it."""
+        hide = not self.views.options.hide_prefix
+        text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
+        self._change_options(text, hide_prefix=hide)
+
+    def action_fold(self) -> None:
+        """Folds remarks of TensorFlow and its like into one row, or shows them."""
+        fold = not self.views.options.fold
+        self._change_options(f"TensorFlow's remarks: {'folded' if fold else 'shown'}", fold=fold)
+
+    def _change_options(self, message: str, **changes: Any) -> None:
+        self.set_options(replace(self.views.options, **changes))
+        self.notify(message, timeout=2)
+
+    # search
+
+    @work(group="commands")
+    async def action_search(self) -> None:
+        """Asks what to search for in the focused pane."""
+        await self._ask_query()
+
+    @work(group="commands")
+    async def action_hit(self, by: int) -> None:
+        """The next or previous hit; in another pane the same search begins anew. Asks when there
+        has been no search."""
+        pane, query = self.pane, self.views.options.query
+        if query is None:
+            await self._ask_query()
+        elif pane and pane.view and not self._search.is_in(pane.view.lines):
+            self._start_search(query)
+        else:
+            self._search.step(by)
+
+    async def _ask_query(self) -> None:
+        if text := await self.screen.query_one(Prompt).ask("/"):
+            self._start_search(Query(text))
+
+    def _start_search(self, query: Query) -> None:
+        self.stop_search()
+        pane = self.pane
+        if pane is None or pane.view is None:
+            return
+        self.set_options(replace(self.views.options, query=query))
+        visible = pane.in_sight()
+        self._search.start(pane.view.lines, query, visible[-1] if visible else 0)
+
+    def stop_search(self) -> bool:
+        """Ends a search and its marks; False when there was none."""
+        if not self._search.stop():
+            return False
+        self.views.forget_cursors()
+        self.set_options(replace(self.views.options, query=None))
+        return True
+
+    def _show_hit(self) -> None:
+        """Shows the hit that was asked for, once a thread has found it."""
+        pane = self.pane
+        if pane and pane.view:
+            hit = self._search.follow(pane.view.lines)
+            if hit is not None:
+                pane.mark(hit)
+
+    # filter
+
+    @work(group="commands")
+    async def action_filter(self) -> None:
+        """Asks which lines of the focused pane to show."""
+        pane = self.pane
+        if pane is None or pane.view is None:
+            return
+        before = self.views.filter_of(pane.view.task)
+        text = await self.screen.query_one(Prompt).ask("& lines with (!without)", before)
+        pane = self.pane
+        if text is not None and pane and pane.view:
+            self.filter_lines(pane.view, text)
+            pane.redraw()
+
+    def filter_lines(self, view: LogView, text: str) -> None:
+        """Shows only the lines that hit; no text shows all."""
+        self.stop_search()
+        self.views.set_filter(view, text)
+
+    # errors, in the log of any task
+
+    def action_error(self, by: int) -> None:
+        """The next or previous line of any task that looks like an error, by time of receipt;
+        `poll` shows it."""
+        if self._errors is None:
+            tasks = [task.id for task in self._control.snapshot().tasks]
+            self._errors = ErrorWalk(self._control.logs, tasks)
+        self._errors.step(by)
+
+    def action_first_failure(self) -> None:
+        """The end of the log of the first task that failed."""
+        failure = self._control.snapshot().first_failure
+        if failure is None:
+            self.notify("no task has failed", timeout=2)
+            return
+        document = Document(failure.task, self._control.logs.open(failure.task))
+        document.refresh()
+        self._show_line(failure.task, max(0, document.count - 1))
+
+    def _show_error(self) -> None:
+        """Shows the error that was asked for, once all logs have been searched."""
+        if self._errors is None:
+            return
+        error = self._errors.follow()
+        if error is not None:
+            self._show_line(error.task, error.line)
+            self.notify(f"error {error.place} of {error.total}", timeout=2)
+        elif self._errors.in_vain:
+            self._errors.forget()
+            self.notify("no line of any task looks like an error", timeout=3)
+
+    def _show_line(self, task: TaskId, line: int) -> None:
+        """Brings a line of a task's log into sight, whatever its pane showed before."""
+        if self.pane_layout.effective is Arrangement.MERGED:
+            self.pane_layout.arrangement = Arrangement.GRID
+        self.focus_task(task)
+        pane = self.pane
+        if pane is None or pane.view is None:
+            return
+        pane.view.lines.refresh()
+        place = pane.view.lines.locate(task, line)
+        if place is None:  # a filter hides it
+            self.filter_lines(pane.view, "")
+            place = pane.view.lines.locate(task, line)
+        if place is not None:
+            pane.mark(place)
+        pane.redraw()
