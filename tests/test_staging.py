@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.command import Up, python_task, write
-from tests.testbed.faults import full_home, read_only_home
+from tests.testbed.faults import allow_one_session, full_home, read_only_home
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
 
@@ -284,6 +284,19 @@ def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> 
     assert "tf1" in up.said and "/tfmux/" in up.said
     assert "No space left on device" in up.said
     assert not testbed["tf1"].leftovers()
+
+
+@pytest.mark.testbed
+def test_a_login_that_may_have_but_one_session_is_no_hindrance(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """Files go by a login of their own then."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/a").write_text("a")
+    allow_one_session(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
+    found, _ = launch(write(tmp_path, text))
+    assert found == {"./a": code(b"a")}
 
 
 @pytest.mark.testbed

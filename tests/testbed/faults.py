@@ -93,6 +93,13 @@ def ask_for_password(host: Host, password: str) -> None:
     _restart_sshd(host)
 
 
+def allow_one_session(host: Host) -> None:
+    """Let each login have one session, as careful administrators do."""
+    config = (host.disk / "etc/ssh/sshd_config").read_text()
+    host.etc("ssh/sshd_config", f"MaxSessions 1\n{config}")
+    _restart_sshd(host)
+
+
 def _restart_sshd(host: Host) -> None:
     listened = _times_listening(host)
     os.kill(host.pid, signal.SIGHUP)
