@@ -18,6 +18,7 @@ from launcher.cluster import library
 from launcher.cluster.file import load, loads
 from launcher.ids import TaskId
 from launcher.paths import runs_home
+from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome
@@ -67,6 +68,15 @@ def begun_run(name: str, *events: ev.Event) -> RunFolder:
     records = [encode(event) | {"launcher": "1"} for event in (ev.Begin(1000.0), *events)]
     folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
     return folder
+
+
+STARTED = (
+    ev.HostUp(1001.0, "localhost"),
+    ev.HostsChecked(1001.0, {"localhost": HostFacts(ports={TaskId("ps", 0): 1})}),
+    ev.Staged(1001.0, "localhost"),
+    ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1),
+)
+"""What a launcher writes until the first task has a process."""
 
 
 def ended_run(name: str, **fields: Any) -> RunFolder:
@@ -248,9 +258,7 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
 @pytest.mark.processes
 async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     """Its record breaks off: it says so, and shows nothing as running."""
-    begun_run(
-        "lost", ev.HostUp(1001.0, "localhost"), ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1)
-    )
+    begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "? unknown")
         await pilot.press("g", "home", "enter")
@@ -384,8 +392,7 @@ async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
 async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
     """Above the clusters, under titles, and the cursor is there."""
     library.create("mine", TEXT)
-    started = ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1)
-    folder = begun_run("living", ev.HostUp(1001.0, "localhost"), started)
+    folder = begun_run("living", *STARTED)
     metric = [1030.0, "worker:0", None, {"step": 1200, "loss": 0.25}]
     folder.metrics.write_text(json.dumps(metric) + "\n")
     lock = acquire(folder.path)

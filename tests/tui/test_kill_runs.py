@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from tui.screens.prompts import PromptDialogs
 
 
 class SlowClients(RunClients):
-    """Attaches to runs only when `gate` is set."""
+    """Reaches runs only when `gate` is set."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -31,13 +32,17 @@ class SlowClients(RunClients):
         self.runs: dict[str, ScriptedRun] = {}
         self._folder = folder
 
-    def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
+    def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
         """Waits for the gate; `odd` can never be reached."""
+        return self._kills.submit(self._reach, run_id)
+
+    def _reach(self, run_id: str) -> RunControl:
         assert self.gate.wait(60)
         if run_id == "odd":
             raise OSError("its files cannot be read")
-        self.runs[run_id] = ScriptedRun(self._folder)
-        return self.runs[run_id]
+        self.runs[run_id] = run = ScriptedRun(self._folder)
+        run.kill_all()
+        return run
 
 
 def entry(run_id: str, folder: Path) -> RunEntry:
