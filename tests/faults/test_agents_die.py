@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -173,9 +175,11 @@ def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
     scenario.wait_dead()
 
 
+QUICKLY = (("task", 0.001), ("administrator", 0.05))
+"""By whom, and after how many seconds, they are killed outside of a soak, too."""
 CHAIN = r"""
 import os, sys, time
-pause, home = float(sys.argv[1]), sys.argv[2]
+pause, home, killer = float(sys.argv[1]), sys.argv[2], sys.argv[3]
 if os.fork() == 0:  # a chain of forks without a tag, which stops at a file or after a minute
     os.setsid()
     code = (
@@ -192,8 +196,9 @@ while not os.path.exists(home + "/go"):
 if os.fork() == 0:  # a daemon with an emptied environment that nobody has looked at yet
     os.setsid()
     os.execve("/bin/sh", ["sh", "-c", "sleep 60; :"], {})
-time.sleep(0.05)
-if os.fork():
+time.sleep(pause)
+if killer == "administrator" or os.fork():
+    open(home + "/made", "w").close()
     time.sleep(1000)  # this one goes with its parent, and so would not live to kill them all
 os.setsid()
 processes = {}
@@ -206,43 +211,87 @@ for name in os.listdir("/proc"):
             continue  # it has just ended
 above, pid = [], os.getpid()
 while (pid := processes.get(pid, 0)) > 1:
-    with open(f"/proc/{pid}/environ") as file:
-        if "TFMUX_AGENT" in file.read():
-            above.append(pid)
+    try:
+        with open(f"/proc/{pid}/environ") as file:
+            if "TFMUX_AGENT" in file.read():
+                above.append(pid)
+    except OSError:
+        break  # sshd, which is not ours to read
 for pid in above:
     os.kill(pid, 19)
 for pid in above:
     os.kill(pid, 9)
 """
+KILLED_TOGETHER = [
+    pytest.param(killer, pause, marks=[] if (killer, pause) in QUICKLY else pytest.mark.soak)
+    for killer in ("task", "administrator")
+    for pause in (0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05)
+]
 
 
-@pytest.mark.parametrize("pause", [0, 0.001, 0.05])
-def test_a_task_that_kills_agent_and_watchdog_is_never_confirmed_gone(
-    tmp_path: Path, pause: float
+def end_agents(living: list[Process], run_id: str) -> None:
+    """What an administrator does who ends all of them: none has time to act."""
+    tags = (f"{run_id};", f"{run_id}/")
+    agents = [p for p in living if p.environ.get("TFMUX_AGENT", "").startswith(tags)]
+    assert agents
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in agents:
+            proc.signal_process(process, number)
+
+
+def never_confirmed(
+    file: Path, home: Path, killer: str, living: Callable[[], list[Process]]
 ) -> None:
-    """Given a task here that leaves a fork chain and a daemon, both with an emptied environment,
-    when it kills all that watches over it, then no receipt says that nothing is left."""
-    command_line = [*python_task(CHAIN), str(pause), str(tmp_path)]
-    file = write(
-        tmp_path,
-        'name = "both"\n[jobs.worker]\ntasks = ["localhost:auto"]\n'
-        f"[run]\ncommand = {json.dumps(command_line)}\nworkdir = ''\ngrace = 1\n"
-        "[start.ready]\nworker = { log = 'ready' }\n",
-    )
+    """Launches a task that leaves a fork chain and a daemon, both with an emptied environment;
+    when all that watches over it has been killed, no receipt says that nothing is left."""
     try:
         with Up("up", str(file), "--json") as up:
             ready(up, "worker:0")
-            (tmp_path / "go").touch()
+            (home / "go").touch()
+            if killer == "administrator":
+                wait_until((home / "made").exists, "the daemon has been made")
+                end_agents(living(), up.run_id)
             assert up.wait() == 4, up.transcript()
             assert not confirmed(up)
         done = command.run("kill", up.run_id)
         assert done.returncode == 4, done.stderr
         assert "confirmed in" not in done.stderr
     finally:
-        (tmp_path / "stop").touch()
-        for process in proc.scan():
-            if process.alive and process.argv[:3] == ("sh", "-c", "sleep 60; :"):
+        (home / "stop").touch()
+        for process in living():
+            if process.argv[:3] == ("sh", "-c", "sleep 60; :"):
                 proc.signal_process(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
+    """By the task itself or by an administrator."""
+    words = [*python_task(CHAIN), str(pause), str(tmp_path), killer]
+    file = write(
+        tmp_path,
+        'name = "both"\n[jobs.worker]\ntasks = ["localhost:auto"]\n'
+        f"[run]\ncommand = {json.dumps(words)}\nworkdir = ''\ngrace = 1\n"
+        "[start.ready]\nworker = { log = 'ready' }\n",
+    )
+    mine = proc.pid_namespace(os.getpid())
+    never_confirmed(file, tmp_path, killer, lambda: [p for p in proc.scan(mine) if p.alive])
+
+
+@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+def test_agent_and_watchdog_killed_together_over_ssh(
+    scenario: FaultScenario, killer: str, pause: float
+) -> None:
+    """By the task itself or by an administrator."""
+    host = scenario.testbed["tf3"]
+    home = host.disk / "tmp" / os.urandom(4).hex()
+    home.mkdir()
+    home.chmod(0o777)
+    file = scenario.file(
+        {"worker": ["tf3"]},
+        run="lease = 8\ngrace = 1\n[start.ready]\nworker = { log = 'ready' }",
+        words=[*python_task(CHAIN), str(pause), f"/tmp/{home.name}", killer],
+    )
+    never_confirmed(file, home, killer, host.leftovers)
 
 
 def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
