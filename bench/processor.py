@@ -34,8 +34,6 @@ def of_run(folder: RunFolder, screen: int) -> dict[str, list[int]]:
     for process in proc.table().values():
         if proc.variable(process.pid, proc.AGENT_TAG) == wanted:
             found["agent"].append(process.pid)
-        elif process.ppid == launcher and b"disk_writer" in _command_line(process.pid):
-            found["launcher"].append(process.pid)
     return found
 
 
@@ -49,13 +47,6 @@ def machine() -> float:
     busy = Path("/proc/stat").read_text().split()[1:9]
     user, nice, system, _, _, *interrupts, _ = map(int, busy)
     return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def own_megabytes(pid: int) -> float:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from ..ids import TaskId
 from ..plan.model import HostFacts, Resume
 from . import fields
-from .snapshot import HostReceipt, Receipt
-from .states import Outcome
+from .snapshot import HostReceipt
 from .timers import Timer
 
 
@@ -137,21 +136,10 @@ class HostLost(Event):
 
 @dataclass(frozen=True)
 class Superseded(Event):
-    """Another launcher has taken a host over."""
+    """A launcher on another machine has taken a host over."""
 
     host: str
     by: str
-
-
-@dataclass(frozen=True)
-class LookedElsewhere(Event):
-    """Fate of the run under the launcher that took it over; `outcome` is None while it goes on
-    there."""
-
-    by: str
-    outcome: Outcome | None = None
-    exit_code: fields.ExitCode = 0
-    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from .instructions import (
     CheckHosts,
     Instruction,
     KillHost,
-    LookElsewhere,
     ReleaseTask,
     SetTimer,
     StageHost,
@@ -144,9 +143,6 @@ class Hosts:
         lost = data.hosts[host].view.state is HostState.LOST
         if not lost or keep or data.phase is RunPhase.KILLING:
             return []
-        by = [record.superseded_by for record in data.hosts.values() if record.superseded_by]
-        if by and not self._holds_any():
-            return [LookElsewhere(by[0])]
         tasks = [r.view.id for r in data.on_host(host) if r.view.state is TaskState.LOST]
         for task in tasks:
             gone = data.hosts[host].agent_gone
@@ -155,11 +151,6 @@ class Hosts:
             data.fail(task, "lost", ())
         begun = bool(tasks) or data.stage >= 0
         return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)
-
-    def _holds_any(self) -> bool:
-        """A host is within reach and no other launcher's."""
-        hosts = self._data.hosts.values()
-        return any(h.view.state is HostState.UP and not h.superseded_by for h in hosts)
 
     def on_checked(self, event: ev.HostsChecked) -> list[Instruction]:
         """Makes the final plan; files go to all hosts, or a run that has begun goes on."""

@@ -91,13 +91,6 @@ class ReleaseHost(Instruction):
 
 
 @dataclass(frozen=True)
-class LookElsewhere(Instruction):
-    """Another launcher has all that is ours: send `LookedElsewhere`."""
-
-    by: str
-
-
-@dataclass(frozen=True)
 class End(Instruction):
     """End the run: nothing more will happen in it."""
 

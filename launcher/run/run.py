@@ -19,9 +19,9 @@ from . import events as ev
 from .allocation import Allocations
 from .events import Event
 from .hosts import Hosts
-from .instructions import Instruction, SetTimer
+from .instructions import Instruction
 from .shutdown import Shutdown
-from .snapshot import AllocationView, HostView, Snapshot, Survivor, TaskView
+from .snapshot import AllocationView, HostReceipt, HostView, Snapshot, Survivor, TaskView
 from .state import RunData, ShutdownRecord
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
@@ -31,13 +31,10 @@ from .timers import (
     ReadyTimeout,
     RestartDelay,
     ShutdownTimeout,
-    TakeoverEnd,
     Timer,
 )
 from .validation import check
 
-TAKEOVER_SECONDS = 5.0
-"""Within so many seconds another launcher that takes a run over has all its hosts."""
 _UNDER_WAY = (
     "the run has ended; kill it again to give up the results and hooks that are still under way"
 )
@@ -88,7 +85,6 @@ class RunStateMachine:
             ev.HostRefused: self._hosts.on_refused,
             ev.HostLost: self._hosts.on_lost,
             ev.Superseded: self._superseded,
-            ev.LookedElsewhere: self._looked_elsewhere,
             ev.LauncherFailed: self._launcher_failed,
             ev.HostsChecked: self._hosts.on_checked,
             ev.Staged: self._hosts.on_staged,
@@ -303,7 +299,6 @@ class RunStateMachine:
             data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)
             record.contacted = record.contacted or not event.complete
             record.greeted = record.staged = record.agent_gone = False
-            record.superseded_by = ""
             record.receipt = record.last_word = None
         for task in data.tasks.values():
             task.silence_watched = False
@@ -315,28 +310,13 @@ class RunStateMachine:
         return []
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
-        self._data.hosts[event.host].superseded_by = event.by
-        pending = self._shutdown.check_receipts()
-        return pending or [SetTimer(TakeoverEnd(event.host), TAKEOVER_SECONDS)]
-
-    def _takeover_end(self, host: str) -> list[Instruction]:
-        """Another launcher has this host and not the others: they stay ours."""
-        data = self._data
-        by = data.hosts[host].superseded_by
-        pending = any(self._shutdown.receipt_pending(other) for other in data.contacted_hosts)
-        if not by or not pending:
-            return []
-        data.note(f"another launcher ({by}) has taken {host} over; the other hosts stay")
-        data.lose_host(host, f"taken over by {by}")
-        return []
-
-    def _looked_elsewhere(self, event: ev.LookedElsewhere) -> list[Instruction]:
-        if event.outcome is not None:
-            return self._shutdown.on_ended_elsewhere(event, event.outcome)
-        if self.phase is RunPhase.KILLING:
-            return self._shutdown.on_timeout()
-        self._data.note(f"another launcher ({event.by}) has taken this run over; leaving")
-        return self._shutdown.conclude(Outcome.DETACHED, 0)
+        """A launcher on another machine takes the run over: it goes on there. A kill that was under
+        way here names the host as not confirmed."""
+        taken = f"another launcher ({event.by}) has taken {event.host} over"
+        self._data.note(taken)
+        if self.phase is not RunPhase.KILLING:
+            return self._shutdown.conclude(Outcome.DETACHED, 0)
+        return self._shutdown.on_receipt(HostReceipt(event.host, doubt=taken))
 
     def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
         shutdown = self._data.shutdown
@@ -379,8 +359,6 @@ class RunStateMachine:
                 return self._shutdown.on_timeout() if self.phase is RunPhase.KILLING else []
             case LeaseEnd(host):
                 return self._hosts.on_lease_end(host)
-            case TakeoverEnd(host):
-                return self._takeover_end(host)
             case ReadyTimeout():
                 return self._tasks.on_ready_timeout(timer)
             case ReadyDelay(task, attempt):

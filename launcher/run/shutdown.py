@@ -6,18 +6,17 @@ from dataclasses import replace
 
 from ..agent.config import FROZEN_SECONDS
 from ..cluster.rules import OnDisconnect
-from .events import LookedElsewhere, ResultsMissing
+from .events import ResultsMissing
 from .instructions import (
     End,
     Instruction,
     KillHost,
-    LookElsewhere,
     ReleaseAllocation,
     ReleaseHost,
     SetTimer,
 )
 from .snapshot import HostReceipt, Receipt
-from .state import HostRecord, RunData
+from .state import RunData
 from .states import Cause, HostState, Outcome, RunPhase, TaskState
 from .timers import ShutdownTimeout
 
@@ -72,11 +71,7 @@ class Shutdown:
 
     def receipt_pending(self, host: str) -> bool:
         """The host's receipt has not come, and may still come."""
-        return self._pending(self._data.hosts[host])
-
-    @staticmethod
-    def _pending(record: HostRecord) -> bool:
-        return record.receipt is None and not record.superseded_by
+        return self._data.hosts[host].receipt is None
 
     @property
     def grace_left(self) -> float:
@@ -100,18 +95,12 @@ class Shutdown:
         return self.check_receipts()
 
     def check_receipts(self) -> list[Instruction]:
-        """Ends when all that can confirm have done so. Where another launcher has hosts of ours,
-        it is asked what became of the run there."""
+        """Ends when every host that was contacted has given its receipt."""
         data = self._data
         # From the last one: it is the last to answer, too, and a thousand are not looked at.
         hosts = reversed(data.hosts.values())
-        if any(host.contacted and self._pending(host) for host in hosts):
-            return []
-        answered = (host.receipt for host in data.hosts.values() if host.contacted)
-        if data.phase is RunPhase.KILLING and all(answered):
-            return self._finish()
-        superseded = [host.superseded_by for host in data.hosts.values() if host.superseded_by]
-        return [LookElsewhere(superseded[-1])] if superseded else []
+        pending = any(host.contacted and host.receipt is None for host in hosts)
+        return [] if pending or data.phase is not RunPhase.KILLING else self._finish()
 
     def settle_lost(self, host: str | None = None) -> list[Instruction]:
         """Ends, where nothing else has to be waited for than lost hosts that nobody reaches; `host`
@@ -128,7 +117,7 @@ class Shutdown:
         for host in hosts:
             record = data.hosts[host]
             lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
-            if lost and record.contacted and self._pending(record):
+            if lost and record.contacted and record.receipt is None:
                 until = record.view.lease_until
                 record.receipt = record.last_word or self._unreachable(host, until)
                 found = True
@@ -140,9 +129,7 @@ class Shutdown:
         data = self._data
         missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
         connecting = [
-            host
-            for host in missing
-            if self.receipt_pending(host) and data.hosts[host].view.state is HostState.CONNECTING
+            host for host in missing if data.hosts[host].view.state is HostState.CONNECTING
         ]
         waited = data.now - (data.shutdown.deadline or data.now)
         if connecting and waited < KILL_PATIENCE + CONNECT_SECONDS:
@@ -153,9 +140,6 @@ class Shutdown:
             data.note(f"{host} is lost: {reason}")
         for host in missing:
             record, settings = data.hosts[host], data.plan.settings
-            if record.superseded_by:
-                record.receipt = HostReceipt(host)
-                continue
             until = record.view.lease_until or data.now + settings.lease
             record.receipt = self._unreachable(host, until)
         return self._finish()
@@ -168,21 +152,6 @@ class Shutdown:
         if settings.on_disconnect is OnDisconnect.KEEP or (until or 0.0) <= data.now:
             until = None
         return HostReceipt(host, unreachable_until=until)
-
-    def on_ended_elsewhere(self, event: LookedElsewhere, outcome: Outcome) -> list[Instruction]:
-        """The launcher that took the run over has ended it: its receipt counts."""
-        data = self._data
-        data.note(f"another launcher ({event.by}) has ended this run: {outcome}")
-        if data.phase is RunPhase.KILLING:
-            for one in event.receipt.hosts if event.receipt else ():
-                if one.host in data.hosts and data.hosts[one.host].superseded_by:
-                    data.hosts[one.host].receipt = one
-            return self.on_timeout()
-        data.shutdown.receipt = event.receipt
-        person = outcome in (Outcome.KILLED, Outcome.TERMINATED)
-        for host in data.hosts:
-            self._end_tasks(TaskState.KILLED if person else TaskState.STOPPED, host)
-        return self.conclude(outcome, event.exit_code)
 
     def conclude(self, outcome: Outcome, exit_code: int) -> list[Instruction]:
         """Ends the run with an outcome and an exit code."""

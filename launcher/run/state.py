@@ -57,8 +57,6 @@ class HostRecord:
     """Its agent has greeted this launcher."""
     staged: bool = False
     previous_agent_exit: str = ""
-    superseded_by: str = ""
-    """Another launcher that has taken it over: it confirms nothing to us."""
     agent_gone: bool = False
     """It is lost for good."""
     receipt: HostReceipt | None = None

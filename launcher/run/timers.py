@@ -47,14 +47,6 @@ class LeaseEnd:
 
 
 @dataclass(frozen=True)
-class TakeoverEnd:
-    """Another launcher that has taken a host over has taken all that it wants."""
-
-    host: str
-    kind: Literal["takeover_end"] = "takeover_end"
-
-
-@dataclass(frozen=True)
 class ShutdownTimeout:
     """Receipts that have not come by then are given up."""
 
@@ -62,6 +54,6 @@ class ShutdownTimeout:
 
 
 Timer = Annotated[
-    ReadyTimeout | ReadyDelay | RestartDelay | LeaseEnd | TakeoverEnd | ShutdownTimeout,
+    ReadyTimeout | ReadyDelay | RestartDelay | LeaseEnd | ShutdownTimeout,
     Field(discriminator="kind"),
 ]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ..cluster.rules import OnHangup
 from ..cluster.spec import ClusterModel
-from ..errors import LockError, TfmuxError
+from ..errors import LauncherError, LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..run.run import RunStateMachine
@@ -175,6 +175,7 @@ class RunClient:
         which imports what it needs while we read the run's files.
 
         Raises:
+            LauncherError: the run's launcher process stands still.
             TfmuxError: the run's files cannot be read.
         """
         lock = take_lock(folder)
@@ -185,8 +186,13 @@ class RunClient:
                 if client._heard.wait(_PACE):
                     return client
                 client.resume()  # where the one that held the lock was about to end
-            client._on_event = None  # the next client has more to tell
-            client.close()  # it stands still: another launcher takes the run over
+            client.close()
+            pid = folder.launcher_pid()
+            awake = f"let it go on (kill -CONT {pid}) or " if pid else ""
+            raise LauncherError(
+                f"{folder.run_id}: its launcher process does not answer; {awake}end the run: "
+                f"tfmux kill {folder.run_id}"
+            )
         return cls._take_up(folder, lock, process=process, ask=ask, on_event=on_event)
 
     @classmethod

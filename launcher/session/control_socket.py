@@ -124,22 +124,19 @@ class ControlSocket:
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
-        """Accepts clients while it is entered. A launcher that takes over from one that stands
-        still replaces its socket."""
+        """Accepts clients while it is entered. The socket that a killed launcher has left is
+        replaced."""
         path = socket_path(self._run_id)
         new = path.with_suffix(f".{os.getpid()}")
         new.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, new, limit=_LONGEST_COMMAND)
-        inode = new.stat().st_ino
         new.chmod(0o600)
         new.rename(path)
         try:
             yield
         finally:
             server.close()
-            with contextlib.suppress(FileNotFoundError):
-                if path.stat().st_ino == inode:
-                    path.unlink()
+            path.unlink(missing_ok=True)
 
     async def add(self, link: socket.socket, on_close: str) -> None:
         """Serves a client whose connection is there already, and what its end means known."""

@@ -42,7 +42,6 @@ class Executor:
     teardown: Teardown
     feed: Callable[[ev.Event], None]
     spawn: Spawn
-    look_elsewhere: Callable[[str], Coroutine[Any, Any, None]]
     allocation: Allocation | None
     _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
     _releases: list[asyncio.Task[None]] = field(default_factory=list)
@@ -81,8 +80,6 @@ class Executor:
                 self.connections.connect()
             case do.ReleaseAllocation():
                 self.spawn(self._release_allocation(), "release of the allocation")
-            case do.LookElsewhere(by):
-                self.spawn(self.look_elsewhere(by), "other launcher")
             case do.End():
                 self.drop_starts()
                 self.spawn(self._finish(), END)

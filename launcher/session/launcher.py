@@ -19,7 +19,6 @@ from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
 from ..store import launcher_lock
-from ..store.disk import OtherProcess
 from ..store.logs import LogStore
 from ..store.public_events import PublicEvent
 from ..store.run_writer import RunWriter
@@ -49,9 +48,8 @@ class Launcher:
         """`past` is that of a run which an earlier launcher has begun."""
         self.folder = folder
         self._taken_up = past is not None
-        self._disk = OtherProcess()
-        self.logs = LogStore(folder.path, only_writes=True, disk=self._disk)
-        self._writer = RunWriter(folder, self._disk, self._broken)
+        self.logs = LogStore(folder.path, only_writes=True)
+        self._writer = RunWriter(folder, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
         self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._snapshot)
         self._run_loop = RunLoop(
@@ -84,7 +82,9 @@ class Launcher:
             return loop.run_until_complete(self._main(first, lock, on_close))
         finally:
             _end(loop)
-            self._close_files()
+            # Their threads may wait for a disk: the process ends without them.
+            self._run_loop.outputs.monitor.close()
+            self._writer.close()
 
     def _command(self, event: ev.Event) -> None:
         """Carries out what a client wants.
@@ -125,12 +125,6 @@ class Launcher:
     def _add_note(self, text: str) -> None:
         self._run_loop.feed(ev.NoteAdded(time.time(), text))
 
-    def _lock_failed(self, reason: str) -> None:
-        """The run's lock cannot be held; on a thread of its own."""
-        if self._loop is not None:
-            with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self._add_note, reason)
-
     def _broken(self, error: BaseException) -> None:
         """Something in the thread that writes the journal failed."""
         loop = self._loop
@@ -141,7 +135,7 @@ class Launcher:
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         error: BaseException | None = None
-        with launcher_lock.held(self.folder.path, lock, self._disk, self._lock_failed):
+        with launcher_lock.held(self.folder.path, lock):
             async with AsyncExitStack() as stack:
                 add = self._socket.add(first, on_close)
                 adding = asyncio.create_task(add, name="first client")
@@ -180,21 +174,6 @@ class Launcher:
                 self._run_loop.feed(ev.NoteAdded(time.time(), text))
                 return
             await asyncio.sleep(0.01)
-
-    def _close_files(self) -> None:
-        monitor, writer = self._run_loop.outputs.monitor, self._writer
-        monitor.close()
-        writer.close()
-
-        def close() -> None:
-            while not (monitor.idle and writer.idle):
-                time.sleep(0.1)
-            self._disk.close()
-
-        if monitor.idle and writer.idle:
-            close()
-        else:  # when the disk answers again
-            threading.Thread(target=close, name="close", daemon=True).start()
 
 
 def _end(loop: asyncio.AbstractEventLoop) -> None:

@@ -19,7 +19,7 @@ from ..errors import LockError
 from ..run.shutdown import CONNECT_SECONDS
 from ..run.snapshot import Snapshot
 from ..run.states import HostState, RunPhase
-from ..store.launcher_lock import acquire
+from ..store.launcher_lock import acquire, take_over
 from ..store.runs import RunFolder
 from .control_connection import ControlConnection, connect
 from .launcher_process import LauncherProcess
@@ -254,15 +254,15 @@ class LauncherLink:
             return True  # nobody can see it: it gets the time
 
     def _start(self, *, force: bool = False) -> bool:
-        """Starts a launcher process that takes the run up; `force`: although one that stands still
-        holds the lock. Where another one has just been started, that is connected to.
+        """Starts a launcher process that takes the run up; with `force` after the one has been
+        killed that stands still. Where another one has just been started, that is connected to.
 
         Raises:
             LockError: there may be one, and nobody can see it.
         """
         lock = process = None
         try:
-            lock = None if force else acquire(self._folder.path)
+            lock = (take_over if force else acquire)(self._folder.path)
             if force or lock is not None:
                 process = LauncherProcess()
         except OSError as error:

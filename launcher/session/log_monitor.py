@@ -31,8 +31,7 @@ _MOST_LOOKED = 64 << 20
 _COUNTED_TOGETHER = 8
 """Steps of counting, of 4 MiB each, after which other jobs have their turn."""
 _AT_ONCE = 1 << 20
-"""Bytes of one task that are stored together when more come than the disk writer takes: each time
-it is asked costs two changes of process."""
+"""Bytes of one task that are stored together when more come than the disk takes."""
 
 
 @dataclass
@@ -217,6 +216,7 @@ class LogMonitor:
 
     def close(self) -> None:
         """Takes no more; returns at once."""
+        self._worker.put(self._logs.close)
         self._worker.stop()
 
     # --- the worker's thread --------------------------------------------------------------

@@ -38,7 +38,6 @@ from .allocation import Allocation
 from .attach import StoredRun
 from .connections import Connections
 from .disk_watch import DiskWatch
-from .elsewhere import look_elsewhere
 from .executor import END, Executor
 from .launch_preparation import LaunchPreparation
 from .live_data import Forwarding, HostStats, Transfers
@@ -132,7 +131,6 @@ class RunLoop:
             self._teardown,
             feed=self.feed,
             spawn=self._spawn,
-            look_elsewhere=self._look_elsewhere,
             allocation=self._allocation,
         )
         self._work: set[asyncio.Task[None]] = set()
@@ -247,11 +245,6 @@ class RunLoop:
         plan = self.run.plan.task(task)
         if plan.forward:
             self._spawn(self._forwarding.open(plan), f"forward of {task}")
-
-    async def _look_elsewhere(self, by: str) -> None:
-        """Asks what became of the run under the launcher that has it now."""
-        plan, folder = self.run.plan, self._logs.folder
-        self.feed(await look_elsewhere(plan, self._cluster, folder, by, self._writer.launcher))
 
     async def _close(self) -> None:
         self._executor.stop_timers()

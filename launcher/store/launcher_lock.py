@@ -1,7 +1,9 @@
 """Lock of a run's launcher process: `launcher.lock` in the run's folder, held while it lives.
 
 Whoever starts a launcher process takes the lock and hands the descriptor over, so there is no
-moment without one; it goes with the process, and nothing stale is left after a crash.
+moment without one; it goes with the process, and nothing stale is left after a crash. The file
+names the holder by machine, pid and start time: whoever takes the run over from a launcher that
+stands still ends that process first, and no other one.
 
 A home may lie on a file system whose locks fail (NFS without its lock service) or never answer:
 then nobody knows whether a launcher holds the lock, and everybody here says so (`LockError`).
@@ -11,24 +13,67 @@ from __future__ import annotations
 
 import fcntl
 import os
+import platform
+import signal
+import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+from ..agent import proc
+from ..agent.folders import boot_id
 from ..errors import LockError
-from .disk import Disk
 
 _NAME = "launcher.lock"
 _RETRY_SECONDS = 0.2
-_PID_WIDTH = 10
+_LONGEST = 200
+"""Bytes of the line that names the holder; blanks overwrite what an earlier one has left."""
 _ANSWER_SECONDS = 5.0
 """Longest wait for the lock service of a file system, which answers in milliseconds."""
+_END_SECONDS = 2.0
+"""Longest wait for the end of a launcher that was killed: one that sleeps in the kernel, on a disk
+that does not answer, keeps its lock until the disk does."""
 _REMEDY = "have XDG_DATA_HOME name a folder on a file system with locks, such as a local disk"
 _hanging: set[Path] = set()
 """Lock files for which a thread hangs: no other one is sent after it."""
 _guard = threading.Lock()
 """Guards `_hanging`, and the moment in which a thread is given up."""
+_Found = TypeVar("_Found")
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The launcher process that holds a lock, by its own words; empty until it has said them."""
+
+    pid: int = 0
+    machine: str = ""
+    """This boot of the machine that the process runs on."""
+    started: str = ""
+
+    @classmethod
+    def this_process(cls) -> Holder:
+        return cls(os.getpid(), _machine(), _start_of(os.getpid()))
+
+    @property
+    def is_here(self) -> bool:
+        """It is another process on this machine, whose pid is no third one's by now."""
+        mine = bool(self.started) and self.machine == _machine() and self.pid != os.getpid()
+        return mine and _start_of(self.pid) == self.started
+
+    @classmethod
+    def parse(cls, line: bytes) -> Holder:
+        """Reads the line of a lock file; nobody where it names nobody."""
+        words = line.decode(errors="replace").strip().split(" ", 2)
+        if not words[0].isdigit():
+            return cls()
+        return cls(int(words[0]), *words[1:])
+
+    def line(self) -> bytes:
+        return f"{self.pid} {self.machine} {self.started}".ljust(_LONGEST).encode()
 
 
 def acquire(folder: Path) -> int | None:
@@ -54,15 +99,15 @@ def acquire(folder: Path) -> int | None:
     return _answer(path, take, os.close)
 
 
-def launcher_pid(folder: Path) -> int | None:
-    """The pid of the process that holds the lock (0 where it has not written it), or None.
+def holder_of(folder: Path) -> Holder | None:
+    """The launcher that holds the lock of a run; None: nobody does.
 
     Raises:
         LockError: it cannot be seen whether somebody holds the lock.
     """
     path = folder / _NAME
 
-    def look() -> int | None:
+    def look() -> Holder | None:
         try:
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -70,14 +115,41 @@ def launcher_pid(folder: Path) -> int | None:
         try:  # a shared lock: of two that looked at once, each took the other for a launcher
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            with suppress(ValueError):
-                return int(os.pread(fd, _PID_WIDTH, 0) or 0)
-            return 0
+            return Holder.parse(os.pread(fd, _LONGEST, 0))
         finally:
             os.close(fd)
         return None
 
     return _answer(path, look)
+
+
+def launcher_pid(folder: Path) -> int | None:
+    """The pid of the process that holds the lock (0 where it has not written it), or None.
+
+    Raises:
+        LockError: it cannot be seen whether somebody holds the lock.
+    """
+    holder = holder_of(folder)
+    return None if holder is None else holder.pid
+
+
+def take_over(folder: Path) -> int | None:
+    """The lock of a run whose launcher does not answer: that process is killed first, so that
+    there are never two. None where it cannot be: another machine's, or one that has not said who
+    it is, or sleeps in the kernel.
+
+    Raises:
+        LockError: the lock cannot be used.
+    """
+    deadline = time.monotonic() + _END_SECONDS
+    while (fd := acquire(folder)) is None:
+        holder = holder_of(folder)
+        if holder is not None:
+            if not holder.is_here or time.monotonic() > deadline:
+                return None
+            _kill(holder)
+        time.sleep(_RETRY_SECONDS / 10)
+    return fd
 
 
 def is_abandoned(folder: Path) -> bool:
@@ -88,16 +160,62 @@ def is_abandoned(folder: Path) -> bool:
         return False
 
 
+@contextmanager
+def held(folder: Path, fd: int | None) -> Iterator[None]:
+    """Holds the lock in the launcher process, and says there who it is; `fd` holds it already. None
+    where a launcher on another machine keeps it, from which this one takes the hosts."""
+    if fd is not None:
+        # On a thread: a disk that does not answer must not hold up a kill.
+        threading.Thread(target=_sign, args=(folder / _NAME,), name="lock", daemon=True).start()
+    try:
+        yield
+    finally:
+        if fd is not None:
+            os.close(fd)
+
+
+def _sign(path: Path) -> None:
+    with suppress(OSError), open(path, "r+b", buffering=0) as file:
+        file.write(Holder.this_process().line())
+
+
+def _kill(holder: Holder) -> None:
+    """Kills the process of a holder, and no other that has got its pid."""
+    process = proc.read_process(holder.pid)
+    with suppress(ProcessLookupError):
+        if process is None:  # no /proc
+            os.kill(holder.pid, signal.SIGKILL)
+        elif str(process.start) == holder.started:
+            proc.send(process, [signal.SIGKILL])
+
+
+def _machine() -> str:
+    try:
+        return boot_id()
+    except OSError:
+        return platform.node().replace(" ", "-")
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, as its kernel counts; empty where there is none."""
+    if (process := proc.read_process(pid)) is not None:
+        return str(process.start)
+    if os.path.exists("/proc/self/stat"):
+        return ""
+    words = ["ps", "-o", "lstart=", "-p", str(pid)]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def _answer(
-    path: Path, work: Callable[[], int | None], give_back: Callable[[int], None] | None = None
-) -> int | None:
+    path: Path, work: Callable[[], _Found], give_back: Callable[[Any], None] | None = None
+) -> _Found:
     """What `work` returns, on a thread that is left behind when it hangs; what that returns when
     nobody waits any more goes to `give_back`.
 
     Raises:
         LockError: it failed, or hangs.
     """
-    found: list[int | None] = []
+    found: list[_Found] = []
     failed: list[OSError] = []
     done = threading.Event()
 
@@ -129,42 +247,3 @@ def _answer(
         reason = failed[0].strerror or str(failed[0])
         raise LockError(f"the lock {path} cannot be used: {reason}; {_REMEDY}") from failed[0]
     return found[0]
-
-
-@contextmanager
-def held(folder: Path, fd: int | None, disk: Disk, failed: Callable[[str], None]) -> Iterator[None]:
-    """Holds the lock in the launcher process; `fd` holds it already.
-
-    A launcher that takes over from one which stands still begins without the lock, and takes it
-    when that one has ended. `failed` hears once, on a thread, why that does not succeed.
-    """
-    over = threading.Event()
-    descriptors = [] if fd is None else [fd]
-
-    def release() -> None:
-        with suppress(IndexError):
-            os.close(descriptors.pop())
-
-    def hold() -> None:
-        told = False
-        while not over.is_set():
-            try:
-                if not descriptors and (taken := acquire(folder)) is not None:
-                    descriptors.append(taken)
-                if descriptors:
-                    disk.write(folder / _NAME, f"{os.getpid():<{_PID_WIDTH}}".encode(), 0)
-                    break
-            except (LockError, OSError) as error:
-                if not told:
-                    failed(f"this launcher is not known to others: {error}")
-                told = True
-            over.wait(_RETRY_SECONDS)
-        if over.is_set():
-            release()
-
-    threading.Thread(target=hold, name="lock", daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()  # a thread that waits for the disk is not waited for
-        release()

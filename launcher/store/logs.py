@@ -22,8 +22,7 @@ from itertools import accumulate, repeat
 from pathlib import Path
 
 from ..ids import TaskId
-from .disk import Disk
-from .disk_writer import Files
+from .disk import Files
 
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
@@ -106,15 +105,14 @@ class LogFile:
         *,
         read_only: bool = False,
         only_writes: bool = False,
-        disk: Disk | None = None,
+        disk: Files | None = None,
     ) -> None:
         """`read_only`: somebody else writes log and index, we only look. `only_writes`: bytes of an
         earlier launcher behind its index are left to `count`, and marks are forgotten when they
         are in the index: a writer needs none, and those of thousands of tasks take 200 MB an
         hour."""
         self.path = path
-        self._own_disk = Files()
-        self._disk = disk or self._own_disk
+        self._disk = disk or Files()
         self._read_only = read_only
         self._only_writes = only_writes
         self._index_path = path.with_suffix(".idx")
@@ -274,7 +272,7 @@ class LogFile:
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
-        self._own_disk.close()
+        self._disk.close()
 
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
@@ -366,13 +364,13 @@ class LogStore:
         *,
         read_only: bool = False,
         only_writes: bool = False,
-        disk: Disk | None = None,
+        disk: Files | None = None,
     ) -> None:
-        """`disk` writes; without one, each log does it here."""
+        """`disk` writes all of them."""
         self.folder = folder
         self._read_only = read_only
         self._only_writes = only_writes
-        self._disk = disk
+        self._disk = disk or Files()
         self._lock = threading.Lock()
         self._files: dict[TaskId, LogFile] = {}
 
@@ -398,6 +396,4 @@ class LogStore:
 
     def close(self) -> None:
         """Closes all logs for writing."""
-        with self._lock:
-            for file in self._files.values():
-                file.close()
+        self._disk.close()

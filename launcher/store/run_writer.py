@@ -18,7 +18,7 @@ from ..ids import TaskId
 from ..quantities import size
 from ..run.events import Event
 from ..run.snapshot import Snapshot
-from .disk import Disk
+from .disk import Files
 from .disk_thread import DiskThread
 from .journal import encode, final_record, omitted_record
 from .json_lines import LONGEST
@@ -29,20 +29,23 @@ _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
 """Records that wait for the disk; where there are more, those of metrics are not kept."""
 _TOGETHER = 256
-"""Records that are written at a time; each time costs two changes of process."""
+"""Records that are written at a time; a disk that answers late then costs little."""
 
 
 class RunWriter:
     """Appends to the records of one run, for one launcher."""
 
     def __init__(
-        self, folder: RunFolder, disk: Disk, failed: Callable[[BaseException], None]
+        self,
+        folder: RunFolder,
+        failed: Callable[[BaseException], None],
+        disk: Files | None = None,
     ) -> None:
         """`failed` gets what goes wrong here, but for the disk, on the thread."""
         self.launcher = secrets.token_hex(4)
         """Names this launcher in the journal."""
         self._folder = folder
-        self._disk = disk
+        self._disk = disk or Files()
         self._trouble = ""
         files = (folder.journal, folder.public_events, folder.metrics)
         self._maybe_cut = {path for path in files if path.exists()}
@@ -92,6 +95,7 @@ class RunWriter:
 
     def close(self) -> None:
         """Takes no more; returns at once."""
+        self._worker.put(self._disk.close)
         self._worker.stop()
 
     def _put(self, path: Path, record: object) -> None:

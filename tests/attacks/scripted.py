@@ -25,7 +25,6 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState
 from launcher.session import connections
 from launcher.session.run_loop import RunLoop
-from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
 from launcher.store.public_events import PublicEvent
 from launcher.store.run_writer import RunWriter
@@ -184,7 +183,7 @@ class Bench:
             self.logs,
             publish=lambda: None,
             record=self.records.append,
-            writer=RunWriter(RunFolder(self.folder), Files(), self._broken),
+            writer=RunWriter(RunFolder(self.folder), self._broken),
         )
 
     def _broken(self, error: BaseException) -> None:

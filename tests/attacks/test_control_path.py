@@ -22,7 +22,7 @@ from tests.budgets import budget
 from tests.command import python_task
 from tests.conftest import require_testbed
 from tests.patience import wait_until
-from tests.testbed.frozen import FreezableDisk
+from tests.testbed.frozen import FreezableDisk, writers
 from tests.testbed.inprocess import SshServer
 
 SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
@@ -149,7 +149,7 @@ def test_a_frozen_disk_delays_nothing(
             with ExitStack() as stack:
                 stack.callback(disk.thaw)
                 times.append(_kill_frozen(notes, text, disk))
-            wait_until(lambda: not _writers(), "nobody writes any more")
+            wait_until(lambda at=place: not writers(at), "nobody writes")  # type: ignore[misc]
     report("frozen disk", times)
 
 
@@ -202,17 +202,3 @@ def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServe
 
 def _staged(session: RunClient) -> int:
     return sum(host.staged_bytes for host in session.snapshot().hosts)
-
-
-def _writers() -> list[int]:
-    """Our own writing processes."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes()
-            parent = int((entry.parent / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if b"disk_writer" in words and parent == os.getpid():
-            found.append(int(entry.parent.name))
-    return found

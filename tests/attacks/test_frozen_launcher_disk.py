@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -21,7 +20,7 @@ from tests.conftest import require_testbed
 from tests.faults.scenario import FaultScenario, confirmed, notes, ready
 from tests.paths import REPOSITORY
 from tests.patience import wait_until
-from tests.testbed.frozen import FreezableDisk
+from tests.testbed.frozen import FreezableDisk, writers
 from tests.testbed.inprocess import SshServer
 
 pytestmark = pytest.mark.testbed
@@ -48,26 +47,6 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FreezableD
         yield frozen
         frozen.thaw()
         wait_until(lambda: not writers(frozen.mountpoint), "nobody writes there any more")
-
-
-def descriptors(process: Path) -> list[Path]:
-    """The descriptors of a process; none when it has ended."""
-    try:
-        return list((process / "fd").iterdir())
-    except OSError:
-        return []
-
-
-def writers(folder: Path) -> list[str]:
-    """Processes that have a file below a folder open."""
-    found = []
-    for fd in (fd for process in Path("/proc").glob("[0-9]*") for fd in descriptors(process)):
-        try:
-            if os.readlink(fd).startswith(f"{folder}/"):
-                found.append(str(fd))
-        except OSError:
-            continue
-    return found
 
 
 def cluster(tmp_path: Path, server: SshServer) -> Path:

@@ -14,8 +14,7 @@ import pytest
 from launcher.errors import LockError
 from launcher.paths import runs_home
 from launcher.store import launcher_lock
-from launcher.store.disk_writer import Files
-from launcher.store.launcher_lock import acquire, held, launcher_pid
+from launcher.store.launcher_lock import acquire, launcher_pid
 from launcher.store.runs import RunFolder
 from tests.command import Up, run, write
 from tests.patience import wait_until
@@ -129,25 +128,6 @@ def test_a_look_at_a_lock_that_fails_finds_nobody_dead(
         acquire(tmp_path)
     assert not launcher_lock.is_abandoned(tmp_path)
     os.close(fd)
-
-
-def test_a_launcher_that_does_not_get_its_lock_says_so_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It goes on, and tries again."""
-    tries: list[int] = []
-    said: list[str] = []
-
-    def flock(file: int, how: int) -> None:
-        tries.append(file)
-        fails(file, how)
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    monkeypatch.setattr(launcher_lock, "_RETRY_SECONDS", 0.001)
-    with held(tmp_path, None, Files(), said.append):
-        wait_until(lambda: len(tries) > 3, "it tries again")
-    (text,) = said
-    assert "not known to others" in text and "No locks available" in text
 
 
 def test_a_lock_that_comes_too_late_is_given_back(

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.session.control_connection import ControlConnection
-from launcher.store.disk_writer import MOST_OPEN, Files
+from launcher.store.disk import MOST_OPEN, Files
 from tests.patience import PATIENCE
 
 LAUNCHER = """

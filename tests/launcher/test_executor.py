@@ -56,7 +56,6 @@ class Scene:
             teardown=cast(Any, None),
             feed=self.fed.append,
             spawn=self._spawn,
-            look_elsewhere=cast(Any, None),
             allocation=None,
         )
 

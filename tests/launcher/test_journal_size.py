@@ -26,7 +26,6 @@ from launcher.run.snapshot import (
 )
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.session.history import summary
-from launcher.store.disk_writer import Files
 from launcher.store.journal import read_final, read_journal
 from launcher.store.json_lines import last_line
 from launcher.store.run_writer import RunWriter
@@ -47,7 +46,7 @@ def write(*records: Callable[[RunWriter], None]) -> tuple[RunFolder, RunWriter]:
         '[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["true"]\n'
     )
     errors: list[BaseException] = []
-    writer = RunWriter(folder, Files(), errors.append)
+    writer = RunWriter(folder, errors.append)
     for record in records:
         record(writer)
     wait_until(lambda: writer.idle, "all is written")

@@ -12,8 +12,8 @@ from launcher.cluster.file import loads
 from launcher.ids import TaskId
 from launcher.plan.plan import make_plan
 from launcher.session.log_monitor import LogMonitor
+from launcher.store.disk import Files
 from launcher.store.disk_thread import Job
-from launcher.store.disk_writer import Files
 from launcher.store.logs import LogStore
 from tests.patience import PATIENCE, wait_until
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.ids import TaskId
-from launcher.store.disk_writer import Files
+from launcher.store.disk import Files
 from launcher.store.logs import MARK_BYTES, MARK_SECONDS, LogFile, LogStore
 from tests.patience import PATIENCE
 

@@ -23,8 +23,8 @@ from launcher.plan.model import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine
-from launcher.run.snapshot import HostReceipt, Receipt, Survivor
-from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.run.snapshot import HostReceipt, Survivor
+from launcher.run.states import HostState, RunPhase, TaskState
 from launcher.run.tasks import AT_WORK
 from launcher.run.timers import (
     LeaseEnd,
@@ -32,7 +32,6 @@ from launcher.run.timers import (
     ReadyTimeout,
     RestartDelay,
     ShutdownTimeout,
-    TakeoverEnd,
     Timer,
 )
 from launcher.store.journal import Journal, as_stored, encode
@@ -83,7 +82,6 @@ TIMERS = st.one_of(
     st.builds(ReadyDelay, TASKS, ATTEMPTS),
     st.builds(RestartDelay, TASKS, ATTEMPTS),
     st.builds(LeaseEnd, HOSTS),
-    st.builds(TakeoverEnd, HOSTS),
     st.just(ShutdownTimeout()),
 )
 
@@ -227,8 +225,6 @@ class RunMachine(RuleBasedStateMachine):
                 self.feed(ev.OutputStalled(now, watched, 60.0))
             case do.ReleaseAllocation():
                 self.release({host: ev.EngineWord(ok, "Slurm's word") for host in NODES})
-            case do.LookElsewhere(by):
-                self.feed(ev.LookedElsewhere(now, by, None if ok else Outcome.KILLED, 130))
             case _:
                 pass
 
@@ -292,12 +288,6 @@ class RunMachine(RuleBasedStateMachine):
     def is_taken_over(self, rarely: bool, host: str) -> None:
         if rarely:
             self.feed(ev.Superseded(self.later(), host, "elsewhere:7"))
-
-    @rule(rarely=RARELY, outcome=st.sampled_from([None, *Outcome]), receipt=RECEIPTS)
-    def is_looked_for(self, rarely: bool, outcome: Outcome | None, receipt: HostReceipt) -> None:
-        if rarely:
-            theirs = Receipt((receipt,))
-            self.feed(ev.LookedElsewhere(self.later(), "elsewhere:7", outcome, 4, theirs))
 
     @rule(task=TASKS, attempt=ATTEMPTS, error=TEXT, holder=TEXT)
     def starts(self, task: TaskId, attempt: int, error: str, holder: str) -> None:

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 
 from launcher.run import events as ev
-from launcher.store.disk_writer import Files
-from launcher.store.disk_writer import Path as Named
+from launcher.store.disk import Files
+from launcher.store.disk import Path as Named
 from launcher.store.journal import read_journal
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
@@ -39,7 +39,7 @@ class OddDisk(Files):
 def test_records_are_written_in_their_order_and_many_at_a_time(tmp_path: Path) -> None:
     """Whatever comes meanwhile; each file has its own."""
     folder, disk, errors = RunFolder(tmp_path), OddDisk(), list[BaseException]()
-    writer = RunWriter(folder, disk, errors.append)
+    writer = RunWriter(folder, errors.append, disk)
     writer.journal(ev.Begin(1000.0))
     assert disk.asked.wait(PATIENCE)
     for number in range(COUNT):
@@ -67,7 +67,7 @@ def test_what_a_full_disk_never_takes_is_counted(tmp_path: Path) -> None:
         def write(self, path: Named, data: bytes | memoryview, offset: int = -1) -> int:
             raise OSError(errno.ENOSPC, "No space left on device")
 
-    writer = RunWriter(RunFolder(tmp_path), Full(), list[BaseException]().append)
+    writer = RunWriter(RunFolder(tmp_path), list[BaseException]().append, Full())
     for number in range(1000):
         writer.journal(ev.NoteAdded(1000.0 + number, "a note"))
     wait_until(lambda: writer.trouble, "it is said")

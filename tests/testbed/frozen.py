@@ -6,6 +6,7 @@ rebooting NFS server or a failing disk does to them.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from types import TracebackType
@@ -54,3 +55,23 @@ class FreezableDisk:
         if self._frozen:
             self._frozen = False
             subprocess.run(["/sbin/fsfreeze", "--unfreeze", self.mountpoint], check=True)
+
+
+def writers(folder: Path) -> list[str]:
+    """Descriptors of all processes for files below a folder."""
+    found = []
+    for fd in (fd for process in Path("/proc").glob("[0-9]*") for fd in _descriptors(process)):
+        try:
+            if os.readlink(fd).startswith(f"{folder}/"):
+                found.append(str(fd))
+        except OSError:
+            continue
+    return found
+
+
+def _descriptors(process: Path) -> list[Path]:
+    """The descriptors of a process; none when it has ended."""
+    try:
+        return list((process / "fd").iterdir())
+    except OSError:
+        return []
