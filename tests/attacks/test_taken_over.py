@@ -55,6 +55,7 @@ def test_an_attach_names_a_launcher_that_stands_still_and_leaves_it_alone(
             up.signal_launcher(signal.SIGCONT)
         assert done.returncode == 2 and f"kill -CONT {pid}" in done.stderr, done.stderr
         with Up("attach", up.run_id, "--json") as other:
+            other.wait_for(lambda e: e["event"] == "log", "it follows the run")
             other.press_ctrl_c()
             assert other.wait() == 130, other.transcript()
         assert up.wait() == 130, up.transcript()
