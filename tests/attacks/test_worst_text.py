@@ -15,12 +15,10 @@ from tests.tui.conftest import until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.log.document import Line
-from tui.log.errors import ERRORS
 from tui.log.hints import SIGNATURES, hint_for
+from tui.log.query import ERRORS, Chunk, Query
 from tui.log.rows import RowOptions, highlight, render_line, wrap
 from tui.log.sanitise import parse_spans
-from tui.log.scan import Chunk
-from tui.log.search import Query
 
 SMALL, LARGE = 8 * 1024, 64 * 1024
 MARGIN = 4

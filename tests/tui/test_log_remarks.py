@@ -8,10 +8,9 @@ import pytest
 
 from launcher.store.metrics import Extractor
 from tests.tui.remarks import ALL_REMARKS, REMARKS
-from tui.log.errors import ERRORS
 from tui.log.hints import hint_for
+from tui.log.query import ERRORS, Chunk
 from tui.log.remarks import LONGEST, count_text, remark_source
-from tui.log.scan import Chunk
 
 SHOWN = [
     "",

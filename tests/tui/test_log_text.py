@@ -13,10 +13,10 @@ from rich.cells import cell_len
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
 from tui.log.document import MAX_LINE, Document
+from tui.log.query import Query
 from tui.log.rows import highlight, wrap
 from tui.log.sanitise import Attr, Span, TextStyle, parse_spans, plain_text
-from tui.log.search import Query
-from tui.log.viewport import Item, Viewport
+from tui.log.viewport import Viewport
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_everything_in_sight_follows() -> None:
 
 def test_wrapped_rows_scroll_one_by_one() -> None:
     """A line of three rows is three steps, and the first page begins at its first row."""
-    port = Viewport(item_at=lambda line: Item(line, line + 1, 3))
+    port = Viewport(rows_of=lambda line: 3)
     port.update(10, 4)
     assert port.rows() == [(8, 2), (9, 0), (9, 1), (9, 2)]
     port.scroll(-1)

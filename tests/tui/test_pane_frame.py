@@ -44,7 +44,7 @@ def test_borders_have_the_width_of_their_pane(frame: PaneBorders, focused: bool)
                 title = Title(parts, spark, 0.5)
                 drawn = pen(frame, focused=focused).title(title, note, width)
                 assert drawn.cell_length == width and (width < 60 or "worker:1" in drawn.text)
-                assert pen(frame).bottom(title, width).cell_length == width
+                assert pen(frame).bottom(title, "1 remark hidden", width).cell_length == width
 
 
 def test_the_focus_is_seen_without_colours() -> None:
@@ -55,7 +55,7 @@ def test_the_focus_is_seen_without_colours() -> None:
     assert pen(whole, focused=True).title(title, "", 24).text == "┏━▸ps:0 ━━━━━━━━━━━━━━━┓"
     assert pen(bare).title(title, "", 24).text == "─ ps:0 ──────────── ▁▂▃ "
     assert pen(bare, focused=True).title(title, "", 24).text == "━▸ps:0 ━━━━━━━━━━━━ ▁▂▃ "
-    assert pen(whole).bottom(title, 40).text == "╰─ ━━━━━━╌╌╌╌╌╌ 50 % ──────────── ▁▂▃ ─╯"
+    assert pen(whole).bottom(title, "", 40).text == "╰─ ━━━━━━╌╌╌╌╌╌ 50 % ──────────── ▁▂▃ ─╯"
 
 
 async def test_nothing_is_drawn_before_there_are_panes() -> None:

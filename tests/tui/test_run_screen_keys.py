@@ -148,8 +148,8 @@ async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> N
         await pilot.press("ampersand", *"needle", "enter", "e")
         await pilot.press("slash", *"needle", "enter")
         await shows(pilot, "/needle 1 of 1")
-        readers = [t for t in threading.enumerate() if t.name in ("search", "filter")]
-        assert {"search", "filter"} == {thread.name for thread in readers}
+        readers = [t for t in threading.enumerate() if t.name in ("finder", "filter")]
+        assert {"finder", "filter"} == {thread.name for thread in readers}
     for thread in readers:
         thread.join(10)
     assert not any(thread.is_alive() for thread in readers)

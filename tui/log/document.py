@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
@@ -38,6 +39,39 @@ class Line:
     """When it was received, to a quarter of a second; seconds since the epoch."""
     task: TaskId | None = None
     """The task that wrote it, where logs are merged."""
+
+
+class Lines(Protocol):
+    """Lines by number that may grow: a document, the lines of it that pass a filter, or all
+    logs merged."""
+
+    @property
+    def count(self) -> int:
+        """Number of lines, as of the last `refresh`."""
+
+    @property
+    def order(self) -> int:
+        """A generation counter: it changes when lines have got other numbers, or when a line in
+        their middle has grown."""
+
+    def refresh(self) -> bool:
+        """Adds what has come; False when nothing has."""
+
+    def line(self, number: int) -> Line:
+        """Line `number`, counted from 0. Raises `IndexError` when there is none."""
+
+    def documents(self) -> dict[TaskId, Document]:
+        """The logs behind the lines."""
+
+    def origin(self, number: int) -> tuple[TaskId, int]:
+        """The task of line `number`, and its number in that task's log."""
+
+    def locate(self, task: TaskId, line: int) -> int | None:
+        """Number here of line `line` of a task's log; None when it is not among these."""
+
+    def last_at(self, task: TaskId, number: int) -> int:
+        """The last line of a task's log that stands at or before `number` here; -1 when there
+        is none."""
 
 
 @dataclass
@@ -78,7 +112,7 @@ class Document:
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
         self._hot: _Block | None = None
         self._last: Line | None = None
-        """The line that was asked for last: a pane asks twice, whether to fold and what to draw."""
+        """The line that was asked for last: a pane asks whether it is hidden, and then for it."""
 
     @property
     def size(self) -> int:

@@ -16,8 +16,7 @@ from typing import Protocol
 
 from launcher.ids import TaskId
 
-from .document import Document, Line
-from .view import Lines
+from .document import Document, Line, Lines
 
 
 class Source(Lines, Protocol):

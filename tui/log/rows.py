@@ -16,9 +16,8 @@ from tui.format import time_of_day
 from tui.log.hints import TaskContexts, explain_hint, hint_for
 
 from .document import Line
-from .folds import Fold
+from .query import Query
 from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, parse_spans
-from .search import Query
 
 DIM = TextStyle(attr=Attr.DIM)
 HINT = TextStyle(3, -1, Attr.ITALIC)
@@ -51,8 +50,8 @@ class RowOptions:
     wrap: bool = True
     stamps: Stamps = Stamps.OFF
     hide_prefix: bool = False
-    fold: bool = True
-    """Remarks of TensorFlow and its like are drawn as one row."""
+    remarks: bool = False
+    """Remarks of TensorFlow and its like are shown."""
     query: Query | None = None
     started: float = 0.0
     tasks: TaskContexts = field(default_factory=dict)
@@ -78,26 +77,19 @@ def render_line(
     if hint is not None:
         text = explain_hint(hint, line.task or of, options.tasks)
         result.append(Span(f"  ◂ {text}", HINT))
-    before = _before(line, line.task, options, colours)
+    before = _before(line, options, colours)
     return before + result, sum(cell_len(span.text) for span in before)
 
 
-def render_fold(fold: Fold, options: RowOptions, colours: dict[TaskId, int]) -> list[Span]:
-    """Folded lines as coloured text. A task is named that wrote all of them."""
-    return [*_before(fold.line, fold.task, options, colours), Span(fold.text, DIM)]
-
-
-def _before(
-    line: Line, task: TaskId | None, options: RowOptions, colours: dict[TaskId, int]
-) -> list[Span]:
-    """The time of a line and, where logs are merged, a task."""
+def _before(line: Line, options: RowOptions, colours: dict[TaskId, int]) -> list[Span]:
+    """The time of a line and, where logs are merged, its task."""
     before: list[Span] = []
     if options.stamps is not Stamps.OFF:
         before.append(Span(_stamp(line.time, options), DIM))
     if line.task is not None:
         wide = max((len(str(name)) for name in colours), default=0)
-        number = TASK_COLOURS[colours.get(task, 0) % len(TASK_COLOURS)] if task else -1
-        before.append(Span(f"{task or ''!s:<{wide}} ", TextStyle(number)))
+        number = TASK_COLOURS[colours.get(line.task, 0) % len(TASK_COLOURS)]
+        before.append(Span(f"{line.task!s:<{wide}} ", TextStyle(number)))
     return before
 
 

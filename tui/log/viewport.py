@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import islice
 
-
-class Item(NamedTuple):
-    """A line, or consecutive lines drawn as one: from `first` up to, not including, `end`.
-    `rows` is the number of screen rows that it takes: 1, or more when long lines are wrapped."""
-
-    first: int
-    end: int
-    rows: int = 1
-
-
-ItemAt = Callable[[int], Item]
-"""The item that covers a line."""
+MOST_HIDDEN = 1000
+"""Hidden lines that are passed over at a time: a log may have millions in a row."""
+RowsOf = Callable[[int], int]
+"""The rows that a line takes: 0 when it is hidden, more than 1 when it is long and wrapped."""
 
 
 @dataclass
@@ -25,8 +17,8 @@ class Viewport:
     """The rows of a document that a pane of `height` rows shows.
 
     `count` is the number of lines, told by `update`. While `following`, the last line stands in
-    the last row; else line `top` (its row `sub`, when wrapped) stands in the first one. Of an
-    item of several lines the first one is named.
+    the last row; else line `top` (its row `sub`, when wrapped) stands in the first one, or when it
+    is hidden the next line that is not.
     """
 
     height: int = 1
@@ -35,37 +27,30 @@ class Viewport:
     top: int = 0
     sub: int = 0
     seen: int = 0
-    item_at: ItemAt = field(default=lambda line: Item(line, line + 1), repr=False)
+    rows_of: RowsOf = field(default=lambda line: 1, repr=False)
 
     @property
     def new(self) -> int:
         """Lines that came since following was left."""
         return 0 if self.following else max(0, self.count - self.seen)
 
-    def update(self, count: int, height: int, item_at: ItemAt | None = None) -> None:
-        """The document or the pane has another size; `item_at` is the pane's way to wrap and
-        fold."""
+    def update(self, count: int, height: int, rows_of: RowsOf | None = None) -> None:
+        """The document or the pane has another size; `rows_of` is the pane's way to wrap and
+        hide lines."""
         self.count = count
         self.height = max(1, height)
-        self.item_at = item_at or self.item_at
+        self.rows_of = rows_of or self.rows_of
         if self.top >= count:
             self.top, self.sub = max(0, count - 1), 0
-        if count and not self.following and (first := self.item_at(self.top).first) < self.top:
-            self.top, self.sub = first, 0
 
     def rows(self) -> list[tuple[int, int]]:
         """For each row from the top: its line, and the row of that line. May be shorter than the
         pane."""
         if self.following:
             rows = self._last_rows()
-            self.top, self.sub = rows[0] if rows else (0, 0)
+            self.top, self.sub = rows[0] if rows else self._last_page()
             return rows
-        result: list[tuple[int, int]] = []
-        for row in self._from(self.top, self.sub):
-            result.append(row)
-            if len(result) == self.height:
-                break
-        return result
+        return list(islice(self._from(self.top, self.sub), self.height))
 
     def scroll(self, rows: int) -> None:
         """Moves by rows (negative: towards the beginning). Leaving the end pauses; reaching
@@ -75,12 +60,13 @@ class Viewport:
                 return
             self.pause()
         if rows < 0:
-            self._back(-rows)
+            self.top, self.sub = self._above(self.top, self.sub, -rows)
             return
-        for i, (line, sub) in enumerate(self._from(self.top, self.sub)):
-            self.top, self.sub = line, sub
-            if i == rows:
-                break
+        below = list(islice(self._from(self.top, self.sub), rows + 1))
+        if len(below) > rows:
+            self.top, self.sub = below[-1]
+        else:  # at the end, or before many hidden lines
+            self.top, self.sub = min(self.count, self.top + MOST_HIDDEN), 0
         if (self.top, self.sub) >= self._last_page():
             self.follow()
 
@@ -91,7 +77,8 @@ class Viewport:
 
     def home(self) -> None:
         """To the first line of the run."""
-        if self._last_page() == (0, 0):
+        last = self._last_page()
+        if self._above(*last, 1) == last:
             return  # everything is in sight: nothing to leave
         if self.following:
             self.pause()
@@ -103,37 +90,36 @@ class Viewport:
 
     def show(self, line: int) -> None:
         """Puts a line into sight, a third down the pane; pauses, unless it is in sight."""
-        first = self.item_at(min(line, max(0, self.count - 1))).first
-        if any(row[0] == first for row in self.rows()):
-            if self.following:
-                self.pause()
-            return
+        line = min(line, max(0, self.count - 1))
+        in_sight = any(row[0] == line for row in self.rows())
         if self.following:
             self.pause()
-        self.top, self.sub = first, 0
-        self._back(self.height // 3)
-        self.top, self.sub = min((self.top, self.sub), self._last_page())
+        if not in_sight:
+            place = self._above(line, 0, self.height // 3)
+            self.top, self.sub = min(place, self._last_page())
 
     def reveal(self, line: int) -> None:
         """Scrolls just as far as it takes to see a line."""
         rows = self.rows()
-        first = self.item_at(line).first
-        if rows and first < rows[0][0]:
-            self.top, self.sub = first, 0
-        while (rows := self.rows()) and first > rows[-1][0] and not self.following:
-            item = self.item_at(self.top + max(1, first - rows[-1][0]))
-            self.top, self.sub = (item.first if item.first > self.top else item.end), 0
+        if rows and line < rows[0][0]:
+            self.top, self.sub = line, 0
+        elif rows and line > rows[-1][0] and not self.following:
+            last_row = max(0, self.rows_of(line) - 1)
+            self.top, self.sub = self._above(line, last_row, self.height - 1)
 
-    def items_from(self, line: int, by: int) -> int:
-        """A line of the item that stands `by` items behind that of `line`, or before it."""
+    def shown_from(self, line: int, by: int) -> int:
+        """The line that stands `by` lines behind another one, or before it; hidden ones do not
+        count."""
         if abs(by) >= self.count:
             return self.count - 1 if by > 0 else 0
-        for _ in range(abs(by)):
-            item = self.item_at(line)
-            line = item.end if by > 0 else item.first - 1
-            if not 0 <= line < self.count:
-                break
-        return min(max(0, line), self.count - 1)
+        step, looked = 1 if by > 0 else -1, 0
+        while by and 0 <= line + step < self.count and looked < MOST_HIDDEN:
+            line += step
+            if self.rows_of(line):
+                by -= step
+            else:
+                looked += 1
+        return line
 
     def pause(self) -> None:
         """Stops following the end of the log: the rows shown stay, and new lines are counted."""
@@ -143,29 +129,39 @@ class Viewport:
         self.seen = self.count
 
     def _from(self, line: int, sub: int) -> Iterator[tuple[int, int]]:
-        while line < self.count:
-            item = self.item_at(line)
-            for row in range(sub, item.rows):
-                yield item.first, row
-            line, sub = item.end, 0
+        hidden = 0
+        while line < self.count and hidden < MOST_HIDDEN:
+            rows = self.rows_of(line)
+            hidden += not rows
+            for row in range(sub, rows):
+                yield line, row
+            line, sub = line + 1, 0
 
-    def _back(self, rows: int) -> None:
-        while rows > self.sub and self.top > 0:
-            rows -= self.sub + 1
-            item = self.item_at(self.top - 1)
-            self.top, self.sub = item.first, item.rows - 1
-        self.sub = max(0, self.sub - rows)
+    def _above(self, line: int, sub: int, rows: int) -> tuple[int, int]:
+        """The place so many rows above another one, as far as there are any."""
+        at, hidden = (line, sub), 0
+        while rows > at[1] and line > 0 and hidden < MOST_HIDDEN:
+            line -= 1
+            if count := self.rows_of(line):
+                rows -= at[1] + 1
+                at = line, count - 1
+            else:
+                hidden += 1
+        if hidden == MOST_HIDDEN:
+            return line, 0
+        return at[0], max(0, at[1] - rows)
 
     def _last_page(self) -> tuple[int, int]:
         """The top of the view that has the last row in its last row."""
         rows = self._last_rows()
-        return rows[0] if rows else (0, 0)
+        return rows[0] if rows else (max(0, self.count - MOST_HIDDEN), 0)
 
     def _last_rows(self) -> list[tuple[int, int]]:
         """The rows of that view."""
-        line, upwards = self.count, list[tuple[int, int]]()
-        while line > 0 and len(upwards) < self.height:
-            item = self.item_at(line - 1)
-            line = item.first
-            upwards += [(line, sub) for sub in reversed(range(item.rows))]
+        line, hidden, upwards = self.count, 0, list[tuple[int, int]]()
+        while line > 0 and len(upwards) < self.height and hidden < MOST_HIDDEN:
+            line -= 1
+            rows = self.rows_of(line)
+            hidden += not rows
+            upwards += [(line, sub) for sub in reversed(range(rows))]
         return upwards[: self.height][::-1]

@@ -235,7 +235,7 @@ class RunScreen(Screen[None]):
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
-        return [*hints, ("log.fold", "unfold" if self.area.views.options.fold else "fold")]
+        return [*hints, ("log.remarks", "remarks")]
 
     # keys and clicks
 

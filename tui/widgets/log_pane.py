@@ -29,12 +29,12 @@ from launcher.errors import TfmuxError
 from launcher.paths import expand_user
 from launcher.quantities import counted, thousands
 from tui.keys import key_of
-from tui.log.folds import Fold
 from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable, plain_text
-from tui.log.view import LogView
-from tui.log.viewport import Item, Viewport
+from tui.log.viewport import MOST_HIDDEN, Viewport
+from tui.log.views import LogView
 
+from .fit import Part
 from .paint import Painter
 from .pane_frame import FramePen, PaneBorders, Title
 from .prompt import Prompt
@@ -100,9 +100,11 @@ class LogPane(Widget, can_focus=True):
         self._styled: dict[tuple[str, bool], Style] = {}
         self._frame_pen: FramePen | None = None
         self._rows: dict[int, list[Strip]] = {}
-        """The rows of lines in sight that are not folded."""
+        """The rows of lines in sight."""
         self._shown: list[Strip] | None = None
         """What is below the title, as it was drawn last; None when that has changed."""
+        self._hidden: str | None = None
+        """How many remarks are hidden here; None when that has changed."""
         self._drawn = 0
         """Rows of the log that were drawn last."""
         self._drag_from: int | None = None
@@ -116,7 +118,7 @@ class LogPane(Widget, can_focus=True):
         if self.view is None:
             return Viewport()
         port = self.view.port
-        port.update(self.view.lines.count, self._log_height, self._item_at)
+        port.update(self.view.lines.count, self._log_height, self._rows_of)
         return port
 
     def show(self, view: LogView) -> None:
@@ -211,22 +213,41 @@ class LogPane(Widget, can_focus=True):
     def _move_or_select(
         self, by: Callable[[Viewport], int], scroll: Callable[[Viewport], None]
     ) -> None:
-        """Moves the end of the selection by lines and folds, or scrolls where nothing is
-        selected."""
+        """Moves the end of the selection, or scrolls where nothing is selected."""
         if self.view is None or not self.view.selection:
             self.move(scroll)
             return
         first, last = self.view.selection
         port = self.port
-        last = port.items_from(last, by(port))
+        last = port.shown_from(last, by(port))
         self.view.selection = (first, last)
         port.reveal(last)
         self.redraw()
 
-    def in_sight(self) -> list[int]:
-        """The numbers of the lines in sight, those of folds among them."""
-        items = dict.fromkeys(self._item_at(line) for line, _ in self.port.rows())
-        return [line for item in items for line in range(item.first, item.end)]
+    def in_sight(self) -> range:
+        """The lines in sight, and those that are hidden between them."""
+        rows = self.port.rows()
+        return range(rows[0][0], rows[-1][0] + 1) if rows else range(0)
+
+    @property
+    def hidden_text(self) -> str:
+        """How many remarks are hidden among the lines in sight and right before and after them."""
+        if self._hidden is None:
+            self._hidden = self._find_hidden()
+        return self._hidden
+
+    def _find_hidden(self) -> str:
+        if self.view is None:
+            return ""
+        view, port = self.view, self.port
+        lines = self.in_sight()
+        first, end = (lines.start, lines.stop) if lines else (port.top, port.top)
+        for _ in range(MOST_HIDDEN):
+            if not first or not view.hides(first - 1):
+                break
+            first -= 1
+        end = min(port.count, max(end, first) + MOST_HIDDEN) if port.following else end
+        return view.hidden_text(first, end)
 
     # selecting, copying and saving
 
@@ -239,7 +260,8 @@ class LogPane(Widget, can_focus=True):
             self.view.selection = None
         else:
             self.port.pause()
-            at = self.view.cursor if self.view.cursor in visible else visible[-1]
+            cursor = self.view.cursor
+            at = cursor if cursor is not None and cursor in visible else visible[-1]
             self.view.selection = (at, at)
         self.redraw()
 
@@ -302,7 +324,7 @@ class LogPane(Widget, can_focus=True):
         """Draws the pane again; Textual asks for all of it whenever another pane has changed, too,
         and then gets what was drawn before."""
         if not regions:
-            self._shown = None
+            self._shown = self._hidden = None
         return super().refresh(*regions, **how)
 
     def notify_style_update(self) -> None:
@@ -318,13 +340,16 @@ class LogPane(Widget, can_focus=True):
         """The rows asked for; one strip is built for each line that has newly come into sight,
         and those that have left it are forgotten."""
         width = self.size.width
-        rows = [self._pen().title(self._title, self._note_text(), width)]
+        title = self._title
+        if not self.frame.whole and self.hidden_text:
+            title = title._replace(parts=(*title.parts, Part(8, f"  {self.hidden_text}", "note")))
+        rows = [self._pen().title(title, self._note_text(), width)]
         if crop.bottom > 1:
             if self._shown is None:
                 self._shown = self._rows_below_title()
             rows += self._shown
         if self.frame.whole and crop.bottom >= self.size.height:
-            rows.append(self._pen().bottom(self._title, width))
+            rows.append(self._pen().bottom(self._title, self.hidden_text, width))
         rows = rows[crop.y : crop.bottom]
         if crop.x or crop.width != width:
             rows = [row.crop(crop.x, crop.right) for row in rows]
@@ -349,9 +374,6 @@ class LogPane(Widget, can_focus=True):
         for number, sub in self.port.rows():
             strips = seen.get(number) or self._rows.get(number)
             if strips is None:
-                if fold := self.view.fold_at(number):
-                    rows.append(self._fold_strips(fold)[sub])  # built anew: it may still grow
-                    continue
                 strips = self._strips(number)
             seen[number] = strips
             rows.append(strips[sub] if sub < len(strips) else blank)
@@ -395,40 +417,30 @@ class LogPane(Widget, can_focus=True):
         self._frame_pen = None
         self._rows.clear()
 
-    def _item_at(self, number: int) -> Item:
-        """The fold that covers a line, or the line alone."""
-        if strips := self._rows.get(number):
-            return Item(number, number + 1, len(strips))
-        if self.view and (fold := self.view.fold_at(number)):
-            return Item(fold.first, fold.end, 1 + len(self.view.separators(fold.first)))
-        return Item(number, number + 1, self._rows_of(number))
-
     def _rows_of(self, number: int) -> int:
+        if strips := self._rows.get(number):
+            return len(strips)
         if not self.view:
             return 1
-        if not self.view.options.wrap:
-            return 1 + len(self.view.separators(number))
-        strips = self._rows.get(number)
-        if strips is None:
-            strips = self._strips(number)
-            if number < self.view.lines.count - 1:
-                self._rows[number] = strips
+        if not self.view.options.wrap or self.view.hides(number):
+            shown = not self.view.hides(number)
+            return shown + len(self.view.separators(number))
+        strips = self._strips(number)
+        if number < self.view.lines.count - 1:
+            self._rows[number] = strips
         return len(strips)
 
     def _strips(self, number: int) -> list[Strip]:
         assert self.view is not None
+        left, room = self._margins()
+        if self.view.hides(number):
+            return self._paint_rows(number, [], left, room)
         try:
             row, indent = self.view.render(self.view.lines.line(number))
         except (IndexError, OSError) as error:
             row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
-        left, room = self._margins()
         parts = wrap(row, room, indent) if self.view.options.wrap else [row]
         return self._paint_rows(number, parts, left, room)
-
-    def _fold_strips(self, fold: Fold) -> list[Strip]:
-        """Folded lines are one row, with the separators above it."""
-        assert self.view is not None
-        return self._paint_rows(fold.first, [self.view.render_fold(fold)], *self._margins())
 
     def _paint_rows(
         self, number: int, parts: list[list[Span]], left: list[Segment], room: int

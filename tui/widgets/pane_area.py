@@ -15,12 +15,11 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.session.control import RunControl
 from tui.log.document import Document
-from tui.log.errors import ErrorWalk
-from tui.log.log_views import LogViews
+from tui.log.finder import Finder
+from tui.log.merged import Merged
+from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
-from tui.log.search import Query
-from tui.log.search_session import SearchSession
-from tui.log.view import LogView
+from tui.log.views import LogView, LogViews
 from tui.pane_layout import Arrangement, Box, PaneLayout
 
 from .log_pane import LogPane
@@ -35,7 +34,7 @@ _BESIDE = Binding.Group("Pane in that direction")
 _NUMBERS = Binding.Group("Pane 1–9 of the page", compact=True)
 _TURN = Binding.Group("Previous, next page")
 _LAYOUT = Binding.Group("Next layout, merged")
-_LINES = Binding.Group("Time wrap prefix fold")
+_LINES = Binding.Group("Time wrap prefix remarks")
 _FILTER = Binding.Group("Filter (!text without)")
 _HIT = Binding.Group("Next, previous hit")
 _ERROR = Binding.Group("Next, previous error")
@@ -78,9 +77,7 @@ class PaneArea(Horizontal, can_focus=True):
         Binding("t", "stamps", "Timestamps", id="log.stamps", group=_LINES),
         Binding("w", "wrap", "Wrap long lines", id="log.wrap", group=_LINES),
         Binding("a", "prefix", "Hide TensorFlow's log prefix", id="log.prefix", group=_LINES),
-        Binding(
-            "f", "fold", "Fold TensorFlow's remarks, or show them", id="log.fold", group=_LINES
-        ),
+        Binding("f", "remarks", "Show TensorFlow's remarks", id="log.remarks", group=_LINES),
     ]
 
     class Changed(Message):
@@ -94,8 +91,9 @@ class PaneArea(Horizontal, can_focus=True):
         self.task_list = TaskList()
         self.task_list.display = False
         self._control = control
-        self._search = SearchSession()
-        self._errors: ErrorWalk | None = None
+        self._search: Finder | None = None
+        self._errors: Finder | None = None
+        """In the logs of all tasks, by time of receipt."""
         self._placed: object = None
         self._sizes: object = None
         super().__init__(self.task_list, self.grid)
@@ -114,10 +112,10 @@ class PaneArea(Horizontal, can_focus=True):
 
     def on_unmount(self) -> None:
         """Ends the threads that read logs."""
-        self._search.stop()
         self.views.close()
-        if self._errors is not None:
-            self._errors.close()
+        for finder in (self._search, self._errors):
+            if finder is not None:
+                finder.close()
 
     # what is new
 
@@ -136,8 +134,10 @@ class PaneArea(Horizontal, can_focus=True):
 
     def note(self, view: LogView) -> str:
         """A view's filter and hits, for its title."""
-        notes = (self.views.note(view), self._search.note(view.lines))
-        return "  ".join(note for note in notes if note)
+        notes = [self.views.note(view)]
+        if self._search is not None and self._search.lines is view.lines:
+            notes.append(self._search.note)
+        return "  ".join(filter(None, notes))
 
     # places
 
@@ -338,10 +338,11 @@ class PaneArea(Horizontal, can_focus=True):
         text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
         self._change_options(text, hide_prefix=hide)
 
-    def action_fold(self) -> None:
-        """Folds remarks of TensorFlow and its like into one row, or shows them."""
-        fold = not self.views.options.fold
-        self._change_options(f"TensorFlow's remarks: {'folded' if fold else 'shown'}", fold=fold)
+    def action_remarks(self) -> None:
+        """Shows remarks of TensorFlow and its like, or hides them."""
+        remarks = not self.views.options.remarks
+        text = f"TensorFlow's remarks: {'shown' if remarks else 'hidden'}"
+        self._change_options(text, remarks=remarks)
 
     def _change_options(self, message: str, **changes: Any) -> None:
         self.set_options(replace(self.views.options, **changes))
@@ -361,7 +362,9 @@ class PaneArea(Horizontal, can_focus=True):
         pane, query = self.pane, self.views.options.query
         if query is None:
             await self._ask_query()
-        elif pane and pane.view and not self._search.is_in(pane.view.lines):
+        elif self._search is None or (
+            pane and pane.view and pane.view.lines is not self._search.lines
+        ):
             self._start_search(query)
         else:
             self._search.step(by)
@@ -377,12 +380,14 @@ class PaneArea(Horizontal, can_focus=True):
             return
         self.set_options(replace(self.views.options, query=query))
         visible = pane.in_sight()
-        self._search.start(pane.view.lines, query, visible[-1] if visible else 0)
+        self._search = Finder(pane.view.lines, query, visible[-1] if visible else 0)
 
     def stop_search(self) -> bool:
         """Ends a search and its marks; False when there was none."""
-        if not self._search.stop():
+        if self._search is None:
             return False
+        self._search.close()
+        self._search = None
         self.views.forget_cursors()
         self.set_options(replace(self.views.options, query=None))
         return True
@@ -390,8 +395,8 @@ class PaneArea(Horizontal, can_focus=True):
     def _show_hit(self) -> None:
         """Shows the hit that was asked for, once a thread has found it."""
         pane = self.pane
-        if pane and pane.view:
-            hit = self._search.follow(pane.view.lines)
+        if self._search and pane and pane.view and pane.view.lines is self._search.lines:
+            hit = self._search.follow()
             if hit is not None:
                 pane.mark(hit)
 
@@ -422,7 +427,8 @@ class PaneArea(Horizontal, can_focus=True):
         `poll` shows it."""
         if self._errors is None:
             tasks = [task.id for task in self._control.snapshot().tasks]
-            self._errors = ErrorWalk(self._control.logs, tasks)
+            logs = {task: Document(task, self._control.logs.open(task)) for task in tasks}
+            self._errors = Finder(Merged({**logs}), ERRORS)
         self._errors.step(by)
 
     def action_first_failure(self) -> None:
@@ -437,15 +443,17 @@ class PaneArea(Horizontal, can_focus=True):
 
     def _show_error(self) -> None:
         """Shows the error that was asked for, once all logs have been searched."""
-        if self._errors is None:
+        errors = self._errors
+        if errors is None or not errors.waiting:
             return
-        error = self._errors.follow()
-        if error is not None:
-            self._show_line(error.task, error.line)
-            self.notify(f"error {error.place} of {error.total}", timeout=2)
-        elif self._errors.in_vain:
-            self._errors.forget()
+        errors.lines.refresh()
+        if errors.in_vain:
             self.notify("no line of any task looks like an error", timeout=3)
+        found = errors.follow()
+        if found is not None:
+            place, total = errors.place()
+            self._show_line(*errors.lines.origin(found))
+            self.notify(f"error {place} of {total}", timeout=2)
 
     def _show_line(self, task: TaskId, line: int) -> None:
         """Brings a line of a task's log into sight, whatever its pane showed before."""

@@ -111,9 +111,9 @@ class FramePen:
         strip = Strip(segments).adjust_cell_length(before, self._edge)
         return Strip([*strip, *ends]).adjust_cell_length(width, self._edge)
 
-    def bottom(self, title: Title, width: int) -> Strip:
-        """The lower border, with a bar of the steps that are done and the sparkline, as far as
-        they fit."""
+    def bottom(self, title: Title, hidden: str, width: int) -> Strip:
+        """The lower border, with a bar of the steps that are done, how many lines are hidden, and
+        the sparkline, as far as they fit."""
         lines = self._lines
         start, end = lines.corners[2] + lines.across, lines.across + lines.corners[3]
         room = width - len(start) - len(end)
@@ -124,11 +124,13 @@ class FramePen:
             done = f" {bar(title.progress, cells)} {share} " if cells >= _FEWEST_CELLS else ""
         if title.spark and len(title.spark) + 2 <= room - len(done):
             spark = f" {title.spark} "
-        line = lines.across * (room - len(done) - len(spark))
+        hidden = f" {hidden} " if hidden and len(hidden) + 2 <= room - len(done + spark) else ""
+        line = lines.across * (room - len(done + spark + hidden))
         return Strip(
             [
                 Segment(start, self._edge),
                 Segment(done, self._style("title")),
+                Segment(hidden, self._style("note")),
                 Segment(line, self._edge),
                 Segment(spark, self._style("spark")),
                 Segment(end, self._edge),

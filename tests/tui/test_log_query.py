@@ -9,9 +9,7 @@ import re2
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tui.log.prefilter import prefilter
-from tui.log.scan import Chunk
-from tui.log.search import Query
+from tui.log.query import Chunk, Query, prefilter
 
 ATOMS = (
     "a",

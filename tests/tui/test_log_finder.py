@@ -16,11 +16,9 @@ from launcher.ids import TaskId
 from launcher.store.logs import LogFile, LogStore
 from tests.patience import wait_until
 from tui.log.document import Document
-from tui.log.filter import Filtered
+from tui.log.finder import Filtered, Finder, Hits, Scanner
 from tui.log.merged import Merged, Source, _Sections
-from tui.log.multi_search import MultiSearch
-from tui.log.scan import Scanner
-from tui.log.search import Query, Search
+from tui.log.query import Query
 
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
 
@@ -52,7 +50,7 @@ def test_search_finds_what_a_reading_finds(tmp_path: Path, text: str) -> None:
     plain = re.compile(re.escape(text) if text == "(unclosed" else text, flags)
     hits = [i for i, line in enumerate(texts) if plain.search(line)]
     near = 3000
-    search = Search(file, query, near)
+    search = Hits(file, query, near=near)
     scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.done, "all is counted")
@@ -78,17 +76,18 @@ def test_a_thousand_logs_are_searched_by_one_thread(tmp_path: Path) -> None:
     lines = Merged({task: Document(task, store.open(task)) for task in tasks})
     lines.refresh()
     before = threading.active_count()
-    search = MultiSearch(lines, Query("needle"), lines.count)
+    search = Finder(lines, Query("needle"), lines.count)
     assert threading.active_count() <= before + 1
     try:
         wait_until(lambda: search.done, "all is counted")
         assert (search.count, search.share) == (1000, 1.0)
-        assert search.nearest() == 2998
-        assert search.step(2998, forward=False) == 2995
-        assert search.step(2998, forward=True) == 1
-        assert search.place(2995) == (999, 1000)
+        assert search.follow() == 2998
+        assert search.neighbour(2998, forward=False) == 2995
+        assert search.neighbour(2998, forward=True) == 1
+        search.step(-1)
+        assert search.follow() == 2995 and search.place() == (999, 1000)
     finally:
-        search.cancel()
+        search.close()
         store.close()
 
 
@@ -168,13 +167,13 @@ def test_search_goes_on_as_the_log_grows(tmp_path: Path) -> None:
     do not hide it."""
     file = LogFile(tmp_path / "a.log")
     file.append(0, b"needle\nhay\n", 1.0)
-    search = Search(file, Query("needle"), 0)
+    search = Hits(file, Query("needle"))
     scanner = Scanner("search", [search.scan()], 0.01)
     wait_until(lambda: search.done, "all is counted")
     file.append(file.size, b"hay\nnee\x1b[31mdle\n", 2.0)
     wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
     scanner.close()
-    search = Search(file, Query("ne+dle$"), 0)
+    search = Hits(file, Query("ne+dle$"))
     scanner = Scanner("search", [search.scan()], 0.01)
     wait_until(lambda: list(search.lines) == [0, 3], "the new line is found")
     scanner.close()
@@ -254,21 +253,28 @@ def test_hits_in_the_merged_log_in_its_order(tmp_path: Path) -> None:
     merged = Merged({task: Document(task, file) for task, file in files.items()})
     merged.refresh()
     hits = [n for n in range(merged.count) if re.search(rb"hit", merged.line(n).data)]
-    finder = MultiSearch(merged, Query("hit"), merged.count - 1)
+    finder = Finder(merged, Query("hit"), merged.count - 1)
     wait_until(lambda: finder.done, "all is counted")
-    assert finder.nearest() == hits[-1]
-    walked, at = [], -1
+    assert finder.follow() == hits[-1]
+    walked = []
     for _ in hits:
-        step = finder.step(at, forward=True)
-        assert step is not None
-        at = step
-        walked.append(at)
+        finder.step(1)
+        walked.append(finder.follow())
     assert walked == hits
-    assert finder.step(at, forward=True) == hits[0]
-    assert finder.step(hits[5], forward=False) == hits[4]
-    assert finder.step(hits[5] - 1, forward=False) == hits[4]
-    assert finder.place(hits[5]) == (6, len(hits))
-    finder.cancel()
+    finder.step(1)
+    assert finder.follow() == hits[0]
+    assert finder.neighbour(hits[5], forward=False) == hits[4]
+    assert finder.neighbour(hits[5] - 1, forward=False) == hits[4]
+    for _ in range(5):
+        finder.step(1)
+    assert finder.follow() == hits[5] and finder.place() == (6, len(hits))
+    finder.close()
+    patient = Finder(merged, Query("hit"))
+    assert not patient.waiting and patient.place()[0] == 0
+    patient.step(-1)
+    wait_until(lambda: patient.done, "all is counted")
+    assert patient.follow() == hits[-1] and not patient.waiting
+    patient.close()
     for file in files.values():
         file.close()
 
@@ -277,18 +283,18 @@ def test_a_far_hit_is_shown_before_all_is_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Looking back ends after a while; then the first hit that the count comes to is shown."""
-    monkeypatch.setattr("tui.log.search.NEAR_BYTES", 1 << 20)
+    monkeypatch.setattr("tui.log.finder.NEAR_BYTES", 1 << 20)
     file = LogFile(tmp_path / "a.log")
     hay = b"hay\n" * 100_000
     file.append(0, b"needle one\n" + hay * 10 + b"needle two\n" + hay * 10, 1.0)
-    search = Search(file, Query("needle"), file.newlines - 1)
+    search = Hits(file, Query("needle"), near=file.newlines - 1)
     scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.near_hit is not None, "a hit is found")
         assert search.near_hit == 0
         wait_until(lambda: search.done, "all is counted")
         assert list(search.lines) == [0, 1_000_001]
-        assert search.scanned == search.size
+        assert search.scanned == file.size
     finally:
         scanner.close()
         file.close()
@@ -300,7 +306,7 @@ def test_no_expression_holds_up_the_screen(tmp_path: Path, text: str) -> None:
     not know is looked for as text."""
     file = LogFile(tmp_path / "a.log")
     file.append(0, b"x" * 100_000 + b"\n" + b"a" * 100_000 + b"\nhas x(?=y) in it\n", 1.0)
-    search = Search(file, Query(text), 0)
+    search = Hits(file, Query(text))
     scanner = Scanner("search", [search.scan()], 0.01)
     try:
         wait_until(lambda: search.done, "all is counted")
