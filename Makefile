@@ -2,7 +2,7 @@
 # PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test quick soak check bench screenshots recording chaos lock dist clean
+.PHONY: demo test quick soak check bench screenshots recording docs chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -50,6 +50,10 @@ screenshots: .venv/ready
 # The README's moving picture: a run on the testbed of four hosts, with real digits; needs root.
 recording: .venv/ready
 	@$(BIN)/python -m docs.recording
+
+# The manual as a site, in build/site; a link that leads nowhere is an error.
+docs: .venv/ready
+	@$(BIN)/python -m docs.site build/site
 
 # A virtual environment is complete only when its stamp is there: an install that was cut
 # short leaves none, and the next `make` finishes it.
