@@ -13,8 +13,13 @@ from docs.markdown import table
 from tui.app import TfmuxApp
 from tui.keys import classes_with_keys, display_name
 from tui.widgets.cell_grid import CellGrid
+from tui.widgets.table import Table
 
-_TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", CellGrid: "Tables"}
+_TITLES: dict[type[DOMNode], str] = {
+    TfmuxApp: "Everywhere",
+    CellGrid: "Cells of the editor",
+    Table: "Tables",
+}
 
 
 def owners() -> list[type[DOMNode]]:

@@ -15,9 +15,7 @@ from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.format import StatusColor
 from tui.pane_layout import PaneLayout, listed
-from tui.screens.hosts import hosts_text
 from tui.screens.run import RunScreen
 from tui.widgets.status_strip import SUMMARY_ROWS, StatusStrip
 from tui.widgets.task_list import TaskClicked
@@ -95,15 +93,35 @@ def test_all_may_fail_at_once() -> None:
         assert layout.pages()
 
 
-def test_hosts_in_trouble_come_first_and_the_last_ones_are_counted() -> None:
-    """A host that is lost, and one with a failed task."""
-    hosts = [HostView(f"h{n}", f"h{n}", HostState.UP) for n in range(1000)]
+@pytest.mark.large
+async def test_of_many_hosts_those_in_trouble_come_first(run: ScriptedRun) -> None:
+    """A host that is lost, and one with a failed task; the last one can be scrolled to, and a
+    click on a title orders them."""
+    hosts = [HostView(f"h{n}", f"h{n}", HostState.UP, cpu=n / 1000) for n in range(1000)]
     hosts[900] = replace(hosts[900], state=HostState.LOST, reason="no answer")
-    run = replace(failed(4321), hosts=tuple(hosts))
-    text = hosts_text(run, 2.0, dict.fromkeys(StatusColor, "red"), 80).plain
-    blocks = text.split("\n\n")
-    assert [block.split()[0] for block in blocks[:3]] == ["h540", "h900", "h0"]
-    assert blocks[-1] == "936 more hosts: 936 up\n" and "worker:4321" in blocks[0]
+    run.change(state=RunPhase.RUNNING, tasks=failed(4321).tasks, hosts=tuple(hosts))
+    app = TfmuxApp(run, config=Config())
+
+    def names() -> list[str]:
+        """Names of the hosts in sight."""
+        rows = [row.strip(" │").split() for row in screen_text(app)]
+        return [row[0] for row in rows if row and row[0][0] == "h" and row[0][1:].isdigit()]
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("H")
+        await until(pilot, lambda: names()[:3] == ["h540", "h900", "h0"])
+        await shows(pilot, "F worker:4321")
+        await shows(pilot, "no answer")
+        await pilot.press("end")
+        await until(pilot, lambda: names()[-1:] == ["h999"])
+        await shows(pilot, "Tasks on h999")
+        await pilot.press("home")
+        await until(pilot, lambda: names()[:1] == ["h540"])
+        for first in ("h0", "h999"):
+            header = next(row for row in screen_text(app) if "memory" in row)
+            y = screen_text(app).index(header)
+            await pilot.click(offset=(header.index("cpu"), y))
+            await until(pilot, lambda first=first: names()[:1] == [first])  # type: ignore[misc]
 
 
 @pytest.mark.large

@@ -20,7 +20,6 @@ from launcher.ids import TaskId
 from launcher.plan.model import TaskPlan
 from launcher.plan.plan import make_plan
 from launcher.preflight import (
-    CHECKS,
     ENGINE_CHECKS,
     Check,
     Finding,
@@ -38,7 +37,7 @@ from tests.tui.test_home import home
 from tui.app import TfmuxApp
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
-from tui.widgets.cell_grid import CellGrid
+from tui.widgets.table import Table
 
 REMOTE = """
 [hosts.far]
@@ -179,16 +178,16 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         await pilot.press("t")
         await shows(pilot, "✗ a launch would fail")
         await pilot.press("tab")
-        rows = {"worker:0": 0, "worker:1": 1, "worker:3": 2, "worker:10": 3}
-        _, matrix_table = pilot.app.screen.query(CellGrid)
-        assert [row.key for row in matrix_table.rows] == list(rows)
+        matrix_table = pilot.app.screen.query_one("#matrix", Table)
+        tasks = ["worker:0", "worker:1", "worker:3", "worker:10"]
+        assert [key.value for key in matrix_table.rows] == tasks
         for task, words in (
             ("worker:0", "a cannot resolve b.invalid, the address of b"),
             ("worker:3", "a cannot resolve b.invalid, the address of b"),
             ("worker:1", "a reaches worker:1 at b.invalid:2223"),
             ("worker:10", "a is refused by c.invalid:2222"),
         ):
-            matrix_table.go_to(rows[task], 1)
+            matrix_table.go_to(task, 1)
             await shows(pilot, words)
             other = "refused" if task == "worker:1" else f"reaches {task} "
             told = str(pilot.app.screen.query_one("#findings > Static", Static).render())
@@ -265,7 +264,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await shows(pilot, "✓ ready to launch")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
-            screen.query_one(CellGrid).go_to(CHECKS.index(Check.LEFTOVERS), 1)
+            screen.query_one("#checks", Table).go_to(Check.LEFTOVERS, 1)
             await shows(pilot, f"the agent of run {run} is dead")
             await shows(pilot, f"tfmux kill {run} --file FILE")
             await pilot.press("x")

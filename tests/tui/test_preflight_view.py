@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from launcher.ids import TaskId
-from launcher.preflight import Check, Finding, Reach, Reachability, Severity
-from tui.cells import Cell, Row, rich_tables
+from launcher.preflight import Check, Finding, Reach, Reachability, Report, Severity
 from tui.outcome import TERMINAL
-from tui.preflight_view import CheckResults, checks_table, in_order, reach_table, verdict
+from tui.preflight_view import about_pair, checks_table, reach_table, verdict
+from tui.tables import NOTHING, TableRow, rich_tables
 
 
 def pair(source: str, index: int, reach: Reach, target: str = "far") -> Reachability:
@@ -26,27 +28,38 @@ def about(it: Reachability) -> Finding:
     )
 
 
+def report(
+    hosts: Sequence[str], findings: Sequence[Finding], pairs: Sequence[Reachability]
+) -> Report:
+    """A report of a preflight with these results."""
+    return Report("c", tuple(hosts), tuple(findings), tuple(pairs), (), 1.0)
+
+
 def test_a_finding_belongs_to_its_own_task() -> None:
     """The one about worker:10 is not shown for worker:1."""
     good, bad = pair("near", 1, Reach.OK), pair("near", 10, Reach.REFUSED)
-    results = CheckResults(["near", "far"], [about(bad)], [good, bad])
-    assert results.about_pair(good) == []
-    assert results.about_pair(bad) == [about(bad)]
+    results = report(["near", "far"], [about(bad)], [good, bad])
+    assert about_pair(results, good) == []
+    assert about_pair(results, bad) == [about(bad)]
 
 
 def test_a_name_that_does_not_resolve_is_found_at_every_task_behind_it() -> None:
     """It is told once, and concerns all tasks of that host, for that source."""
     first, second = pair("near", 0, Reach.UNRESOLVED), pair("near", 1, Reach.UNRESOLVED)
     other, elsewhere = pair("near", 2, Reach.UNRESOLVED, "off"), pair("up", 1, Reach.UNRESOLVED)
-    results = CheckResults(["near", "up"], [about(first)], [first, second, other, elsewhere])
-    assert results.about_pair(second) == [about(first)]
-    assert results.about_pair(other) == results.about_pair(elsewhere) == []
+    results = report(["near", "up"], [about(first)], [first, second, other, elsewhere])
+    assert about_pair(results, second) == [about(first)]
+    assert about_pair(results, other) == about_pair(results, elsewhere) == []
 
 
 def test_tasks_are_in_the_order_of_their_numbers() -> None:
     """worker:2 before worker:10."""
-    results = CheckResults(["a"], (), in_order(pair("a", index, Reach.OK) for index in (10, 2, 1)))
-    assert [row.key for row in reach_table(results)[1]] == ["worker:1", "worker:2", "worker:10"]
+    results = report(["a"], (), [pair("a", index, Reach.OK) for index in (10, 2, 1)])
+    assert [row.key for row in reach_table(results, TERMINAL)[1]] == [
+        "worker:1",
+        "worker:2",
+        "worker:10",
+    ]
 
 
 def test_the_worst_finding_of_a_check_is_its_cell() -> None:
@@ -55,20 +68,20 @@ def test_the_worst_finding_of_a_check_is_its_cell() -> None:
         Finding(severity, Check.DISK, "x", "a", str(severity), "")
         for severity in (Severity.WARN, Severity.ERROR, Severity.OK)
     ]
-    results = CheckResults(["a"], findings, ())
-    titles, rows = checks_table(results)
+    results = report(["a"], findings, ())
+    titles, rows = checks_table(results, TERMINAL)
     assert titles == ["check", "a"]
-    assert [row.cells[1].text for row in rows if row.key == "disk"] == ["✗ error"]
+    assert [row.make()[1].plain for row in rows if row.key == "disk"] == ["✗ error"]
     assert verdict(results, TERMINAL).plain == "✗ a launch would fail   1 error, 1 warning"
 
 
 def test_columns_that_do_not_fit_go_to_a_further_table() -> None:
     """Each table has the first column and fits the width; rows that say nothing are left out."""
-    cells = tuple(Cell(text) for text in ("disk", *(f"✓ {n} GB free" for n in range(5))))
-    rows = [Row("disk", cells), Row("key", (Cell("key"), *[Cell("", "–")] * 5))]
+    cells = [Text(text) for text in ("disk", *(f"✓ {n} GB free" for n in range(5)))]
+    rows = [TableRow("disk", cells), TableRow("key", [Text("key"), *[Text(NOTHING)] * 5])]
     titles = ["check", *(f"host{number}" for number in range(5))]
     console = Console(file=io.StringIO(), width=40)
-    for table in rich_tables(titles, rows, TERMINAL, width=40, widest=22):
+    for table in rich_tables(titles, rows, width=40, widest=22):
         console.print(table)
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert len(lines) == 6 and all(line.startswith(("check", "disk")) for line in lines)

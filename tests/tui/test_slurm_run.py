@@ -80,14 +80,14 @@ async def test_the_hosts_screen_has_the_job(queued: ScriptedRun) -> None:
     """Nodes that nobody has given are not being connected to."""
     async with opened(queued, (120, 40)) as pilot:
         await pilot.press("H")
-        await shows(pilot, "tf1  queued")
+        await shows(pilot, "tf1   queued")
         assert text(pilot).count(STATUS) == 2
         assert "connecting" not in text(pilot)
         hosts = tuple(replace(host, state=HostState.UP) for host in queued.snapshot().hosts)
         running = replace(PENDING, state="RUNNING", reason="", expected=None)
         queued.change(state=RunPhase.RUNNING, allocation=running, hosts=hosts)
         await shows(pilot, "Slurm 8123 RUNNING")
-        await shows(pilot, "tf1  up")
+        await shows(pilot, "tf1   up")
 
 
 @pytest.mark.large

@@ -144,7 +144,7 @@ def test_run_in_a_light_theme(snap_compare: Compare, training: ScriptedRun) -> N
     [
         (["m"], "all logs, 4 of 4"),
         (["M"], "global steps a second"),
-        (["H"], "lease ends"),
+        (["H"], "Tasks on tf1"),
         (["question_mark"], "Kill all, on all hosts"),
         (["ctrl+p", *"kill all"], "Kill all, on all hosts"),
         (["q"], "Stay"),

@@ -18,20 +18,19 @@ from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.run import preflight
 from launcher.quantities import counted
-from tui.cells import Row, cut, rich_tables
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
 from tui.outcome import TERMINAL
 from tui.preflight_view import (
     MARKS,
-    CheckResults,
     checks_table,
     finding_text,
     nodes_text,
     reach_table,
     verdict,
 )
+from tui.tables import TableRow, cut, rich_tables
 
 _CELL = 22
 _ROWS = 24
@@ -71,17 +70,16 @@ def render(
     """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
     verdict. `cluster`: its hosts are an engine's. `whole`: the longest lines of a batch script,
     too."""
-    results = CheckResults(report.hosts, report.findings, report.reachability, report.checks)
 
     def line(text: str | Text) -> None:
         console.print(text, markup=False, soft_wrap=True)
 
     for host, key in report.accepted:
         line(f"{host}: trusted from now on: {key.place} {key}")
-    _tables(checks_table(results), console)
+    _tables(checks_table(report, TERMINAL), console)
     if len(report.hosts) > 1 or any(pair.reach is not Reach.OK for pair in report.reachability):
         count = len({pair.task for pair in report.reachability})
-        titles, rows = reach_table(results, bad_only=count > _ROWS)
+        titles, rows = reach_table(report, TERMINAL, bad_only=count > _ROWS)
         if len(rows) < count:
             line(f"\n{count - len(rows)} of {count} tasks are reached from everywhere")
         if rows:
@@ -99,11 +97,11 @@ def render(
     console.print()
     hosts = f"{counted(len(report.hosts), 'host')} in " if cluster is None else ""
     time = f"   {hosts}{report.seconds:.1f} s"
-    line(verdict(results, TERMINAL).append(time, "dim"))
+    line(verdict(report, TERMINAL).append(time, "dim"))
 
 
-def _tables(content: tuple[list[str], list[Row]], console: Console) -> None:
-    tables = rich_tables(*content, TERMINAL, width=console.width, widest=_CELL)
+def _tables(content: tuple[list[str], list[TableRow]], console: Console) -> None:
+    tables = rich_tables(*content, width=console.width, widest=_CELL)
     for number, table in enumerate(tables):
         if number:
             console.print()

@@ -1,31 +1,34 @@
-"""Hosts screen: link, lease and load of each host, and its tasks' share of the load."""
+"""Hosts screen: a row a host with its load and tasks, and the tasks of one of them in full."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Sequence
+from functools import partial
+from typing import ClassVar, NamedTuple
 
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
 from launcher.printable import printable
-from launcher.quantities import age, counted, size, thousands
+from launcher.quantities import age, size
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, status_color
 from tui.outcome import queue_status
+from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
-from tui.widgets.columns import CellText, Column, Columns, TableLine, indented, wrapped
-from tui.widgets.fit import Part, fit
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
+from tui.widgets.table import Table
 
 _COLORS = {
     HostState.CONNECTING: StatusColor.BUSY,
@@ -34,10 +37,16 @@ _COLORS = {
     HostState.REFUSED: StatusColor.BAD,
     HostState.CLOSED: StatusColor.OFF,
 }
-_TASK = (Column(), Column(), Column(), Column(), Column(), Column(rank=1))
-_INDENT = 2
-_MOST_HOSTS = 64
-"""Hosts that are shown; ten thousand rows once a second take a whole core."""
+_MANY = 64
+"""Hosts from which on those in trouble are listed first."""
+_NAMED_TASKS = 4
+"""Most tasks of a host that are named in its row; more are counted."""
+_BAR_CELLS = ((160, 16), (100, 10), (0, 5))
+"""Least width of the screen, and how long bars are there."""
+_MEMORY_LEVELS = ((0.95, StatusColor.BAD), (0.8, StatusColor.BUSY), (0.0, StatusColor.GOOD))
+"""Shares of memory from which on its bar has a colour."""
+
+Colours = dict[StatusColor, str]
 
 
 class HostsScreen(Screen[None]):
@@ -53,99 +62,206 @@ class HostsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield RunHeader()
-        with VerticalScroll(classes="body"):
-            yield Static(markup=False)
+        yield Static(id="allocation", markup=False)
+        yield Table("hosts", "Hosts")
+        with Vertical(id="host", classes="framed"):
+            yield Static(id="about", markup=False)
+            yield Table("tasks")
         hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
         yield KeyFooter([*hints, ("help", "help")])
 
     def on_mount(self) -> None:
+        self.query_one("#tasks").can_focus = False
+        self.set_focus(self.query_one("#hosts"))
         self.set_interval(1.0, self._show)
 
     def on_resize(self) -> None:
-        self.call_after_refresh(self._show)  # rows fit the width
+        self.call_after_refresh(self._show)  # bars are longer where there is room
 
+    @on(Table.Ordered)
     def _show(self) -> None:
-        snapshot = self._control.snapshot()
+        snapshot, now = self._control.snapshot(), time.time()
+        colours = status_colours(self.app)
         self.query_one(RunHeader).show(snapshot)
-        text, colours = self.query_one(Static), status_colours(self.app)
-        text.update(hosts_text(snapshot, time.time(), colours, text.container_size.width))
+        allocation = allocation_text(snapshot, now, colours)
+        self.query_one("#allocation", Static).update(allocation)
+        self.query_one("#allocation").display = bool(allocation)
+        cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)
+        table = self.query_one("#hosts", Table)
+        loads = table.ordered(host_loads(snapshot), _ORDERS)
+        rows = [
+            TableRow(load.host.name, partial(host_cells, load, snapshot.state, now, colours, cells))
+            for load in loads
+        ]
+        table.show(_TITLES, rows)
+        self._show_host()
+
+    @on(DataTable.RowHighlighted, "#hosts")
+    def _show_host(self) -> None:
+        """Shows the tasks of the host under the cursor."""
+        key = self.query_one("#hosts", Table).key
+        load = next(
+            (one for one in host_loads(self._control.snapshot()) if one.host.name == key), None
+        )
+        if load is None:
+            return
+        colours = status_colours(self.app)
+        about = about_text(load.host)
+        self.query_one("#about", Static).update(about)
+        self.query_one("#about").display = bool(about)
+        self.query_one("#host").border_title = Content(f"Tasks on {load.host.name}")
+        rows = [
+            TableRow(str(task.id), partial(task_cells, task, load.host, colours))
+            for task in load.tasks
+        ]
+        self.query_one("#tasks", Table).show(_TASK_TITLES, rows)
 
 
-def hosts_text(snapshot: Snapshot, now: float, colours: dict[StatusColor, str], width: int) -> Text:
-    """A block a host: its link, its load, and a row for each of its tasks; in `width` cells. Of
-    many hosts, those in trouble come first, and the last ones are counted."""
-    text = _allocation(snapshot, now, colours)
+class HostLoad(NamedTuple):
+    """A host and its tasks."""
+
+    host: HostView
+    tasks: list[TaskView]
+
+    @property
+    def in_trouble(self) -> bool:
+        """The host, or one of its tasks, is in a bad state."""
+        bad = any(status_color(task) is StatusColor.BAD for task in self.tasks)
+        return bad or _COLORS[self.host.state] is StatusColor.BAD
+
+    @property
+    def memory(self) -> float | None:
+        """Share of the host's memory that is used."""
+        used, total = self.host.memory_used, self.host.memory_total
+        return used / total if used is not None and total else None
+
+    @property
+    def gpu(self) -> float | None:
+        """Mean load of the GPUs, from lines of `index, name, load in %, used, total`."""
+        fields = [line.split(",") for line in self.host.gpus]
+        loads = [each[2].strip() for each in fields if len(each) > 2]
+        numbers = [float(load) / 100 for load in loads if load.isdecimal()]
+        return sum(numbers) / len(numbers) if numbers else None
+
+
+def host_loads(snapshot: Snapshot) -> list[HostLoad]:
+    """The hosts with their tasks; of many, those in trouble first."""
     tasks: dict[str, list[TaskView]] = {}
     for task in snapshot.tasks:
         tasks.setdefault(task.host, []).append(task)
-    hosts = list(snapshot.hosts)
-    if len(hosts) > _MOST_HOSTS:
-        hosts.sort(key=lambda host: not _in_trouble(host, tasks.get(host.name, ())))
-    shown, rest = hosts[:_MOST_HOSTS], hosts[_MOST_HOSTS:]
-    lines = {
-        task.id: _task(task, host.usage.get(task.id), colours)
-        for host in shown
-        for task in tasks.get(host.name, ())
-    }
-    table = Columns(_TASK, list(lines.values()), width - _INDENT)
-    for host in shown:
-        text.append_text(_link(host, snapshot.state, now, colours, width)).append("\n")
-        text.append_text(_load(host))
-        for task in tasks.get(host.name, ()):
-            text.append_text(indented(table.row(lines[task.id]), _INDENT)).append("\n")
-        text.append("\n")
-    if rest:
-        states = Counter(_state(host, snapshot.state)[0] for host in rest)
-        counts = ", ".join(f"{thousands(count)} {state}" for state, count in states.items())
-        text.append(f"{counted(len(rest), 'more host')}: {counts}\n", "dim")
-    return text
+    loads = [HostLoad(host, tasks.get(host.name, [])) for host in snapshot.hosts]
+    if len(loads) > _MANY:
+        loads.sort(key=lambda load: not load.in_trouble)
+    return loads
 
 
-def _in_trouble(host: HostView, tasks: Iterable[TaskView]) -> bool:
-    bad = any(status_color(task) is StatusColor.BAD for task in tasks)
-    return bad or _COLORS[host.state] is StatusColor.BAD
+_TITLES: list[str | Text] = [
+    *("host", "state", "cpu", "memory", "gpu", "tasks", "note"),
+    *(right("heard"), right("lease"), "address"),
+]
+_ORDERS = (
+    lambda load: load.host.name,
+    lambda load: load.host.state,
+    lambda load: load.host.cpu or 0.0,
+    lambda load: load.memory or 0.0,
+    lambda load: load.gpu or 0.0,
+    lambda load: len(load.tasks),
+    lambda load: load.host.reason,
+    lambda load: load.host.last_heard or 0.0,
+    lambda load: load.host.lease_until or 0.0,
+    lambda load: load.host.destination,
+)
+_TASK_TITLES: list[str | Text] = [
+    "task",
+    "state",
+    right("cpu"),
+    right("memory"),
+    right("pid"),
+    "address",
+]
 
 
-def _link(
-    host: HostView, phase: RunPhase, now: float, colours: dict[StatusColor, str], width: int
-) -> Text:
-    """The host, its state, and below it why it is so."""
+def host_cells(load: HostLoad, phase: RunPhase, now: float, colours: Colours, cells: int) -> Cells:
+    """Row of a host, with bars of so many cells."""
+    host = load.host
     state, color = _state(host, phase)
-    parts = [Part(0, host.name, "bold"), Part(0, state, f"bold {colours[color]}")]
-    if host.destination != host.name:
-        parts.append(Part(3, host.destination, "dim"))
-    if host.last_heard is not None:
-        parts.append(Part(1, f"heard {age(now - host.last_heard)} ago", "dim"))
-    if host.lease_until is not None:
-        left = host.lease_until - now
-        word = f"lease ends in {age(left)}" if left > 0 else "lease has ended"
-        parts.append(Part(2, word, "dim"))
-    text = fit(parts, width)
-    more = [host.reason]
-    if host.staged_total and host.staged_bytes < host.staged_total:
-        staged = f"staged {size(host.staged_bytes)} of {size(host.staged_total)}"
-        more.append(f"{staged}, {host.staged_files} of {host.staged_total_files} files")
-    if host.collected_total:
-        more.append(f"results {size(host.collected_bytes)} of {size(host.collected_total)}")
-    for line in filter(None, more):
-        lines = wrapped(Text(line), width - _INDENT)
-        text.append("\n").append_text(indented(lines, _INDENT))
-    return text
-
-
-def _task(
-    task: TaskView, usage: tuple[float, int] | None, colours: dict[StatusColor, str]
-) -> TableLine:
-    cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
-    fields = [
-        CellText(STATE_MARKS[task.state].letter, f"bold {colours[status_color(task)]}"),
-        CellText(str(task.id)),
-        CellText(task.exit_text),
-        CellText(f"cpu {cpu:>6}" if cpu else ""),
-        CellText(f"memory {memory:>7}" if memory else ""),
-        CellText("" if task.pid is None else f"pid {task.pid}", "dim"),
+    memory = Text()
+    if load.memory is not None:
+        level = next(color for least, color in _MEMORY_LEVELS if load.memory >= least)
+        memory = _bar(load.memory, cells, colours[level])
+        if cells > _BAR_CELLS[-1][1]:
+            memory.append(f" of {size(host.memory_total or 0)}", "dim")
+    gpu = Text()
+    if load.gpu is not None:
+        gpu = _bar(load.gpu, cells, colours[StatusColor.GOOD])
+        gpu.append(f" ×{len(host.gpus)}" if len(host.gpus) > 1 else "", "dim")
+    cpu = Text() if host.cpu is None else _bar(host.cpu, cells, colours[StatusColor.GOOD])
+    heard, lease = host.last_heard, host.lease_until
+    left = "" if lease is None else age(lease - now) if lease > now else "ended"
+    return [
+        Text(printable(host.name), "bold"),
+        Text(state, f"bold {colours[color]}"),
+        cpu,
+        memory,
+        gpu,
+        _tasks(load.tasks, colours),
+        Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else ""),
+        right("" if heard is None else f"{age(now - heard)} ago", "dim"),
+        right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
+        Text(printable(host.destination) if host.destination != host.name else "", "dim"),
     ]
-    return TableLine(fields, CellText(task.address, "dim"))
+
+
+def task_cells(task: TaskView, host: HostView, colours: Colours) -> Cells:
+    """Row of a task: its share of the host's load, its process and its address."""
+    usage = host.usage.get(task.id)
+    cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
+    return [
+        Text(str(task.id), "bold"),
+        Text(task.exit_text, colours[status_color(task)]),
+        right(cpu),
+        right(memory),
+        right("" if task.pid is None else str(task.pid), "dim"),
+        Text(task.url or task.address, "dim"),
+    ]
+
+
+def about_text(host: HostView) -> Text:
+    """Why the host is in its state, what is brought there or back, and its GPUs, a line each."""
+    lines = [*_notes(host), *(f"gpu {printable(gpu)}" for gpu in host.gpus)]
+    return Text("\n".join(lines))
+
+
+def allocation_text(snapshot: Snapshot, now: float, colours: Colours) -> Text:
+    """The engine's job, in the queue, at work or ended; empty where there is none."""
+    text, allocation = Text(), snapshot.allocation
+    if allocation is None:
+        return text
+    queue = queue_status(snapshot, now)
+    text.append(queue or f"{allocation.title} {allocation.state}", "bold")
+    for sentence in (allocation.advice if queue else "", allocation.ended):
+        text.append(f"\n{printable(sentence)}" if sentence else "", colours[StatusColor.BAD])
+    return text.append(f"\n{printable(allocation.released)}" if allocation.released else "")
+
+
+def _bar(share: float, cells: int, style: str) -> Text:
+    text = Text(no_wrap=True).append(bar(share, cells), style)
+    return text.append(f"{share * 100:>4.0f} %")
+
+
+def _tasks(tasks: Sequence[TaskView], colours: Colours) -> Text:
+    """Letters and names of the tasks; of many, those in trouble, and the number of the others."""
+    named = list(tasks)
+    if len(tasks) > _NAMED_TASKS:
+        named = [task for task in tasks if status_color(task) is StatusColor.BAD][:_NAMED_TASKS]
+    others = Counter(task.state for task in tasks if task not in named)
+    parts = [(STATE_MARKS[task.state].letter, status_color(task), str(task.id)) for task in named]
+    parts += [(*STATE_MARKS[state], str(count)) for state, count in others.items()]
+    text = Text(no_wrap=True)
+    for letter, color, word in parts:
+        text.append("  " if text else "").append(letter, f"bold {colours[color]}")
+        text.append(f" {word}")
+    return text
 
 
 def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:
@@ -157,27 +273,12 @@ def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:
     return str(host.state), _COLORS[host.state]
 
 
-def _allocation(snapshot: Snapshot, now: float, colours: dict[StatusColor, str]) -> Text:
-    """The engine's job, in the queue, at work or ended; empty where there is none."""
-    text, allocation = Text(), snapshot.allocation
-    if allocation is None:
-        return text
-    queue = queue_status(snapshot, now)
-    text.append(queue or f"{allocation.title} {allocation.state}", "bold")
-    for sentence in (allocation.advice if queue else "", allocation.ended):
-        text.append(f"\n{printable(sentence)}" if sentence else "", colours[StatusColor.BAD])
-    text.append(f"\n{printable(allocation.released)}" if allocation.released else "")
-    return text.append("\n\n")
-
-
-def _load(host: HostView) -> Text:
-    text = Text()
-    if host.cpu is not None:
-        text.append(f"  cpu    {bar(host.cpu, 20)} {host.cpu * 100:>4.0f} %\n")
-    if host.memory_used is not None and host.memory_total:
-        share = host.memory_used / host.memory_total
-        used, total = size(host.memory_used), size(host.memory_total)
-        text.append(f"  memory {bar(share, 20)} {share * 100:>4.0f} %  {used} of {total}\n")
-    for gpu in host.gpus:
-        text.append(f"  gpu    {gpu}\n")
-    return text
+def _notes(host: HostView) -> list[str]:
+    """Why the host is in its state, and what is being brought there or back."""
+    notes = [printable(host.reason)] if host.reason else []
+    if host.staged_total and host.staged_bytes < host.staged_total:
+        staged = f"staged {size(host.staged_bytes)} of {size(host.staged_total)}"
+        notes.append(f"{staged}, {host.staged_files} of {host.staged_total_files} files")
+    if host.collected_total:
+        notes.append(f"results {size(host.collected_bytes)} of {size(host.collected_total)}")
+    return notes

@@ -14,7 +14,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
 from launcher.cluster.spec import ClusterModel
 from launcher.errors import TfmuxError
@@ -36,25 +36,25 @@ from launcher.session.history import summary
 from tui.catalog import RunEntry
 from tui.format import StatusColor, request_text
 from tui.preflight_view import (
-    CheckResults,
+    about,
+    about_pair,
     checks_table,
+    count,
     finding_text,
-    in_order,
     nodes_text,
     reach_table,
+    sources,
     verdict,
 )
 from tui.run_clients import RunClients
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import Page
 from tui.screens.prompts import PromptDialogs
-from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
+from tui.widgets.table import Table
 
 FRAME = 0.1
-CELL = 22
-"""Most cells of width of a column; findings of the cell under the cursor are shown in full."""
 
 
 class PreflightScreen(Page):
@@ -82,18 +82,22 @@ class PreflightScreen(Page):
         self._prompts = prompts
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = [cluster.slurm.label] if cluster.slurm else list(dict.fromkeys(tasks))
-        self._checks = CellGrid("", 1, CELL)
-        self._matrix = CellGrid("connections between hosts are checked after the logins", 1)
-        self._matrix.id = "matrix"
-        self._request = VerticalScroll(Static(id="script", markup=False), id="request")
+        self._kinds: Sequence[Check] = CHECKS if cluster.slurm is None else ENGINE_CHECKS
+        self._checks = Table("checks", "Checks", cells=True)
+        self._matrix = Table("matrix", "Connections between hosts", cells=True)
+        self._request = VerticalScroll(
+            Static(id="script", markup=False), id="request", classes="framed"
+        )
         self._found: list[Finding | Reachability] = []
         """Results so far; appended to by the preflight's own thread."""
-        self._results = CheckResults(self._hosts, (), (), self._kinds)
+        self._results = self._report_of(())
+        """Report of the results on the screen."""
         self._shown = -1
         """Number of results on the screen."""
         self._report: Report | None = None
+        """The whole report, when the preflight is over."""
         self._over = False
-        """The report has been shown."""
+        """The whole report has been shown."""
         self._failed = ""
         self._began = 0.0
         self._preflight_task: tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]] | None = None
@@ -102,23 +106,20 @@ class PreflightScreen(Page):
         yield Static(id="title", markup=False)
         yield self._checks
         yield self._other
-        with VerticalScroll(id="findings", can_focus=False):
+        with VerticalScroll(id="findings", classes="framed", can_focus=False):
             yield Static(markup=False)
-        yield KeyFooter()
+        yield KeyFooter(clickable=True)
 
     @property
     def _other(self) -> Widget:
         """Below the checks: the connections between hosts, or the nodes and their request."""
         return self._matrix if self._cluster.slurm is None else self._request
 
-    @property
-    def _kinds(self) -> Sequence[Check]:
-        return CHECKS if self._cluster.slurm is None else ENGINE_CHECKS
-
     def on_mount(self) -> None:
         if self._cluster.slurm is not None:
             self.add_class("-engine")
             self.query_one("#script", Static).update(nodes_text(self._cluster))
+        self._request.border_title = "Nodes"
         self.set_focus(self._checks)
         self.set_interval(FRAME, self._frame)
         self.action_again()
@@ -175,9 +176,9 @@ class PreflightScreen(Page):
                 script = request_text(self._report.request, whole=False)
                 text = Text(f"{nodes_text(self._cluster)}\n{script}", no_wrap=True)
                 self.query_one("#script", Static).update(text)
-            at_rest = self._checks.has_focus and (self._checks.row, self._checks.column) == (0, 1)
+            at_rest = self._checks.has_focus and self._checks.cursor_coordinate in ((0, 0), (0, 1))
             if at_rest and (bad := self._bad()):
-                self._checks.go_to(*bad[0])  # what to do about it is read at once
+                self._go_to(*bad[0])  # what to do about it is read at once
 
     def _show_title(self) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -188,44 +189,58 @@ class PreflightScreen(Page):
         elif self._report is None:
             seconds = time.monotonic() - self._began
             text.append(f"checking, {seconds:.0f} s", colours[StatusColor.BUSY])
-            if errors := self._results.count(Severity.ERROR):
+            if errors := count(self._results, Severity.ERROR):
                 text.append(f"   {counted(errors, 'error')}", colours[StatusColor.BAD])
         else:
             text.append_text(verdict(self._results, colours))
             text.append(f"   {self._report.seconds:.1f} s", "dim")
         self.query_one("#title", Static).update(text)
 
-    def _apply_found(self) -> None:
-        found = list(self._found)
+    def _report_of(self, found: Sequence[Finding | Reachability]) -> Report:
         pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
-        findings = [each for each in found if isinstance(each, Finding)]
-        self._results = CheckResults(self._hosts, findings, in_order(pairs.values()), self._kinds)
-        self._checks.show(*checks_table(self._results))
+        return Report(
+            name=self._cluster.name,
+            hosts=tuple(self._hosts),
+            findings=tuple(each for each in found if isinstance(each, Finding)),
+            reachability=tuple(pairs.values()),
+            accepted=(),
+            seconds=0.0,
+            checks=tuple(self._kinds),
+        )
+
+    def _apply_found(self) -> None:
+        self._results = self._report_of(list(self._found))
+        colours = status_colours(self.app)
+        self._checks.show(*checks_table(self._results, colours))
         if self._cluster.slurm is None:
-            self._matrix.show(*reach_table(self._results))
+            titles, rows = reach_table(self._results, colours)
+            self._matrix.border_subtitle = "" if rows else "after the logins"
+            self._matrix.show(titles, rows)
 
     def _place(self) -> tuple[str, str]:
         """Host and task of the matrix's cell under the cursor, or host and check."""
-        if self._matrix.has_focus and self._matrix.rows:
-            sources = self._results.sources
-            source = sources[min(self._matrix.column, len(sources)) - 1]
-            return source, self._matrix.rows[self._matrix.row].key
-        host = self._hosts[min(self._checks.column, len(self._hosts)) - 1]
-        checks = self._results.checks
-        return host, checks[min(self._checks.row, len(checks) - 1)]
+        table = self._matrix if self._matrix.has_focus and self._matrix.key else self._checks
+        hosts = self._hosts if table is self._checks else sources(self._results)
+        host = hosts[min(max(1, table.cursor_column), len(hosts)) - 1]
+        return host, table.key or self._kinds[0]
 
     def _here(self) -> list[Finding]:
         """Findings about the cell under the cursor, the worst first."""
         host, what = self._place()
-        if isinstance(what, Check):
-            return self._results.about(host, what)
-        pair = self._results.pair(host, what)
-        return self._results.about_pair(pair) if pair is not None else []
+        if what in self._kinds:
+            return about(self._results, host, Check(what))
+        pair = self._pair(host, what)
+        return about_pair(self._results, pair) if pair is not None else []
+
+    def _pair(self, source: str, task: str) -> Reachability | None:
+        """The connection from a host to a task, if the cluster needs it and it was tried."""
+        pairs = self._results.reachability
+        return next((p for p in pairs if p.source == source and str(p.task) == task), None)
 
     def _nothing_here(self) -> str:
         """Reason for which the cell under the cursor has no finding."""
         host, what = self._place()
-        if isinstance(what, Check):
+        if what in self._kinds:
             if what in LOGIN_CHECKS and self._cluster.is_local(host):
                 return f"{host} is this machine: no login needed"
             entry = self._cluster.hosts.get(host)
@@ -234,7 +249,7 @@ class PreflightScreen(Page):
             if self._report is not None and self._cluster.slurm is not None:
                 return "not checked: it takes a node"
             return "not checked" if self._report else "not checked yet"
-        pair = self._results.pair(host, what)
+        pair = self._pair(host, what)
         if pair is None:
             return f"{host} needs no connection to {what}"
         if pair.reach is Reach.UNKNOWN:
@@ -244,7 +259,7 @@ class PreflightScreen(Page):
             return f"{host} reaches {what} at {pair.address}{resolved}"
         return f"{host} to {what} at {pair.address}{resolved}: {pair.reach}"
 
-    @on(CellGrid.Moved)
+    @on(DataTable.CellHighlighted)
     def _show_findings(self) -> None:
         text = Text()
         colours = status_colours(self.app)
@@ -278,7 +293,7 @@ class PreflightScreen(Page):
     def _bad(self) -> list[tuple[int, int]]:
         """Row and column of the cells with a warning or error, host after host."""
         bad = {
-            (self._results.checks.index(finding.check), self._hosts.index(finding.host) + 1)
+            (self._kinds.index(finding.check), self._hosts.index(finding.host) + 1)
             for finding in self._results.findings
             if finding.severity is not Severity.OK and finding.host in self._hosts
         }
@@ -290,12 +305,15 @@ class PreflightScreen(Page):
         if not bad:
             self.notify("no findings" if self._report else "no findings so far")
             return
-        here = (self._checks.column, self._checks.row)
+        here = (self._checks.cursor_column, self._checks.cursor_row)
         after = [place for place in bad if (place[1], place[0]) > here]
         before = [place for place in bad if (place[1], place[0]) < here]
         place = (after or bad)[0] if by > 0 else (before or bad)[-1]
+        self._go_to(*place)
+
+    def _go_to(self, row: int, column: int) -> None:
         self.set_focus(self._checks)
-        self._checks.go_to(*place)
+        self._checks.move_cursor(row=row, column=column)
 
     def action_scroll_findings(self, by: int) -> None:
         """Scrolls the findings of the cell under the cursor, which a low screen cannot hold."""

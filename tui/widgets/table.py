@@ -1,0 +1,231 @@
+"""Table of the screens: Textual's `DataTable`, whose rows are given anew as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from rich.text import Text
+from textual import on
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import DataTable
+
+from tui.tables import TableRow
+
+Item = TypeVar("Item")
+_ALL_BELOW = 200
+"""Rows of a table of which also those out of sight are made."""
+
+
+class Table(DataTable[Text]):
+    """Shows rows; the cursor and what is in sight stay on their rows, and only cells that have
+    changed are drawn anew. A click on a title orders the rows by that column."""
+
+    DEFAULT_CSS = """
+    Table { background: $background; height: 1fr; scrollbar-size: 0 1; }
+    Table:focus { background-tint: $foreground 0%; }
+    Table > .datatable--header, Table:focus > .datatable--header {
+        background: $background; background-tint: $foreground 0%;
+        color: $text-muted; text-style: bold;
+    }
+    Table > .datatable--fixed { background: $background; }
+    Table > .datatable--cursor { background: $background; color: $foreground; text-style: none; }
+    Table > .datatable--fixed-cursor { background: $background; color: $foreground; }
+    Table:focus > .datatable--cursor, Table:focus > .datatable--fixed-cursor {
+        background: $primary-muted; color: $text; text-style: bold;
+    }
+    Table > .datatable--header-cursor, Table:focus > .datatable--header-cursor {
+        background: $background; color: $text-muted;
+    }
+    Table.-colourless:focus > .datatable--cursor { background: $foreground 30%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "cursor_up", "Up", show=False),
+        Binding("down,j", "cursor_down", "Down", show=False),
+        Binding("g,ctrl+home", "scroll_top", "First row", show=False),
+        Binding("G,ctrl+end", "scroll_bottom", "Last row", show=False),
+    ]
+
+    class Ordered(Message):
+        """A click on a title has asked for another order."""
+
+    class PastEnd(Message):
+        """The cursor was moved up from the first row, or down from the last one."""
+
+        def __init__(self, table: Table, by: int) -> None:
+            self.table = table
+            self.by = by
+            super().__init__()
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 Textual's name
+        title: str = "",
+        *,
+        cells: bool = False,
+        wraps: int | None = None,
+    ) -> None:
+        """`title` stands in the frame. `cells`: the cursor goes from cell to cell, and the first
+        column is always in sight. The column `wraps` takes the width that the others leave, and
+        may have several lines."""
+        super().__init__(
+            id=id,
+            classes="framed" if title else None,
+            cursor_type="cell" if cells else "row",
+            fixed_columns=int(cells),
+            cursor_foreground_priority="renderable",
+            show_row_labels=False,
+        )
+        self.border_title = Content(title)
+        self._wraps = wraps
+        self._wide = 0
+        """Width of the column that wraps."""
+        self._titles: list[Text] = []
+        self._rows: Sequence[TableRow] = ()
+        self._order: tuple[int, bool] | None = None
+        """Column by which a person wants the rows ordered, and whether the largest comes first."""
+
+    def on_mount(self) -> None:
+        self.set_class(self.app.no_color, "-colourless")
+
+    @property
+    def key(self) -> str | None:
+        """Key of the row under the cursor."""
+        return self._rows[self.cursor_row].key if self.cursor_row < len(self._rows) else None
+
+    def ordered(
+        self, items: Iterable[Item], columns: Sequence[Callable[[Item], Any]]
+    ) -> list[Item]:
+        """The items in the order that a person has asked for; `columns` gives what each column
+        orders by. Without such a wish they stay as they are."""
+        if self._order is None or self._order[0] >= len(columns):
+            return list(items)
+        column, largest_first = self._order
+        return sorted(items, key=columns[column], reverse=largest_first)
+
+    @on(DataTable.HeaderSelected)
+    def _order_by(self, event: DataTable.HeaderSelected) -> None:
+        """First the smallest on top, then the largest, then as it was."""
+        event.stop()
+        column = event.column_index
+        if self.cursor_type == "cell":  # its columns are no figures, but places
+            self.move_cursor(column=column)
+            return
+        if self._order == (column, True):
+            self._order = None
+        else:
+            self._order = (column, self._order == (column, False))
+        self.post_message(self.Ordered())
+
+    def show(self, titles: Sequence[str | Text], rows: Sequence[TableRow]) -> None:
+        """Shows these rows."""
+        marks = {False: " ▴", True: " ▾"}
+        labels = [title.copy() if isinstance(title, Text) else Text(title) for title in titles]
+        if self._order is not None and self._order[0] < len(labels):
+            labels[self._order[0]].append(marks[self._order[1]])
+        if labels != self._titles:
+            self._titles = labels
+            self._rows = ()
+            self.clear(columns=True)
+            for number, label in enumerate(labels):
+                self.add_column(label, key=str(number))
+        before = [row.key for row in self._rows]
+        wide = self._width_left(rows)
+        if wide == self._wide and before == [row.key for row in rows]:
+            self._rows = rows
+        else:
+            self._wide = wide
+            self._replace(rows, self.key)
+        self._fill()
+
+    def _width_left(self, rows: Sequence[TableRow]) -> int:
+        """Width of the column that wraps."""
+        if self._wraps is None:
+            return 0
+        used = 2 * self.cell_padding * len(self._titles)
+        made = [row.make() for row in rows]
+        for at, label in enumerate(self._titles):
+            if at != self._wraps:
+                used += max([label.cell_len, *(cells[at].cell_len for cells in made)])
+        return max(12, self.scrollable_content_region.width - used)
+
+    def _replace(self, rows: Sequence[TableRow], key: str | None) -> None:
+        at, scrolled = self.cursor_row, self.scroll_offset.y
+        self._rows = ()
+        self.clear()
+        self._rows = rows
+        if self._wraps is not None:
+            column = self.ordered_columns[self._wraps]
+            column.width, column.auto_width = self._wide, False
+        height = 1 if self._wraps is None else None
+        empty = [Text()] * len(self._titles)
+        for row in rows:
+            cells = empty if callable(row.cells) else row.cells
+            self.add_row(*cells, key=row.key, height=height)
+        keys = [row.key for row in rows]
+        at = keys.index(key) if key in keys else min(at, max(0, len(rows) - 1))
+        self.move_cursor(row=at, scroll=False)
+        self.call_after_refresh(self._settle, scrolled)
+
+    def _settle(self, scrolled: int) -> None:
+        """Scrolls to where the table was, which it can only when its new rows are laid out."""
+        self.scroll_to(y=scrolled, animate=False, force=True, immediate=True)
+        self._scroll_to_cursor()
+        self._fill()
+
+    def _scroll_to_cursor(self) -> None:
+        self.move_cursor(row=self.cursor_row, column=self.cursor_column)
+
+    def go_to(self, key: str, column: int | None = None) -> None:
+        """Moves the cursor to a row, and in it to a column, and scrolls there."""
+        keys = [row.key for row in self._rows]
+        if key in keys:
+            self.move_cursor(row=keys.index(key), column=column)
+
+    def on_resize(self) -> None:
+        """Keeps the cursor in sight."""
+        self.call_after_refresh(self._scroll_to_cursor)
+        self.call_after_refresh(self._fill)
+
+    def watch_scroll_y(self, old: float, new: float) -> None:
+        super().watch_scroll_y(old, new)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Puts into the rows what has changed of them; of a large table, into those in sight."""
+        first, last = 0, len(self._rows)
+        if last > _ALL_BELOW:
+            first = max(0, self.scroll_offset.y - 1)
+            last = min(last, first + self.size.height + 2)
+        for row in self._rows[first:last]:
+            shown = self.get_row(row.key)
+            for number, (old, new) in enumerate(zip(shown, row.make(), strict=True)):
+                if old != new or old.style != new.style:
+                    wider = new.cell_len > self.ordered_columns[number].content_width
+                    self.update_cell(row.key, str(number), new, update_width=wider)
+
+    def action_scroll_home(self) -> None:
+        """The first row, or in a table of cells the first column."""
+        if self.cursor_type == "row":
+            self.action_scroll_top()
+        else:
+            super().action_scroll_home()
+
+    def action_scroll_end(self) -> None:
+        """The last row, or in a table of cells the last column."""
+        if self.cursor_type == "row":
+            self.action_scroll_bottom()
+        else:
+            super().action_scroll_end()
+
+    def action_cursor_up(self) -> None:
+        if self.cursor_row == 0:
+            self.post_message(self.PastEnd(self, -1))
+        super().action_cursor_up()
+
+    def action_cursor_down(self) -> None:
+        if self.cursor_row >= self.row_count - 1:
+            self.post_message(self.PastEnd(self, 1))
+        super().action_cursor_down()
