@@ -30,12 +30,12 @@ BEAT_SECONDS = 1.0
 
 
 def of_agent(run_id: str) -> list[int]:
-    """Everything of tfmux on the host: watchdog, agent, fork server, bridge, a reaper a task."""
+    """Everything of tfmux on the host: watchdog, agent, bridge."""
     return [process.pid for process in family(run_id) if process.argv[0] != "sleep"]
 
 
-def idle() -> tuple[float, float, float]:
-    """Percent of a core, megabytes, megabytes without the reapers."""
+def idle() -> tuple[float, float]:
+    """Percent of a core, megabytes."""
     run_id = new_run_id("idle")
     with Client(run_id) as client:
         client.hello()
@@ -51,11 +51,9 @@ def idle() -> tuple[float, float, float]:
             time.sleep(BEAT_SECONDS)
         share = 100 * (sum(map(processor.seconds, pids)) - before) / (time.monotonic() - began)
         size = sum(map(processor.own_megabytes, pids))
-        core = [process.pid for process in watchdog_and_agent(run_id)]
-        alone = sum(map(processor.own_megabytes, core))
         client.kill()
         client.leave()
-    return share, size, alone
+    return share, size
 
 
 def flood(work: Flood, folder: Path) -> Took:
@@ -88,11 +86,10 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
     """Quiet, then under a flood."""
     with own_home():
         quiet = [idle() for _ in range(options.rounds)]
-        shares, whole, core = (tuple(one[at] for one in quiet) for at in range(3))
+        shares, whole = (tuple(one[at] for one in quiet) for at in range(2))
         name = f"agent on a host, {TASKS} quiet tasks"
         yield Row(name, "%", shares, at_most=0.5, note="share of one core, all its processes")
         yield Row(f"{name}: memory", "MB", whole, at_most=20, note="all its processes")
-        yield Row(f"{name}: memory without the reapers", "MB", core)
         with tempfile.TemporaryDirectory() as folder:
             file = write_lines(Path(folder) / "lines", options.megabytes / TASKS)
             work = Flood(file, TASKS)

@@ -27,7 +27,7 @@ BOUNDS = {"UI": 1.0, "agent": 0.5}
 
 def shares() -> tuple[dict[str, float], float]:
     """Percent of one core that each kind of process takes; megabytes of the agent with
-    its watchdog, bridge and reapers."""
+    its watchdog and bridge."""
     places = ", ".join(['"localhost:auto"'] * TASKS)
     with own_home() as folder:
         file = folder / "idle.toml"

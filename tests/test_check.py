@@ -255,7 +255,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
         client, launcher = proc.read(up.process.pid), proc.read(up.launcher)
         assert client is not None and launcher is not None
-        assert len(doomed) == 5  # bridge, watchdog, agent, fork server, reaper
+        assert len(doomed) == 3  # bridge, watchdog, agent
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none can react to another's end
             for each in (client, launcher, *doomed):
                 proc.signal_process(each, number)

@@ -8,10 +8,7 @@ nothing but each other:
     watchdog    the agent's parent: ends everything when the agent dies or freezes
     server      the agent's loop: requests, kills, lease; it never touches a disk
     channels, channel  the launchers' channels: frames in and out, log bytes by credit
-    attempts    starting tasks, learning of their ends, and what is left of them
-    forkserver  forks the reapers, from little memory
-    reaper      one process a task: the parent of all that the task leaves behind
-    tasks       a task's process: what it executes, and how it ended
+    tasks       starting tasks, learning of their ends, and what is left of them
     children    whether a process has children at all (waitpid: ECHILD), and killing them
     kills       TERM, grace, KILL, and the proof that nothing is left
     process_tracker  to which task each process belongs

@@ -17,12 +17,11 @@ import time
 from contextlib import suppress
 from typing import MutableMapping
 
-from . import reaper, state
+from . import state
 from .config import AgentConfig
-from .descriptors import raise_limit
+from .descriptors import close_others, raise_limit
 from .fields import Json
 from .folders import FolderError, Folders, lock_within
-from .forkserver import ForkServer, close_others
 from .log import log_traceback
 from .messages import Gone, Refusal
 from .proc import AGENT_TAG, read_process, send, variable
@@ -383,13 +382,12 @@ def _run_agent(
     try:
         if config.by_engine:
             os.setsid()  # the watchdog leads the step's group, and slurmstepd knows it by that
-        forks = ForkServer(reaper.run)
-        raise_limit()  # behind it: what the fork server starts has the login's limit
+        raise_limit()
         from .server import Agent  # most bridges find an agent and need none of it
 
         for listener in listeners:
             listener.listen(8)
-        Agent(config, umask, folders, listeners, pulse, forks, certain=certain).run()
+        Agent(config, umask, folders, listeners, pulse, certain=certain).run()
     except BaseException:
         log_traceback()  # the watchdog then ends what is left
         os._exit(1)

@@ -7,7 +7,10 @@ has one of the last numbers, a kill, a scan of `/proc` and a launcher's channel 
 from __future__ import annotations
 
 import errno
+import os
+import resource
 from contextlib import suppress
+from typing import Sequence
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """Errors of a call that would succeed at another time: they say nothing of the file."""
@@ -21,8 +24,6 @@ _limit = _MOST
 
 def raise_limit() -> None:
     """Raises the soft limit of this process to the hard one."""
-    import resource  # here and not above: the fork server shall stay small
-
     global _of_login, _limit
     _of_login = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     _limit = _number(soft, resource.RLIM_INFINITY)
@@ -40,9 +41,15 @@ def _number(limit: int, infinity: int) -> int:
 def restore_limit() -> None:
     """Restores the login's limit in a process that the agent has forked."""
     if _of_login is not None:
-        import resource
-
         resource.setrlimit(resource.RLIMIT_NOFILE, _of_login)
+
+
+def close_others(keep: Sequence[int]) -> None:
+    """Closes all descriptors but these."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with suppress(OSError):  # the listing's own descriptor
+                os.close(int(name))
 
 
 def check_for_task(fd: int) -> None:

@@ -1,8 +1,10 @@
-"""Kill of tasks: TERM and CONT, the grace, KILL, and the proof that nothing is left.
+"""Kill of tasks: TERM and CONT, the grace, KILL, and the receipt.
 
-A kill is a state in the agent's loop and never blocks it. That nothing is left is said only on
-the kernel confirms it (`Attempts.gone`) *and* after a look at `/proc` that found nothing. A process
-that cannot be ended (one that waits in the kernel) is reported, not waited for.
+A kill is a state in the agent's loop and never blocks it. The receipt of a kill of everything says
+"confirmed" only when the kernel has said that the agent has no child (`Attempts.gone`) *and* a look
+at `/proc` found nothing. Of some tasks among others the kernel has no such word: what a look has
+not found is "seen gone". A process that cannot be ended (one that waits in the kernel) is reported,
+not waited for.
 """
 
 from __future__ import annotations
@@ -13,17 +15,17 @@ import time
 from typing import Iterator
 
 from . import requests
-from .attempts import Attempts
 from .channels import Channels
 from .log import error_text
 from .messages import MOST_SURVIVORS, KillReceipt, UnendedProcess
 from .proc import Key, Process, command_lines, send, table
 from .process_tracker import STRANGER_SECONDS, ProcessTracker
 from .task_id import TaskId
+from .tasks import Attempts
 
 SCAN = 0.02
-ORPHAN_SCAN = 0.005
-"""Seconds between looks while there are processes that no reaper has."""
+KILL_SCAN = 0.005
+"""Seconds between looks once KILL is sent, or while there are processes that are not below us."""
 KILL_PATIENCE = 5.0
 
 
@@ -81,7 +83,6 @@ class Kills:
             self.ended_at = time.monotonic()
             if not self._all:
                 self._attempts.kills_ended()
-            self._attempts.end_unreported(kill.tasks)
             self._attempts.poll()
             if kill.tasks is None:
                 self.doubted = not receipt.confirmed
@@ -139,7 +140,7 @@ class TaskKill:
                 return self._receipt(now, _UNREADABLE.format(error_text(error)))
             if now >= self.deadline and not self._forced:
                 self._forced = True
-                self._attempts.kill(self.tasks)  # the reapers need none for it
+                self._attempts.kill(self.tasks)
             self.next_look = now + SCAN
             return None
 
@@ -162,11 +163,11 @@ class TaskKill:
                 self._attempts.kill(self.tasks)
         else:
             self._term(members)
-        orphans = self._attempts.has_orphans or now < self._strangers_until
+        often = self._forced or now < self._strangers_until
         # On a busy machine a look takes longer than the pause between two: without one it would
-        # take the time in which reapers say that all are gone.
+        # take the time in which children are reaped.
         looked = time.monotonic()
-        self.next_look = looked + max(ORPHAN_SCAN if orphans else SCAN, looked - now)
+        self.next_look = looked + max(KILL_SCAN if often else SCAN, looked - now)
         if now < self.deadline:
             self.next_look = min(self.next_look, self.deadline)
         return None
@@ -218,7 +219,7 @@ class TaskKill:
                 UnendedProcess(process.pid, command, process.state)
                 for process, command in zip(listed, command_lines(listed))
             ),
-            confirmed=not doubt,
+            confirmed=self.tasks is None and not doubt,
             doubt=doubt,
             unlisted=len(self._left) - len(listed),
             seconds=round(now - self._began, 3),

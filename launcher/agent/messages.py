@@ -176,8 +176,10 @@ Survivors = Annotated[Tuple[UnendedProcess, ...], items(UnendedProcess, MOST_SUR
 
 class KillReceipt(Message):
     """Result of a kill of some tasks, or of everything (`tasks` is None). Without `ids`
-    nobody asked: the agent has acted by itself. `unlisted` is the number of survivors beyond
-    those listed. `doubt` says why nothing was found and yet something may be left."""
+    nobody asked: the agent has acted by itself. `confirmed` is the kernel's word, which there is
+    of everything only: some tasks without survivors and `doubt` are seen gone. `unlisted` is the
+    number of survivors beyond those listed. `doubt` says why nothing was found and yet something
+    may be left."""
 
     TYPE = wire.RECEIPT
     ids: tuple[Number, ...]
@@ -185,11 +187,13 @@ class KillReceipt(Message):
     signalled: Number
     survivors: Survivors
     seconds: Seconds
-    confirmed: bool = True
+    confirmed: bool
     doubt: Text = ""
     unlisted: Number = 0
 
     def problem(self) -> str:
+        if self.confirmed and (self.tasks is not None or self.doubt):
+            return "confirmed, and yet of some tasks only, or with a doubt"
         return "unlisted survivors and none listed" if self.unlisted and not self.survivors else ""
 
 

@@ -79,8 +79,8 @@ class ProcessTracker:
 
     A process's task is a name, or "" for one that is the run's but of no task that is known (a
     daemon whose birth was not seen). `agent_session` is the session of the agent itself: what is
-    in it is a reaper or a program that the agent runs for itself (`nvidia-smi`), for a task's
-    processes are in sessions of their own, and none can enter a foreign one.
+    in it is a program that the agent runs for itself (`nvidia-smi`) or a task that has just been
+    forked, for a task's processes are in sessions of their own, and none can enter a foreign one.
     """
 
     def __init__(self, run_id: str, agent_session: int = 0) -> None:
@@ -89,8 +89,6 @@ class ProcessTracker:
         self.known_processes: dict[Key, str] = {}
         self.roots: dict[Key, str] = {}
         """The first process of each task that this agent started; its session is the task's."""
-        self.reapers: dict[int, str] = {}
-        """The living reapers, and their tasks."""
         self.below: set[int] = set()
         """Our descendants, as the last look saw them."""
 
@@ -112,15 +110,16 @@ class ProcessTracker:
         self.known_processes = {
             key: task for key, task in self.known_processes.items() if key in keys
         }
-        sessions = {key[0]: task for key, task in self.roots.items() if key in keys}
+        children: dict[int, list[int]] = {}
+        for process in everyone.values():
+            children.setdefault(process.ppid, []).append(process.pid)
+        self.below = self._below(me, children)
+        sessions = self._sessions(everyone)
         owned: dict[int, str] = {}
         for process in everyone.values():
             task = self._own(process, sessions, everyone, marks)
             if task is not None:
                 owned[process.pid] = task
-        children: dict[int, list[int]] = {}
-        for process in everyone.values():
-            children.setdefault(process.ppid, []).append(process.pid)
         todo = list(owned)
         while todo:  # descent: below a task's process everything is the task's
             pid = todo.pop()
@@ -128,10 +127,6 @@ class ProcessTracker:
                 if child not in owned:
                     owned[child] = owned[pid]
                     todo.append(child)
-        for pid, task in self.reapers.items():
-            for child in self._below(pid, children):
-                owned[child] = owned.get(child) or task
-        self.below = self._below(me, children)
         for child in self.below:
             owned.setdefault(child, "")
         owned.pop(me, None)
@@ -146,6 +141,18 @@ class ProcessTracker:
             result[pid] = (process, self.known_processes[key])
         return result
 
+    def _sessions(self, everyone: dict[int, Process]) -> dict[int, str]:
+        """The tasks of the sessions that first processes have made. A session outlives its first
+        process, whose pid is not given again before the last of the session has ended; what has
+        such a session by chance is not below us (`_own`)."""
+        living = {everyone[pid].sid for pid in self.below}
+        self.roots = {
+            (pid, start): task
+            for (pid, start), task in self.roots.items()
+            if pid in living or ((first := everyone.get(pid)) and first.start == start)
+        }
+        return {pid: task for (pid, _), task in self.roots.items()}
+
     def _own(
         self,
         process: Process,
@@ -156,7 +163,7 @@ class ProcessTracker:
         key = (process.pid, process.start)
         if self.known_processes.get(key):
             return self.known_processes[key]
-        if process.sid in sessions:
+        if process.sid in sessions and process.pid in self.below:
             return sessions[process.sid]
         tag = marks[key][0]
         if tag is not None and not self._below_another(process, everyone, marks):

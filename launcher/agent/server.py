@@ -18,18 +18,16 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable
 
 from . import ports, proc, requests, state, stats, wire
-from .attempts import Attempts
 from .channel import Channel
 from .channels import Channels
 from .config import AgentConfig
 from .folders import Folders
-from .forkserver import ForkServer
 from .kills import Kills
 from .log import error_text, log_line, write_in_background
 from .messages import AgentExit, ExitReason, Gone, Note, Pong, PortsAnswer, TaskFacts, Welcome
 from .process_tracker import ProcessTracker
 from .task_logs import TaskLogs
-from .tasks import AttemptProcess
+from .tasks import Attempt, Attempts, State
 from .workers import Wakeups, WorkerThread
 
 if TYPE_CHECKING:
@@ -53,8 +51,7 @@ class Agent:
     """Owner of a run's tasks on one host until nothing of them is left.
 
     `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
-    pipe to the watchdog, `forks` what forks the reapers. `certain`: nothing of an earlier agent's
-    can live (`Folders.begin`).
+    pipe to the watchdog. `certain`: nothing of an earlier agent's can live (`Folders.begin`).
     """
 
     def __init__(
@@ -64,7 +61,6 @@ class Agent:
         folders: Folders,
         listeners: list[socket.socket],
         watchdog: int,
-        forks: ForkServer,
         *,
         certain: bool,
     ) -> None:
@@ -75,7 +71,6 @@ class Agent:
         self._folders = folders
         self._listeners = listeners
         self._watchdog = watchdog
-        self._forks = forks
         self._umask = umask
         self._tracker = ProcessTracker(config.run_id, agent_session=os.getsid(0))
         known, self._previous_exit = state.load(folders, self._tracker)
@@ -106,9 +101,7 @@ class Agent:
             self._channels,
             self._logs,
             self._tracker,
-            forks,
             self._wakeups.do_later,
-            self._reaper_killed,
             self._save,
         )
         self._kills = Kills(self._tracker, self._attempts, self._channels, certain=certain)
@@ -164,7 +157,6 @@ class Agent:
         while not done.wait(_LOOK_AT_OUTPUT) and time.monotonic() < until:
             self._channels.write()  # nothing is read any more: who comes now gets the next agent
         self._channels.close()
-        self._forks.close()
         self._beat_watchdog(b"Q")
         self._end_stopped_watchdog()
 
@@ -174,11 +166,11 @@ class Agent:
                 self._channels.accept(key.fileobj)
             elif key.fd == self._wakeups.read_fd:
                 self._woken = time.monotonic()
-                self._attempts.reports_pending |= signal.SIGCHLD in self._wakeups.drain()
+                self._wakeups.drain()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
-            elif isinstance(key.data, AttemptProcess):
-                self._attempts.reports_pending = True
+            elif isinstance(key.data, Attempt):
+                self._attempts.executed(key.data)
         self._channels.read()
         for work in self._wakeups.pop_results():
             work()
@@ -204,7 +196,7 @@ class Agent:
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
         waits.append(self._attempts.next_scan - now)
         waits += [kill.next_look - now for kill in self._kills]
-        if any(a.ended and not a.end_sent for a in self._attempts.all) or self._ending:
+        if self._attempts.unreported or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._logs.has_grown():
             waits.append(self._logs.next_sizes - now)
@@ -226,7 +218,7 @@ class Agent:
         since = max(self._ending_since, self._kills.ended_at)
         if time.monotonic() - since > _WAIT_FOR_OUTPUT:
             return True  # a launcher that does not read, a survivor that holds its output open
-        if any(not attempt.eof for attempt in self._attempts.all):
+        if any(attempt.state is not State.CLOSED for attempt in self._attempts.all):
             return False
         return not self._channels.is_behind
 
@@ -314,12 +306,6 @@ class Agent:
         refused = killed or self._ending is not None
         self._attempts.start(wanted, argv, env, self._umask, refused)
 
-    def _reaper_killed(self, attempt: AttemptProcess) -> None:
-        """A task may kill its parent. The kernel has ended its first process with the reaper; what
-        else it had is ours now, and ends, too: nobody could say any more whose it is."""
-        log_line(f"the reaper of {attempt.task} was killed")
-        self._kills.begin([], {attempt.task}, 0.0)
-
     def _ports(self, channel: Channel, asked: requests.Ports) -> None:
         def look() -> PortsAnswer:
             owners = [ports.owner(port) for port in asked.check]
@@ -385,7 +371,7 @@ class Agent:
             return
         if self._rules.on_disconnect == "stop":
             self._self_terminate(ExitReason.LEASE_EXPIRED, f"no launcher for {silent:.0f} s")
-        elif not any(not a.ended for a in self._attempts.all):
+        elif all(attempt.ended for attempt in self._attempts.all):
             # kept alive, and nothing is left to keep
             self._end(AgentExit(ExitReason.TASKS_ENDED, "all tasks have ended"))
 

@@ -18,7 +18,7 @@ from .folders import Folders, boot_id
 from .log import log_line
 from .messages import AgentExit, ExitReason, TaskFacts
 from .process_tracker import ProcessTracker
-from .tasks import AttemptProcess
+from .tasks import Attempt, State
 
 KnownProcess = Annotated[Tuple[int, int, str], row(Pid, Size, RawText)]
 
@@ -45,7 +45,7 @@ class SavedState(Record):
 
 
 def snapshot(
-    attempts: list[AttemptProcess], tracker: ProcessTracker, ended: AgentExit | None
+    attempts: list[Attempt], tracker: ProcessTracker, ended: AgentExit | None
 ) -> SavedState:
     """The state as it is now."""
     return SavedState(
@@ -87,9 +87,7 @@ def read(path: str) -> SavedState:
             raise ValueError(str(error)) from error
 
 
-def load(
-    folders: Folders, tracker: ProcessTracker
-) -> tuple[list[AttemptProcess], AgentExit | None]:
+def load(folders: Folders, tracker: ProcessTracker) -> tuple[list[Attempt], AgentExit | None]:
     """Restores what an earlier agent left, and says how it ended; its tasks are over, for they
     ended with it."""
     try:
@@ -105,7 +103,7 @@ def load(
     return _attempts(state, folders), state.exit or DIED
 
 
-def _attempts(state: SavedState, folders: Folders) -> list[AttemptProcess]:
+def _attempts(state: SavedState, folders: Folders) -> list[Attempt]:
     attempts = []
     logs: dict[str, Log] = {}
     for saved in state.attempts:
@@ -113,11 +111,11 @@ def _attempts(state: SavedState, folders: Folders) -> list[AttemptProcess]:
         task = str(facts.task)
         if task not in logs:
             logs[task] = _log(folders.log(task))
-        attempt = AttemptProcess(task, facts.attempt, logs[task], saved.port)
+        attempt = Attempt(task, facts.attempt, logs[task], saved.port)
         attempt.pid, attempt.start = facts.pid, saved.start
         attempt.began_at = facts.began_at
         attempt.error = facts.error
-        attempt.ended = attempt.eof = attempt.announced = attempt.end_sent = True
+        attempt.state = State.CLOSED
         attempt.status, attempt.signal = facts.status, facts.signal
         attempts.append(attempt)
     return attempts

@@ -1,47 +1,72 @@
-"""Process of a task: what it executes, and how it ended.
+"""Tasks of this host: starting their attempts, learning of their ends, and what is left of them.
 
-A task gets its own session, `/dev/null` as input, one pipe (or a terminal) for its output, and
-KILL from the kernel when its reaper ends. Its umask is that of the login.
+The loop forks each task itself and is a child-subreaper: `waitpid` tells it of the end of a task's
+first process, whatever a task leaves behind becomes its child, and by ECHILD the kernel says that
+nothing at all is left. What may hang with a disk is done elsewhere: a thread opens the log, and the
+new process itself enters the task's directory and finds its program.
+
+States of an attempt:
+
+    OPENING ── fork ─▶ FORKED ── exec ─▶ RUNNING ── waitpid ─▶ ENDED ── EXITED sent ─▶ REPORTED
+       │                 │                                       │                        │
+       │ refused         │ no such program                       │ output ends            │
+       └─────────────────┴───────────────────────────────────────┴────────────────────────┴─▶ CLOSED
 """
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
-import marshal
+import math
 import os
 import pty
+import selectors
 import signal
 import termios
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Mapping, NamedTuple, Sequence, TypeVar
+from enum import IntEnum
+from typing import Callable, Mapping, NamedTuple, Sequence, TypeVar
 
+from . import children, ports
+from .channels import Channels
+from .descriptors import check_for_task, close_others, restore_limit
 from .drain import Log
-from .messages import PortOwner, TaskFacts
+from .log import error_text
+from .messages import Exited, Listening, OutputEnded, PortOwner, Started, TaskFacts
+from .proc import read_process
+from .process_tracker import ProcessTracker
+from .requests import Release, Start
 from .task_id import TaskId
-
-if TYPE_CHECKING:
-    from .reaper import Reaper
+from .task_logs import TaskLogs
+from .workers import WorkerThread
 
 F = TypeVar("F", bound=TaskFacts)
 
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _PIPE_BYTES = 256 * 1024
-_DROPPED = ("SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
-"""With these bash takes itself for a login over SSH and `bash -c` sources ~/.bashrc."""
-
-DEFAULT_SIGNALS = (
+_DROPPED = ("TFMUX_AGENT", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
+"""Variables that no task inherits. With the last three bash takes itself for a login over SSH, and
+`bash -c` sources ~/.bashrc."""
+_HANDLED = (
     signal.SIGINT,
     signal.SIGHUP,
     signal.SIGPIPE,
     signal.SIGTERM,
     signal.SIGCHLD,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
 )
-"""Signals whose handling by an agent or a reaper must not reach a task."""
+"""Signals whose handling by the agent must not reach a task."""
+_WAIT_FOR_OUTPUT = 1.0
+_LISTENING_SECONDS = (0.03, 1.0)
+_LISTENING_SHARE = 0.02
+"""Of the time that an attempt has not listened for yet: so much later it may be seen to listen. A
+task that never does costs hardly anything after a while."""
+_MOST_ENDED = 5
+"""Ended attempts of a task that are kept: a welcome, which is one message, has all of them, and a
+task that is restarted for weeks has thousands."""
+_KILL_ROUND = 0.005
+_BEING_ENDED = "the run is being ended"
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -56,60 +81,90 @@ def become_subreaper() -> None:
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-class AttemptProcess:
-    """Process of an attempt of a task while it lives, and how it ended afterwards."""
+class State(IntEnum):
+    """State of an attempt (drawn above); each is later than those before it."""
+
+    OPENING = 0
+    """Its log is being opened. No process exists."""
+    FORKED = 1
+    """Its process exists, and has not become the program yet."""
+    RUNNING = 2
+    """It is the program, or was killed before it could be. The launcher has been told."""
+    ENDED = 3
+    """`waitpid` has told its end. Its last output may not be in the file yet."""
+    REPORTED = 4
+    """The launcher has been told the end. A grandchild may hold the output open."""
+    CLOSED = 5
+    """Nobody writes to the log for it any more; or it never ran (`error`)."""
+
+
+class Attempt:
+    """One attempt of a task: its process while that lives, and how it ended afterwards."""
 
     def __init__(
-        self, task: str, attempt: int, log: Log, port: int | None, gated: bool = False
+        self, task: str, number: int, log: Log, port: int | None, *, gated: bool = False
     ) -> None:
-        self.announced = False
-        """The launcher has been told that it has been started, or why not."""
-        self.cancelled = False
-        """A kill has come before it was started: it must not be started any more."""
-        self.forking = False
-        """Its reaper is being forked, or has been."""
-        self.reaper: Reaper | None = None
         self.task = task
-        self.attempt = attempt
+        self.number = number
         self.log = log
         self.port = port
+        self.state = State.OPENING
         self.gated = gated
         """It waits at its gate, or will."""
-        self.began_at = log.size
-        self.asked_at = time.monotonic()
-        self.port_owner: PortOwner | None = None
-        """Who listened on its port before it was started."""
+        self.gate = -1
+        """Our end of the gate: a byte lets the program begin."""
+        self.fault = -1
+        """Says why the program could not be executed, or ends when it has been."""
         self.pid = 0
         self.start = 0
+        self.began_at = log.size
+        self.asked_at = time.monotonic()
+        self.ended_at = 0.0
+        self.port_owner: PortOwner | None = None
+        """Who listened on its port before it was started."""
+        self.listening = False
         self.error = ""
         self.status: int | None = None
         self.signal: str | None = None
-        self.ended = False
-        self.listening = False
-        self.eof = False
-        self.end_sent = False
-        """The launcher has been told of the end."""
-        self.ended_at = 0.0
 
-    def refuse(self, error: str) -> None:
-        """Records that it has not been started, and why."""
-        self.ended = self.eof = self.end_sent = self.announced = True
-        self.error = error
+    @property
+    def announced(self) -> bool:
+        """The launcher has been told that it runs, or why not."""
+        return self.state >= State.RUNNING
+
+    @property
+    def ended(self) -> bool:
+        """Its first process has ended, or there was none."""
+        return self.state >= State.ENDED
 
     def end(self, wait_status: int) -> None:
         """Records how the process ended."""
-        self.ended = True
+        self.state = State.ENDED
         self.ended_at = time.monotonic()
         if os.WIFSIGNALED(wait_status):
             self.signal = signal_name(os.WTERMSIG(wait_status))
         else:
             self.status = os.WEXITSTATUS(wait_status)
 
+    def open_gate(self) -> None:
+        """Lets the program begin."""
+        self.gated = False
+        if self.gate >= 0:
+            with suppress(OSError):  # the task has just ended
+                os.write(self.gate, b"\n")
+            self.close_gate()
+
+    def close_gate(self) -> None:
+        """Lets go of the gate."""
+        if self.gate >= 0:
+            os.close(self.gate)
+            self.gate = -1
+
     def facts(self, kind: type[F], port_owner: PortOwner | None = None) -> F:
         """Facts of it for the launcher, as a message of some kind."""
         return kind(
             task=TaskId.parse(self.task),
-            attempt=self.attempt,
+            attempt=self.number,
             pid=self.pid,
             error=self.error,
             ended=self.ended,
@@ -118,32 +173,12 @@ class AttemptProcess:
             listening=self.listening,
             size=self.log.size,
             began_at=self.began_at,
-            eof=self.eof,
+            eof=self.state is State.CLOSED,
             lost=self.log.lost,
             cut=self.log.cut,
             port_owner=port_owner,
             gated=self.gated,
         )
-
-
-def signal_name(number: int) -> str:
-    """`TERM` for 15; the number itself where it has no name."""
-    try:
-        return signal.Signals(number).name[3:]
-    except ValueError:
-        return str(number)
-
-
-def open_output(terminal: bool) -> tuple[int, int]:
-    """Our end and the task's end of its output: a terminal or a large pipe."""
-    if terminal:
-        ours, theirs = pty.openpty()
-        fcntl.ioctl(ours, termios.TIOCSWINSZ, b"\x32\0\xc8\0\0\0\0\0")  # 50 rows, 200 columns
-        return ours, theirs
-    ours, theirs = os.pipe()
-    with suppress(OSError):  # the user's pipe quota is used up: the default size is only slower
-        fcntl.fcntl(ours, 1031, _PIPE_BYTES)  # F_SETPIPE_SZ
-    return ours, theirs
 
 
 class Program(NamedTuple):
@@ -156,25 +191,30 @@ class Program(NamedTuple):
     umask: int
     gated: bool = False
 
-    def to_bytes(self) -> bytes:
-        """For `execute` in another process of the same interpreter."""
-        return marshal.dumps([list(self.argv), dict(self.env), *self[2:]])
-
     def execute(self, output: int, fault: int, parent: int, gate: int) -> None:
         """Becomes the program, in a process that has just been forked by `parent`. Never returns;
         why it failed goes to `fault`, which a successful exec closes. Its input is the `gate`,
-        where it is `gated`."""
+        where it is `gated`.
+
+        TERM waits meanwhile (`_fork`): the agent's handler, which this process has still, would
+        take it for the agent's.
+        """
         what = self.argv[0] if self.argv else ""
         try:
+            signal.set_wakeup_fd(-1)
             set_parent_death_signal(signal.SIGKILL)
             if os.getppid() != parent:  # it died before the line above
                 os._exit(127)
+            # The directory may hang: copies of the agent's sockets and pipes would hide its end
+            # from whoever waits for it.
+            close_others((0, 1, 2, output, fault, gate))
             os.setsid()
             if self.terminal:
                 fcntl.ioctl(output, termios.TIOCSCTTY, 0)
-            for number in DEFAULT_SIGNALS:
+            for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+            restore_limit()
             os.umask(self.umask)
             null = gate if self.gated else os.open("/dev/null", os.O_RDONLY)
             os.dup2(output if self.terminal else null, 0)
@@ -183,8 +223,7 @@ class Program(NamedTuple):
             what = self.cwd
             os.chdir(self.cwd)
             what = self.argv[0]
-            env = {key: value for key, value in self.env.items() if key not in _DROPPED}
-            os.execvpe(self.argv[0], list(self.argv), env)
+            os.execvpe(self.argv[0], list(self.argv), dict(self.env))
         except OSError as error:
             os.write(fault, f"{error.errno}:{what}".encode())
         except (ValueError, IndexError, TypeError) as error:  # a zero byte in an argument
@@ -193,18 +232,321 @@ class Program(NamedTuple):
             os._exit(127)
 
 
-def execute(sent: int, output: int, fault: int, parent: int, gate: int) -> None:
-    """Becomes the program that comes through `sent`; else as `Program.execute`."""
+class Attempts:
+    """All attempts that this host knows of.
+
+    `later` runs something in the agent's loop; `on_change` is called when there is something new to
+    be saved.
+    """
+
+    def __init__(
+        self,
+        known: list[Attempt],
+        selector: selectors.BaseSelector,
+        channels: Channels,
+        logs: TaskLogs,
+        tracker: ProcessTracker,
+        later: Callable[[Callable[[], None]], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.all = known
+        self.none_left = True
+        """The kernel has said (ECHILD) that nothing is left of what was started here."""
+        self._selector = selector
+        self._channels = channels
+        self._logs = logs
+        self._tracker = tracker
+        self._later = later
+        self._on_change = on_change
+        self._opener = WorkerThread("opener")
+        self._killer: children.Killer | None = None
+        self._scanned_at = 0.0
+        self._me = os.getpid()
+
+    def __bool__(self) -> bool:
+        return bool(self.all)
+
+    # --- starting -------------------------------------------------------------------------
+
+    def start(
+        self,
+        wanted: Start,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        umask: int,
+        refused: bool,
+    ) -> None:
+        """Starts an attempt with this command and these variables; the launcher is told the result
+        when it is known."""
+        task, number = str(wanted.task), wanted.attempt
+        for attempt in self.all:
+            if attempt.task == task and attempt.number == number:  # asked again after a cut
+                if attempt.announced:
+                    self._channels.send(attempt.facts(Started))
+                if not wanted.gated:
+                    self._open_gate(attempt)
+                return
+        log = self._logs.log(task, wanted.log_limit)
+        attempt = Attempt(task, number, log, wanted.port, gated=wanted.gated)
+        self._forget_closed(task)
+        self.all.append(attempt)
+        if refused:
+            self._refuse(attempt, _BEING_ENDED)
+            return
+        attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
+        env = {**os.environ, **variables}
+        for name in _DROPPED:
+            env.pop(name, None)
+        program = Program(argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
+        self._opener.do(lambda: self._open(attempt, program))
+
+    def _forget_closed(self, task: str) -> None:
+        """Forgets all but the last few attempts of a task that are over."""
+        closed = [attempt for attempt in self._of({task}) if attempt.state is State.CLOSED]
+        for attempt in closed[:-_MOST_ENDED]:
+            self.all.remove(attempt)
+
+    def release(self, wanted: Release) -> None:
+        """Lets a gated attempt begin; a second time changes nothing."""
+        for attempt in self._of({str(wanted.task)}):
+            if attempt.number == wanted.attempt:
+                self._open_gate(attempt)
+
+    def _open_gate(self, attempt: Attempt) -> None:
+        if attempt.gated:
+            attempt.open_gate()
+            self._on_change()
+
+    def cancel_starts(self, tasks: set[str] | None) -> None:
+        """Starts none of these that has no process yet."""
+        for attempt in self._of(tasks):
+            if attempt.state is State.OPENING:
+                self._refuse(attempt, _BEING_ENDED)
+
+    def _open(self, attempt: Attempt, program: Program) -> None:
+        """In the thread: the log, which may hang with its disk."""
+        try:
+            self._logs.begin(attempt.log, attempt.task)
+        except Exception as error:  # whatever it is, the start has an answer
+            attempt.log.close()
+            text = error_text(error)
+            self._later(lambda: self._cannot_start(attempt, text))
+        else:
+            self._later(lambda: self._fork(attempt, program))
+
+    def _cannot_start(self, attempt: Attempt, error: str) -> None:
+        if attempt.state is State.OPENING:
+            self._refuse(attempt, error)
+
+    def _fork(self, attempt: Attempt, program: Program) -> None:
+        if attempt.state is not State.OPENING:  # a kill has come meanwhile
+            self._opener.do(attempt.log.close)
+            return
+        attempt.began_at = attempt.log.size
+        opened: list[int] = []
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        try:
+            output, its_output = _open_output(program.terminal, opened)
+            fault, its_fault = _open_pipe(opened)
+            its_gate, gate = _open_pipe(opened) if program.gated else (-1, -1)
+            check_for_task(max(opened))
+            pid = os.fork()
+            if pid == 0:
+                program.execute(its_output, its_fault, self._me, its_gate)
+        except OSError as error:  # such as too many processes
+            for fd in opened:
+                os.close(fd)
+            self._opener.do(attempt.log.close)
+            self._refuse(attempt, error_text(error))
+            return
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+        for fd in (its_output, its_fault, its_gate):
+            if fd >= 0:
+                os.close(fd)
+        attempt.state, attempt.pid, attempt.start = State.FORKED, pid, _start_of(pid)
+        attempt.fault, attempt.gate = fault, gate
+        self.none_left = False
+        self._tracker.roots[(pid, attempt.start)] = attempt.task
+        self._selector.register(fault, selectors.EVENT_READ, attempt)
+        self._logs.drain.add(output, attempt.log)
+        if gate >= 0 and not attempt.gated:  # it was released meanwhile
+            attempt.open_gate()
+
+    def executed(self, attempt: Attempt) -> None:
+        """The process has become its program, or says why it could not, or was killed before."""
+        fault, attempt.fault = attempt.fault, -1
+        self._selector.unregister(fault)
+        said = os.read(fault, 4096)
+        os.close(fault)
+        if said:
+            self._refuse(attempt, error_text(_start_error(said.decode(errors="replace"))))
+        else:
+            attempt.state = State.RUNNING
+            self._announce(attempt)
+
+    def _refuse(self, attempt: Attempt, error: str) -> None:
+        attempt.state, attempt.error = State.CLOSED, error
+        attempt.close_gate()
+        self._announce(attempt)
+
+    def _announce(self, attempt: Attempt) -> None:
+        self._channels.send(attempt.facts(Started, attempt.port_owner))
+        self._on_change()
+
+    # --- ends -----------------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Reaps the tasks and what they have left behind, and reports ends."""
+        reaped, self.none_left = children.reap()
+        if self._killer is not None and not self.none_left:
+            reaped += self._kill_children(reaped)
+        ended = dict(reaped)
+        for attempt in self.all if ended else ():
+            if attempt.pid in ended and not attempt.ended:
+                if attempt.fault >= 0:
+                    self.executed(attempt)
+                if not attempt.ended:
+                    attempt.end(ended[attempt.pid])
+                attempt.close_gate()
+        self._send_ends()
+
+    def _kill_children(self, reaped: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Kills what is a child now; returns what has ended meanwhile. A chain of forks makes the
+        next child within less time than a turn of the loop takes, so it is followed for a while."""
+        assert self._killer is not None
+        found: list[tuple[int, int]] = []
+        until = time.monotonic() + _KILL_ROUND
+        while True:
+            self._killer.step(reaped)
+            reaped, self.none_left = children.reap()
+            found += reaped
+            if self.none_left or not reaped or time.monotonic() >= until:
+                return found
+
+    @property
+    def unreported(self) -> bool:
+        """An attempt has ended, and the launcher has not been told."""
+        return any(attempt.state is State.ENDED for attempt in self.all)
+
+    def _send_ends(self) -> None:
+        """An end is reported when the task's own output is in its file: the last lines before an
+        exit are the ones that matter. A grandchild that holds the pipe delays it no longer
+        than a second."""
+        drain = self._logs.drain
+        for attempt in self.all:
+            if attempt.state not in (State.ENDED, State.REPORTED):
+                continue
+            before = attempt.state
+            closed = not drain.draining(attempt.log)
+            late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
+            if before is State.ENDED and (closed or late or drain.idle(attempt.log)):
+                attempt.state = State.CLOSED if closed else State.REPORTED
+                owner = None
+                if attempt.port and not attempt.listening:
+                    owner = ports.owner(attempt.port)
+                self._channels.send(attempt.facts(Exited, owner))
+            if closed:
+                attempt.state = State.CLOSED
+                self._channels.send(attempt.facts(OutputEnded))
+            if attempt.state is not before:
+                self._on_change()
+
+    def _not_listening(self) -> list[Attempt]:
+        """Those that live and are to listen on a port, and do not do so yet."""
+        return [a for a in self.all if a.port and not a.ended and not a.listening and not a.gated]
+
+    @property
+    def next_scan(self) -> float:
+        """Time of the next scan of the listening ports; infinite while no task is to listen."""
+        waiting = self._not_listening()
+        if not waiting:
+            return math.inf
+        least, most = _LISTENING_SECONDS
+        waited = self._scanned_at - max(attempt.asked_at for attempt in waiting)
+        return self._scanned_at + min(most, max(least, _LISTENING_SHARE * waited))
+
+    def find_listeners(self) -> None:
+        """Tells the launcher of those that listen by now."""
+        self._scanned_at = time.monotonic()
+        waiting = self._not_listening()
+        sockets = ports.listeners()
+        heard = [(attempt, sockets[attempt.port]) for attempt in waiting if attempt.port in sockets]
+        try:
+            members = self._tracker.scan() if heard else {}
+        except OSError:  # no descriptor is left; the next time there may be one
+            return
+        for attempt, inodes in heard:
+            pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
+            if ports.holds(pids, inodes) is not None:
+                attempt.listening = True
+                self._channels.send(attempt.facts(Listening))
+
+    # --- kills ----------------------------------------------------------------------------
+
+    def kill(self, tasks: set[str] | None) -> None:
+        """Kills the first processes of these tasks and their groups, which takes no look and no
+        descriptor; of everything, also each child that is ours or becomes so."""
+        for attempt in self._of(tasks):
+            if attempt.pid and not attempt.ended and children.is_child(attempt.pid):
+                with suppress(OSError):  # it has not got its own group yet
+                    os.killpg(attempt.pid, signal.SIGKILL)
+                with suppress(OSError):  # it has become another user's
+                    os.kill(attempt.pid, signal.SIGKILL)
+        if tasks is None and self._killer is None:
+            self._killer = children.Killer()
+
+    def kills_ended(self) -> None:
+        """No kill is under way any more."""
+        self._killer = None
+
+    def gone(self, tasks: set[str] | None) -> bool:
+        """Of everything, whether the kernel confirms (ECHILD) that nothing is left. Of some tasks,
+        whether their first processes have ended; of the rest only a look can tell."""
+        if tasks is None:
+            return self.none_left
+        return all(attempt.ended for attempt in self._of(tasks))
+
+    def _of(self, tasks: set[str] | None) -> list[Attempt]:
+        return [attempt for attempt in self.all if tasks is None or attempt.task in tasks]
+
+
+def signal_name(number: int) -> str:
+    """`TERM` for 15; the number itself where it has no name."""
     try:
-        data = b"".join(iter(lambda: os.read(sent, 1 << 16), b""))
-        program = Program(*marshal.loads(data))
-    except (OSError, EOFError, ValueError, TypeError):
-        os.write(fault, b"0:the agent has not sent the program")
-        os._exit(127)
-    program.execute(output, fault, parent, gate)
+        return signal.Signals(number).name[3:]
+    except ValueError:
+        return str(number)
 
 
-def start_error(report: str) -> OSError:
+def _start_of(pid: int) -> int:
+    try:
+        process = read_process(pid)
+    except OSError:  # no descriptor is left on the whole machine
+        return 0
+    return process.start if process else 0
+
+
+def _open_pipe(opened: list[int]) -> tuple[int, int]:
+    pair = os.pipe()
+    opened += pair
+    return pair
+
+
+def _open_output(terminal: bool, opened: list[int]) -> tuple[int, int]:
+    """Our end and the task's end of its output: a terminal or a large pipe."""
+    if terminal:
+        pair = pty.openpty()
+        opened += pair
+        fcntl.ioctl(pair[0], termios.TIOCSWINSZ, b"\x32\0\xc8\0\0\0\0\0")  # 50 rows, 200 columns
+        return pair
+    pair = _open_pipe(opened)
+    with suppress(OSError):  # the user's pipe quota is used up: the default size is only slower
+        fcntl.fcntl(pair[0], 1031, _PIPE_BYTES)  # F_SETPIPE_SZ
+    return pair
+
+
+def _start_error(report: str) -> OSError:
     """Reason for which a program could not be started, from the output of `execute`."""
     number, _, what = report.partition(":")
     if number == "0":

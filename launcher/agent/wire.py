@@ -11,7 +11,7 @@ import json
 import struct
 from typing import Any, Iterator, Mapping, NamedTuple
 
-VERSION = 6
+VERSION = 7
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024

@@ -210,8 +210,8 @@ class Connections:
             seconds=said.seconds,
             doubt="" if said.confirmed else said.doubt or _NO_REASON,
         )
-        if said.doubt and said.tasks is not None:  # in no receipt of the run
-            self._note(f"{host}: not confirmed: {said.doubt}")
+        if said.tasks is not None and (said.signalled or said.doubt):  # in no receipt of the run
+            self._note(_told(host, said))
         if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         if said.tasks is None:
@@ -221,6 +221,17 @@ class Connections:
 
     def _note(self, text: str) -> None:
         self._feed(ev.NoteAdded(time.time(), text))
+
+
+def _told(host: str, said: KillReceipt) -> str:
+    """The receipt of a kill of some tasks. What is left of one task among others the kernel does
+    not say: it is seen gone, never confirmed."""
+    left = len(said.survivors) + said.unlisted
+    what = f"{left} left" if left else "seen gone"
+    tasks = ", ".join(map(str, said.tasks or ()))
+    signalled = f"{said.signalled} process{'' if said.signalled == 1 else 'es'} signalled"
+    why = f"; not confirmed: {said.doubt}" if said.doubt else ""
+    return f"{tasks} on {host}: {signalled}, {what} after {said.seconds:.2f} s{why}"
 
 
 def _logins(run: RunStateMachine, ask: PromptHandler | None) -> SshConnector | None:

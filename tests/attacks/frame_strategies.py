@@ -28,7 +28,14 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
     max_leaves=4,
 )
-RECEIPT = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds": 0.1}
+RECEIPT = {
+    "ids": [1],
+    "tasks": None,
+    "signalled": 2,
+    "survivors": [],
+    "seconds": 0.1,
+    "confirmed": True,
+}
 SURVIVOR = {"pid": 5, "command": "x", "state": "D"}
 FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.WELCOME, welcome(tasks=[facts("worker:1")])),
@@ -39,7 +46,7 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.LOG_SIZE, {"task": "worker:1", "size": 3}),
     (wire.PONG, {"time": 1.0}),
     (wire.RECEIPT, {**RECEIPT, "survivors": [SURVIVOR]}),
-    (wire.RECEIPT, {**RECEIPT, "tasks": ["worker:1"]}),
+    (wire.RECEIPT, {**RECEIPT, "tasks": ["worker:1"], "confirmed": False}),
     (wire.NOTE, {"text": "x"}),
     (wire.ERROR, {"text": "x", "code": "y"}),
     (wire.GONE, {"by": "", "left": ["worker:1", None]}),

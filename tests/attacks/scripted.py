@@ -156,6 +156,7 @@ class Host:
                 agent.send(wire.STARTED, said)
             case wire.KILL:
                 receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 1}
+                receipt["confirmed"] = body["tasks"] is None
                 agent.send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.1})
             case wire.LEAVE:
                 agent.send(wire.GONE, {"by": ""})

@@ -83,7 +83,8 @@ async def test_a_receipt_answers_each_request_once(
 
     def twice(agent: Agent, body: dict[str, Any]) -> None:
         for _ in range(2):
-            agent.send(wire.RECEIPT, {**RECEIPT, "ids": [body["id"]], "tasks": body["tasks"]})
+            said = {"ids": [body["id"]], "tasks": body["tasks"], "confirmed": False}
+            agent.send(wire.RECEIPT, {**RECEIPT, **said})
 
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()

@@ -167,7 +167,7 @@ def test_a_kill_does_not_wait_for_the_disk(
     assert time.monotonic() - began < bound
     assert client.get(wire.STARTED, task="w:1")["error"] == "the run is being ended"
     assert client.get(wire.EXITED, task="w:0")["signal"] == "KILL"
-    assert len(family(client.run_id)) == 4
+    assert len(family(client.run_id)) == 3
     beat(client)
 
 

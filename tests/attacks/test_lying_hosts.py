@@ -29,7 +29,14 @@ from tests.paths import REPOSITORY
 from tests.patience import wait_until
 from tests.testbed.inprocess import SshServer
 
-RECEIPT = {"ids": [0], "tasks": None, "signalled": 3, "survivors": [], "seconds": 0.1}
+RECEIPT = {
+    "ids": [0],
+    "tasks": None,
+    "signalled": 3,
+    "survivors": [],
+    "seconds": 0.1,
+    "confirmed": True,
+}
 NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
 
 LIES: dict[str, tuple[int, dict[str, Any], str]] = {

@@ -15,7 +15,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.budgets import budget
-from tests.launcher.agent_client import Client, family, watchdog_and_agent
+from tests.launcher.agent_client import Client, family, sleepers, watchdog_and_agent
 from tests.launcher.conftest import client
 from tests.patience import wait_until
 from tests.testbed import proc
@@ -86,14 +86,15 @@ def test_chains_are_gone_when_the_receipt_says_so(
         confirmed += receipt["confirmed"] and not receipt["survivors"]
     assert confirmed == KILLS
     assert not alive(chain, looks=10)
-    assert len(family(client.run_id)) == 4  # watchdog, agent, fork server, bridge
+    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
 
 
-@pytest.mark.parametrize("words", [(), ("setsid", "empty")], ids=str)
-def test_a_single_kill_is_proven_beside_a_neighbour(
+@pytest.mark.parametrize("words", [(), ("setsid",), ("empty",), ("setsid", "empty")], ids=str)
+def test_a_single_kill_claims_no_more_than_a_look(
     client: Client, chain: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Kill of one task: its chain is gone, a quiet neighbour and a neighbour's chain live on."""
+    """Kill of one task: its receipt says at most that the task is seen gone. A quiet neighbour and
+    a neighbour's chain live on. A chain that has escaped the looks dies with everything."""
     other = tmp_path / f"n{os.urandom(5).hex()}"
     other.write_bytes(chain.read_bytes())
     other.chmod(0o755)
@@ -103,34 +104,41 @@ def test_a_single_kill_is_proven_beside_a_neighbour(
         pause = PAUSES[attempt % len(PAUSES)]
         start(client, "w:0", attempt, chain, pause, *words)
         receipt = client.kill(["w:0"], grace=GRACES[attempt % len(GRACES)])
-        judge(receipt, chain, alive(chain, looks=3))
-        assert receipt["confirmed"] and not receipt["survivors"], receipt
-    assert not alive(chain, looks=10)
+        assert not receipt["confirmed"] and not receipt["survivors"], receipt
     neighbour = proc.read(quiet["pid"])
     assert neighbour is not None and neighbour.alive
     wait_until(lambda: alive(other), "the neighbour's chain lives on")
     receipt = client.kill()
     assert receipt["confirmed"] and not receipt["survivors"]
-    assert not alive(other, looks=10)
+    assert not alive(other, looks=10) and not alive(chain, looks=10)
 
 
-@pytest.mark.parametrize("words", [(), ("setsid", "empty")], ids=str)
-def test_a_task_that_kills_its_parent(client: Client, chain: Path, words: tuple[str, ...]) -> None:
-    """Its orphans are the agent's then: they are ended, the task has ended by KILL, no receipt is
-    false, and a neighbour lives on."""
+def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -> None:
+    """Its first process has ended, its environment is empty: the session says whose it is."""
+    mark = f"mark-{client.run_id}"
+    script = f'env -i sh -c "sleep 1000; :" {mark} >/dev/null 2>&1 &'
+    client.start("w:0", ["sh", "-c", script])
+    client.get(wire.EXITED, task="w:0", status=0)
+    wait_until(lambda: sleepers(mark), "it runs")
+    receipt = client.kill(["w:0"])
+    assert receipt["signalled"] == 2 and not receipt["survivors"], receipt
+    assert not sleepers(mark)
+
+
+def test_a_task_that_kills_its_parent_ends_all_tasks_of_its_host(
+    client: Client, chain: Path
+) -> None:
+    """The parent of a task is the agent: the watchdog ends what is left, as after any other death
+    of the agent, and nothing lives on."""
     quiet = client.start("quiet:0", ["sleep", "1000"])
-    for attempt in range(1, 11):
-        pause = PAUSES[attempt % len(PAUSES)]
-        argv = [str(chain), str(pause), "parent", *words]
-        client.start("w:0", argv, attempt=attempt)
-        assert client.get(wire.EXITED, task="w:0", attempt=attempt)["signal"] == "KILL"
-        receipt = client.kill(["w:0"], grace=0.05)
-        judge(receipt, chain, alive(chain, looks=3))
-        assert receipt["confirmed"] and not receipt["survivors"], receipt
+    watchdog, _ = watchdog_and_agent(client.run_id)
+    argv = [str(chain), "5000", "parent", "setsid", "empty"]
+    client.send(wire.START, client.start_body("w:0", argv))
+    assert proc.wait_gone(watchdog, 20)
     assert not alive(chain, looks=10)
     neighbour = proc.read(quiet["pid"])
-    assert neighbour is not None and neighbour.alive
-    assert client.kill()["confirmed"]
+    assert neighbour is None or not neighbour.alive
+    client.everything()
 
 
 def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:

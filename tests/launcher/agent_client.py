@@ -141,6 +141,19 @@ class Client:
         **said: Any,
     ) -> dict[str, Any]:
         """Starts a task, and returns what the agent says of it."""
+        self.send(wire.START, self.start_body(task, argv, attempt=attempt, env=env, **said))
+        return self.get(wire.STARTED, task=task, attempt=attempt)
+
+    def start_body(
+        self,
+        task: str,
+        argv: Sequence[object],
+        *,
+        attempt: int = 1,
+        env: Mapping[str, object] | None = None,
+        **said: Any,
+    ) -> dict[str, Any]:
+        """The body of a start."""
         tag = f"{self.run_id}/{task}/{attempt};"
         body = {
             "task": task,
@@ -152,8 +165,7 @@ class Client:
             "port": None,
             "pty": False,
         }
-        self.send(wire.START, {**body, **said})
-        return self.get(wire.STARTED, task=task, attempt=attempt)
+        return {**body, **said}
 
     def python(self, task: str, script: str, *words: str, **said: Any) -> dict[str, Any]:
         """Starts a task that runs a Python script."""

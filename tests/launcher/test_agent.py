@@ -79,7 +79,7 @@ def test_a_receipt_does_not_queue_behind_log_bytes(client: Client) -> None:
     )
     read = sum(len(log) for log in client.logs.values())
     client.send(wire.KILL, {"id": 1, "tasks": None, "grace": 0.0})
-    wait_until(lambda: len(family(client.run_id)) == 4, "all tasks are dead")
+    wait_until(lambda: len(family(client.run_id)) == 3, "all tasks are dead")
     client.get(wire.RECEIPT)
     before = sum(len(log) for log in client.logs.values()) - read
     assert before <= client.pipe_bytes + 2 * wire.DATA_BYTES

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-import pytest
-
 from launcher.agent import wire
 from tests.launcher.agent_client import (
     Client,
@@ -96,11 +94,9 @@ def test_restarts_keep_no_descriptor() -> None:
         wait_until(lambda: len(open_files(client)) <= first, "no descriptor is kept")
 
 
-@pytest.mark.parametrize("before", [(), ("setarch", "i686")], ids=["server", "forked here"])
-def test_tasks_have_the_logins_limit(before: tuple[str, ...]) -> None:
-    """The agent raises its own soft limit as far as it may. Tasks have the login's, whoever forks
-    them."""
-    with limited(200, 400, *before) as client:
+def test_tasks_have_the_logins_limit() -> None:
+    """The agent raises its own soft limit as far as it may. Tasks have the login's."""
+    with limited(200, 400) as client:
         _, agent = watchdog_and_agent(client.run_id)
         with open(f"/proc/{agent.pid}/limits") as file:
             assert [line.split()[3:5] for line in file if "open files" in line] == [["400", "400"]]
@@ -108,13 +104,10 @@ def test_tasks_have_the_logins_limit(before: tuple[str, ...]) -> None:
             client.follow(f"w:{number}", number)
             client.start(f"w:{number}", ["sh", "-c", "ulimit -Sn; ulimit -Hn; echo end"])
             assert client.log_until(b"end\n", number) == b"200\n400\nend\n"
-            children = [p for p in family(client.run_id) if p.ppid == agent.pid]
-            if not before:  # the next task is started by another fork server
-                os.kill(min(children, key=lambda p: (p.started, p.pid)).pid, 9)
 
 
 def test_a_kill_and_beats_go_on_without_any_descriptor() -> None:
-    """Connections take all that are left: the agent lives on, beats, and kills by its reapers. The
+    """Connections take all that are left: the agent lives on, beats, and kills its children. The
     receipt comes when it can look again."""
     with limited(64, 64) as client, ExitStack() as stack:
         pids = {client.start(f"w:{number}", SLEEP)["pid"] for number in range(3)}

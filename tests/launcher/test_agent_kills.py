@@ -48,7 +48,7 @@ def test_a_task_that_ignores_term_is_killed_after_the_grace(client: Client) -> N
     assert receipt["survivors"] == []
     assert receipt["signalled"] == 2
     assert receipt["seconds"] >= 0.5
-    assert len(family(client.run_id)) == 4  # watchdog, agent, fork server, bridge
+    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
 
 
 def test_a_daemon_with_an_emptied_environment_is_found(client: Client) -> None:
@@ -161,7 +161,7 @@ while time.monotonic() < end:
     client.log_until(b"chain")
     receipt = client.kill()
     assert receipt["survivors"] == []
-    assert len(family(client.run_id)) == 4
+    assert len(family(client.run_id)) == 3
 
 
 def test_many_forks_are_caught(client: Client) -> None:
@@ -183,7 +183,7 @@ while True:
     client.log_until(b"x" * 128)
     receipt = client.kill(grace=0.1)
     assert receipt["survivors"] == [] and receipt["signalled"] >= 128
-    assert len(family(client.run_id)) == 4
+    assert len(family(client.run_id)) == 3
 
 
 def test_a_task_that_closes_its_output_is_still_a_task(client: Client) -> None:
@@ -289,7 +289,7 @@ def test_a_receipt_that_nobody_heard_is_in_the_next(client: Client) -> None:
     client.log_until(b"up")
     client.send(wire.KILL, {"id": 1, "tasks": None, "grace": 0.3})
     client.close()
-    wait_until(lambda: len(family(client.run_id)) == 3, "the task is dead")
+    wait_until(lambda: len(family(client.run_id)) == 2, "the task is dead")
     with Client(client.run_id) as again:
         again.hello()
         receipt = again.kill()

@@ -15,11 +15,10 @@ from launcher.agent.proc import Process, read_process
 
 
 class Nothing:
-    """The attempts and the tracker of a run whose reapers have not ended yet."""
+    """The attempts and the tracker of a run of which something is left."""
 
     unread: tuple[int, ...] = ()
     below: tuple[int, ...] = ()
-    has_orphans = False
 
     def cancel_starts(self, tasks: Any) -> None:
         return
@@ -37,7 +36,7 @@ class Nothing:
 @pytest.mark.parametrize("grace", [0.0, 60.0])
 def test_a_slow_look_is_followed_by_a_pause(monkeypatch: pytest.MonkeyPatch, grace: float) -> None:
     """On a busy machine a look takes longer than the pause between two; without one as long as
-    itself the loop would look without end and read no reports."""
+    itself the loop would look without end and reap nothing."""
 
     def look() -> dict[int, Process]:
         until = time.monotonic() + 0.1

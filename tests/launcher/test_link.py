@@ -221,6 +221,7 @@ async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Pat
         transport.said.put_nowait(wire.encode_data(0, number * len(chunk), chunk))
     line.link.send(Kill(1, None, 0.0))
     receipt = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds": 0.1}
+    receipt["confirmed"] = True
     transport.said.put_nowait(wire.encode(wire.RECEIPT, receipt))
     host, said = await line.ears.wait("agent_said")
     assert host == "h" and isinstance(said, KillReceipt)
