@@ -65,8 +65,13 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "a receipt that nobody asked for": (wire.RECEIPT, RECEIPT, "RECEIPT"),
     "a receipt for another's task": (
         wire.RECEIPT,
-        {**RECEIPT, "tasks": ["worker:0"]},
+        {**RECEIPT, "tasks": ["worker:0"], "confirmed": False},
         NO_TASK_OF_ITS_OWN,
+    ),
+    "one task's kill that the kernel has confirmed": (
+        wire.RECEIPT,
+        {**RECEIPT, "tasks": ["worker:1"]},
+        "of some tasks only",
     ),
     "survivors that are a number": (wire.RECEIPT, {**RECEIPT, "survivors": 4}, "survivors"),
     "a second welcome": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
