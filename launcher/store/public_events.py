@@ -177,8 +177,8 @@ class HostReceiptRecord(TypedDict):
     doubt: str
     """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
     unreachable_until: float | None
-    """When the lease of a host ends that cannot be reached; null for one that answered, and with
-    `on_disconnect = "keep"`."""
+    """When the lease of a host ends that cannot be reached; null for one that answered, where that
+    time has passed, and with `on_disconnect = "keep"`."""
     seconds: float
     """How long the kill took there."""
     engine: str
