@@ -62,12 +62,16 @@ class Shutdown:
         return [*kills, SetTimer(ShutdownTimeout(), grace + KILL_PATIENCE)]
 
     def force(self) -> list[Instruction]:
-        """Makes the kill's deadline now: KILL to every host whose receipt is missing."""
-        data = self._data
-        data.shutdown.forced = True
-        data.shutdown.deadline = min(data.now, data.shutdown.deadline or data.now)
+        """Makes the kill's deadline now: KILL to every host whose receipt is missing, and no
+        longer patience with one that is cut off."""
+        data, record = self._data, self._data.shutdown
+        again, record.forced = record.forced, True
+        record.deadline = min(data.now, record.deadline or data.now)
         hosts = [host for host in data.contacted_hosts if self.receipt_pending(host)]
-        return [KillHost(host, None, 0.0) for host in hosts]
+        kills: list[Instruction] = [KillHost(host, None, 0.0) for host in hosts]
+        if again or record.waited_longer or not kills:
+            return kills
+        return [*kills, SetTimer(ShutdownTimeout(), KILL_PATIENCE)]
 
     def receipt_pending(self, host: str) -> bool:
         """The host's receipt has not come, and may still come."""
@@ -75,11 +79,13 @@ class Shutdown:
 
     @property
     def grace_left(self) -> float:
-        """Seconds until TERM becomes KILL; 0 when that time has come."""
+        """Seconds until TERM becomes KILL; 0 when that time has come. The clock may have been set
+        back meanwhile."""
         record = self._data.shutdown
         if record.forced or record.deadline is None:
             return 0.0
-        return max(0.0, record.deadline - self._data.now)
+        left = max(0.0, record.deadline - self._data.now)
+        return min(left, self._data.plan.settings.grace)
 
     @property
     def task_state(self) -> TaskState:
@@ -131,11 +137,12 @@ class Shutdown:
         connecting = [
             host for host in missing if data.hosts[host].view.state is HostState.CONNECTING
         ]
-        waited = data.now - (data.shutdown.deadline or data.now)
-        if connecting and waited < KILL_PATIENCE + CONNECT_SECONDS:
+        waited = data.shutdown.waited_longer
+        if connecting and waited < CONNECT_SECONDS:
+            data.shutdown.waited_longer += 1.0
             return [SetTimer(ShutdownTimeout(), 1.0)]
         for host in connecting:
-            reason = f"not connected {waited:.0f} s after the end of the grace"
+            reason = f"not connected {KILL_PATIENCE + waited:.0f} s after the end of the grace"
             data.lose_host(host, reason)
             data.note(f"{host} is lost: {reason}")
         for host in missing:

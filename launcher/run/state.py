@@ -75,6 +75,8 @@ class ShutdownRecord:
     """A person has asked for it."""
     forced: bool = False
     """Nothing is waited for."""
+    waited_longer: float = 0.0
+    """Seconds beyond the kill's own time, for hosts that are still being connected to."""
     launcher_error: str = ""
     receipt: Receipt | None = None
     outcome: Outcome | None = None

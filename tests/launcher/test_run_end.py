@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from launcher.run import events as ev
-from launcher.run.instructions import End, KillHost, ReleaseHost, WatchSilence
+from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, WatchSilence
+from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.timers import RestartDelay, ShutdownTimeout
-from tests.launcher.run_driver import FACTS, RunDriver, ends, kill, kills, name
+from tests.launcher.run_driver import FACTS, RunDriver, ends, held, kill, kills, name, timers
 
 # --- the end ------------------------------------------------------------------------------------
 
@@ -193,7 +194,8 @@ def test_kill_all_is_one_broadcast_and_ends_in_a_receipt(driver: RunDriver) -> N
 def test_a_forced_kill_kills_now_only_where_something_is_left(driver: RunDriver) -> None:
     driver.feed(ev.KillAll)
     driver.receipt("a")
-    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
+    patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0), patience]
     assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
     assert driver.seen.kill_deadline == driver.now - 1
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
@@ -202,7 +204,8 @@ def test_a_forced_kill_kills_now_only_where_something_is_left(driver: RunDriver)
 
 def test_a_forced_kill_needs_no_other_before_it(driver: RunDriver) -> None:
     now = [KillHost(host, None, 0.0) for host in ("a", "b")]
-    assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now]
+    patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
+    assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now, patience]
     assert driver.run.forced and driver.seen.kill_deadline == driver.now
 
 
@@ -350,3 +353,24 @@ def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
     assert driver.seen.receipt is not None
     (away,) = [host for host in driver.seen.receipt.hosts if host.host == "b"]
     assert not away.confirmed and (away.unreachable_until is None) is keeps
+
+
+def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() -> None:
+    """Given a host that is cut off during a kill, when the clock is set back by a day, then its
+    tasks have the grace and not a day."""
+    driver = RunDriver()
+    driver.running()
+    driver.feed(ev.KillAll)
+    driver.lost("b")
+    driver.now -= 86_400
+    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 5.0)]
+
+
+def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() -> None:
+    """Nothing there has a grace any more; who presses again puts nothing off."""
+    driver = RunDriver()
+    driver.running()
+    driver.lost("b")
+    driver.feed(ev.KillAll)
+    assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}
+    assert timers(driver.feed(ev.KillAll, force=True)) == {}
