@@ -6,13 +6,15 @@ crashes), and a testbed is new for each test, so nothing needs to be undone.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 import signal
+import struct
 import subprocess
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.patience import PATIENCE
@@ -174,33 +176,72 @@ def can_shift_clock() -> bool:
     return shutil.which("cc") is not None
 
 
-def shift_clock(host: Host, seconds: int) -> None:
-    """Set the wall clock of all programs that start on the host from now on.
+@dataclass(frozen=True)
+class Clock:
+    """The wall clock of the programs that have loaded a library; it can be set at any time.
 
     The kernel has one wall clock for all namespaces, so the C library's answer is changed.
     """
-    source = Path(host.disk, "opt/clock.c")
-    source.write_text(_CLOCK)
-    library = source.with_suffix(".so")
-    subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", f"-DSHIFT={seconds}", "-o", library, source],
-        check=True,
-    )
-    host.etc("ld.so.preload", "/opt/clock.so\n")
+
+    library: Path
+    file: Path
+    """Seconds that are added to the kernel's answer."""
+
+    @classmethod
+    def build(cls, folder: Path, seen_as: str = "") -> Clock:
+        """Compiles the library into a folder that its programs see as `seen_as`."""
+        source = folder / "clock.c"
+        source.write_text(_CLOCK)
+        clock = cls(folder / "clock.so", folder / "clock.shift")
+        clock.set(0)
+        file = json.dumps(f"{seen_as or folder}/{clock.file.name}")
+        argv = ["cc", "-shared", "-fPIC", "-O1", f"-DFILE_OF_SHIFT={file}"]
+        subprocess.run([*argv, "-o", clock.library, source], check=True)
+        return clock
+
+    def set(self, seconds: int) -> None:
+        """Set it to so many seconds ahead."""
+        descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(descriptor, struct.pack("=q", seconds), 0)
+        finally:
+            os.close(descriptor)
+
+
+def shift_clock(host: Host, seconds: int) -> Clock:
+    """Set the wall clock of all programs that start on the host from now on."""
+    clock = Clock.build(Path(host.disk, "opt"), "/opt")
+    clock.set(seconds)
+    host.etc("ld.so.preload", f"/opt/{clock.library.name}\n")
+    return clock
 
 
 _CLOCK = """\
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
+static volatile int64_t *shift;
+
+__attribute__((constructor)) static void map_shift(void) {
+    int file = open(FILE_OF_SHIFT, O_RDONLY | O_CLOEXEC);
+    void *found = file < 0 ? MAP_FAILED : mmap(NULL, 8, PROT_READ, MAP_SHARED, file, 0);
+    if (found != MAP_FAILED)
+        shift = found;
+    if (file >= 0)
+        close(file);
+}
+
 int clock_gettime(clockid_t clock, struct timespec *at) {
     int status = syscall(SYS_clock_gettime, clock, at);
-    if (status == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
-        at->tv_sec += SHIFT;
+    if (status == 0 && shift && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
+        at->tv_sec += *shift;
     return status;
 }
 
