@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic_core import from_json
 
 from launcher.cluster.file import load
 from launcher.session.attach import StoredRun
@@ -69,6 +70,14 @@ def test_what_is_printed_has_the_bytes_of_the_name(odd: Path) -> None:
     done = tfmux(odd, UTF8, "plan", "cluster.toml")
     assert done.returncode == 0, done.stderr.decode()
     assert os.fsencode(odd) in done.stdout
+
+
+def test_json_that_is_printed_is_read_by_strict_readers(odd: Path) -> None:
+    """Half a surrogate pair is refused by most of them."""
+    done = tfmux(odd, UTF8, "plan", "cluster.toml", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    (task,) = from_json(done.stdout)["tasks"]
+    assert task["cwd"] == os.fsencode(odd).decode(errors="replace")
 
 
 def test_a_terminal_gets_no_bytes_that_are_no_text(odd: Path) -> None:

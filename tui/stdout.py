@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterable
+from typing import Any
+
+_NO_TEXT = re.compile("[\ud800-\udfff]")
+"""What stands for a byte of a name that could not be decoded."""
 
 
 def write(parts: Iterable[str]) -> None:
@@ -13,3 +19,10 @@ def write(parts: Iterable[str]) -> None:
     for part in parts:
         out.write(part.encode(encoding, "surrogateescape"))
     out.flush()
+
+
+def write_json(value: Any) -> None:
+    """Writes a value for a program. JSON knows no bytes that are no text, and strict readers refuse
+    all of it for half a surrogate pair: U+FFFD stands for each."""
+    text = _NO_TEXT.sub("\ufffd", json.dumps(value, ensure_ascii=False))
+    sys.stdout.write(json.dumps(json.loads(text), indent=2) + "\n")

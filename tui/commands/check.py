@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import getpass
-import json
 import shutil
 import sys
 
@@ -30,6 +29,7 @@ from tui.preflight_view import (
     reach_table,
     verdict,
 )
+from tui.stdout import write_json
 from tui.tables import TableRow, cut, rich_tables
 
 _CELL = 22
@@ -45,7 +45,7 @@ def check(arguments: argparse.Namespace) -> int:
     as_json = arguments.json
     report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
     if as_json:
-        sys.stdout.write(json.dumps(report.json(), indent=2) + "\n")
+        write_json(report.json())
     else:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -27,6 +26,7 @@ from tui import extras
 from tui.config import config_path, load_config
 from tui.exits import Exit
 from tui.extras import Extra
+from tui.stdout import write_json
 
 _VARIABLES = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TERM_PROGRAM")
 """Variables whose values are shown; of the others in `_PRESENT` only that they are set."""
@@ -90,7 +90,7 @@ def doctor(arguments: argparse.Namespace) -> int:
     """
     found = facts(host_names=arguments.host_names)
     if arguments.json:
-        sys.stdout.write(json.dumps(found, indent=2) + "\n")
+        write_json(found)
         return Exit.SUCCESS
     lines = [(name, *_lines(value)) for name, value in found.items()]
     wide = max(len(name) for name in found) + 2

@@ -92,7 +92,7 @@ def plan(arguments: argparse.Namespace) -> int:
     if arguments.json:
         if request is not None:
             answer["slurm"] = request.json()
-        sys.stdout.write(json.dumps(answer, indent=2) + "\n")
+        stdout.write_json(answer)
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
     lines = _lines(answer)

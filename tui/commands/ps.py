@@ -4,7 +4,6 @@ process; nothing slow is imported for the others."""
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
 from tui.exits import Exit
 from tui.format import clock
 from tui.stderr import message
+from tui.stdout import write_json
 
 _TITLES = ("RUN", "CLUSTER", "PHASE", "TASKS", "HOSTS", "STARTED", "ELAPSED")
 UNSUPERVISED = "unsupervised"
@@ -27,7 +27,7 @@ def ps(arguments: argparse.Namespace) -> int:
     print_unreadable(found)
     if arguments.json:
         records = [run.record() for run in found.runs]
-        sys.stdout.write(json.dumps(records, indent=2) + "\n")
+        write_json(records)
         return Exit.SUCCESS
     now = time.time()
     for run in found.runs:
