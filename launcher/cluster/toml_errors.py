@@ -14,6 +14,8 @@ from .key_lines import KeyLines
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _PAIR = re.compile(r"\s*(?P<key>[\w.\"'-]+)\s*=\s*(?P<value>[^#\n]*)")
 _UNFINISHED = ("Unterminated", "Unclosed", "Expected ']'", "Invalid value")
+_LONGEST = 60
+"""Characters of a value that is quoted."""
 
 
 def toml_problem(error: Exception, text: str, lines: KeyLines) -> tuple[int, Violation]:
@@ -57,11 +59,11 @@ def _advice(what: str, found: str) -> str:
         return f"write {better}"
     if pair and what.startswith("Invalid value") and re.match(r"[A-Za-z_~/{$%]", value):
         if not value.startswith("{") and '"' not in value:
-            return f'text needs quotes: write {pair["key"]} = "{value}"'
+            return f'text needs quotes: write {_short(pair["key"])} = "{_short(value)}"'
     if what.startswith("Invalid value") and (
         bare := re.search(r"[\[,]\s*([A-Za-z_][^\s,\]]*)", value)
     ):
-        return f'text needs quotes: write "{bare[1]}"'
+        return f'text needs quotes: write "{_short(bare[1])}"'
     if what.startswith("Unescaped '\\'"):
         return "a backslash in double quotes begins an escape: write \\\\, or use single quotes"
     if what.startswith("Illegal character '\\n'") or what.startswith("Unterminated"):
@@ -82,3 +84,7 @@ def _advice(what: str, found: str) -> str:
 def _line_text(text: str, line: int) -> str:
     rows = text.split("\n")
     return rows[line - 1].strip() if line <= len(rows) else ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

@@ -35,10 +35,13 @@ def test_a_number_beyond_all_bounds_is_named(number: str) -> None:
 
 
 def test_names_without_end_are_explained_in_a_few_lines() -> None:
-    """A table header of 20,000 parts, and a job of a million letters that is no table [jobs]."""
+    """A table header of 20,000 parts, a job of a million letters that is no table [jobs], and as
+    many letters without quotes."""
     deep = "[" + ".".join("a" * 20_000) + "]\nx = 1\n"
     long = f"[{'j' * 1_000_000}]\ntasks = ['localhost:1']\n"
-    for text in (deep, long):
+    bare = f"x = {'y' * 1_000_000}\n"
+    listed = f"x = [{'y' * 1_000_000}]\n"
+    for text in (deep, long, bare, listed):
         with pytest.raises(ClusterFileError) as caught:
             loads(GOOD + text, "c", Path("/"))
         assert len(str(caught.value)) < 2000
