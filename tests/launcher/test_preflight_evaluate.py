@@ -103,6 +103,14 @@ def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None
     assert evaluate.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
 
 
+def test_gpus_are_told_with_their_kinds_and_driver() -> None:
+    """In a sentence, and in short for a cell."""
+    rows = [[str(number), "T4", "535.161", "15 GB"] for number in range(2)]
+    found = evaluate.gpus("h1", {"gpus": rows, "why": ""}, 2)
+    assert found.sentence == "2 × T4, driver 535.161"
+    assert found.brief == "2, driver 535.161"
+
+
 def test_more_ranks_than_gpus() -> None:
     """A warning where a host has some; without any all train on the CPU."""
     found = only(evaluate.ranks("h1", 3, 2))

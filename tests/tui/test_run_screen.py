@@ -130,6 +130,17 @@ async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
         assert focused(app) == "worker:11"
 
 
+async def test_q_and_enter_end_no_run(run: ScriptedRun) -> None:
+    """The choice that Enter takes is the one that harms nothing: the screen and the run stay."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        assert run.asked == [] and app.is_running
+
+
 @pytest.mark.large
 async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
     """F9 kills without a question even while a dialog is open; a second press goes through
