@@ -22,7 +22,7 @@ from pathlib import Path
 from bench.hosts import TASKS, Commands, all_at_once, clush, cluster, ssh, ssh_hosts, without_clush
 from bench.report import Row, interleave, run
 from bench.terminal import ROOT, TFMUX, until
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.session.client import RunClient

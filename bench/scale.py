@@ -36,7 +36,7 @@ from bench import processor
 from bench.hosts import cluster, ssh_hosts
 from bench.report import Row, own_home, run
 from bench.terminal import until
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient

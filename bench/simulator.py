@@ -21,7 +21,7 @@ from launcher.agent import wire
 from launcher.hosts import bootstrap
 from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
-from launcher.plan.model import HostPlan
+from launcher.plan import HostPlan
 from launcher.session import connections, process
 from tests.agent_frames import Body, facts, welcome
 from tests.short_programs import Talker, message

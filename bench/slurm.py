@@ -23,7 +23,7 @@ from typing import TypeVar
 from bench.hosts import cluster, ssh_hosts
 from bench.report import Row, interleave, run
 from bench.terminal import until
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.session.client import RunClient
 from launcher.store.journal import read_journal

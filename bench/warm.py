@@ -18,7 +18,7 @@ from functools import partial
 from bench.report import Row, interleave, own_home, run
 from bench.steps import ByHand, cluster, train
 from bench.terminal import ROOT, until
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.session.client import RunClient
 
 OFTEN = "--log-every=10"

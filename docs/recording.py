@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 
 from bench.report import own_home
 from docs.moving_picture import MovingPicture
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient

@@ -19,7 +19,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from bench.report import own_home
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient

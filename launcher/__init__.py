@@ -1,9 +1,9 @@
 """Everything between a cluster file and dead processes.
 
-The data goes one way: a cluster file becomes a `ClusterModel` (`spec`), a `Plan` (`plan`), and the
-pure `RunStateMachine` (`run`), which is fed events by the links to each host's agent and answers
-with instructions. Log bytes go beside it: agent → link → `logs` (disk first) → whoever shows them.
-The terminal and TensorFlow are unknown here.
+The data goes one way: a cluster file becomes a `ClusterModel` (`cluster`), a `Plan` (`plan`), and
+the pure `RunStateMachine` (`run`), which is fed events by the links to each host's agent and
+answers with instructions. Log bytes go beside it: agent → link → `logs` (disk first) → whoever
+shows them. The terminal and TensorFlow are unknown here.
 
 Programs use what is listed in `__all__` (`docs/python-api.md`). It is imported when it is asked
 for: `tfmux --help` and the first frame of the UI need none of it.

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
 
-from .cluster import file
-from .cluster import spec as cluster_spec
+from .cluster.model import ClusterModel
+from .cluster.read import loads, read_text
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
@@ -42,7 +42,7 @@ _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 class Cluster:
     """A cluster file that has been read and checked."""
 
-    model: cluster_spec.ClusterModel
+    model: ClusterModel
     text: str
     """The file as it stands: each run keeps a copy."""
 
@@ -54,8 +54,8 @@ class Cluster:
             ClusterFileError: it cannot be read, or something in it is wrong; holds all problems.
         """
         path = Path(path)
-        text, base = file.read_text(path), path.absolute().parent
-        return cls(file.loads(text, escaped(str(path)), base, for_launch=True), text)
+        text, base = read_text(path), path.absolute().parent
+        return cls(loads(text, escaped(str(path)), base, for_launch=True), text)
 
     @classmethod
     def from_text(cls, text: str, base: Path | str = ".") -> Cluster:
@@ -64,7 +64,7 @@ class Cluster:
         Raises:
             ClusterFileError: something in it is wrong; holds all problems.
         """
-        return cls(file.loads(text, "cluster", Path(base).absolute(), for_launch=True), text)
+        return cls(loads(text, "cluster", Path(base).absolute(), for_launch=True), text)
 
     @property
     def name(self) -> str:

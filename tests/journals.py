@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.store.journal import read_journal
 from launcher.store.runs import RunFolder

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import TfmuxError
 from launcher.paths import config_home, runs_home
 from launcher.store.launcher_lock import acquire

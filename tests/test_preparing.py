@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import ClusterFileError
 from tests.command import Up, python_task, write
 from tests.testbed.inprocess import SshServer

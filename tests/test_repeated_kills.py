@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from tests import command
 from tests.command import Up
 from tests.faults.scenario import confirmed

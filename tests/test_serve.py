@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.store.runs import RunFolder
 from tests.command import run, write
 from tests.paths import REPOSITORY

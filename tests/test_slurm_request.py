@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster.file import loads
-from launcher.plan.plan import make_plan
+from launcher.cluster import loads
+from launcher.plan import make_plan
 from launcher.preflight import REPORT_SCHEMA
 from launcher.slurm.script import request_of
 from tests.command import run, write

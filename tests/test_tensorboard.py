@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from tests.command import Up, python_task, write
 from tests.testbed.inprocess import SshServer
 from tui import demos

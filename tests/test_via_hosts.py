@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase

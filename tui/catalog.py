@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.cluster import library
-from launcher.cluster.file import load
+from launcher.cluster import ClusterModel, library, load
 from launcher.cluster.saved_file import Stamp
-from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError, LockError
 from launcher.session.discovery import ActiveRun, active_runs
 from launcher.session.history import RunSummary, SummaryReader, unreadable_summary

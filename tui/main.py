@@ -12,7 +12,7 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 from functools import partial
 from importlib import import_module
 
-from launcher.cluster.choices import Framework, HostSource
+from launcher.cluster import Framework, HostSource
 from tui.exits import Exit
 
 TYPE_CHECKING = False  # `typing` and `pathlib` are a fifth of what `--help` takes
@@ -336,7 +336,7 @@ def _is_file(word: str) -> bool:
 
 
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
-    from launcher.cluster.fields import nearest_word
+    from launcher.cluster import nearest_word
 
     near = nearest_word(word, COMMANDS)
     hint = f"did you mean {near!r}?" if near else "see tfmux --help"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from rich.text import Text
 
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel
 from launcher.preflight import Check, Finding, Reach, Reachability, Report, Severity
 from launcher.quantities import counted
 from tui.format import StatusColor

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from ..errors import ClusterFileError, Problem
 from .edit import ClusterDocument
-from .file import loads
 from .library import with_schema_line
+from .model import ClusterModel
+from .read import loads
 from .saved_file import SaveError, Stamp, write
-from .spec import ClusterModel
 
 _MOST_STEPS = 500
 

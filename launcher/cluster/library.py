@@ -21,9 +21,9 @@ from urllib.parse import quote
 
 from ..paths import config_home
 from .edit import ClusterDocument, EditError, line_end
-from .fields import LONGEST_NAME, name_problem
 from .reference import schema_text
 from .saved_file import SaveError, write
+from .values import LONGEST_NAME, name_problem
 
 _SCHEMA_LINE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#.*)?\r?\n)*?#:schema[ \t]+(\S+)")
 _SCHEMA_FILE = "cluster.schema.json"

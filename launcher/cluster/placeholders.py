@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from .fields import nearest, nearest_word
-from .spec import ClusterModel
+from .model import ClusterModel
+from .values import nearest, nearest_word
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _LITERAL = {"{{": "{", "}}": "}"}

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from .spec import ClusterModel
+from .model import ClusterModel
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Keys of the cluster file as its model documents them: JSON Schema, Markdown tables, fields.
 
-The model in `spec` is the only list of keys; what the editor, the reference in `docs` and other
+The model in `model` is the only list of keys; what the editor, the reference in `docs` and other
 programs know of them is made here.
 """
 
@@ -19,8 +19,8 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from .fields import Key
-from .spec import TABLES, ClusterModel, tables_in
+from .model import TABLES, ClusterModel, tables_in
+from .values import Key
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .addresses import LOCALHOST
-from .slurm import node_name
+from .model import node_name
 
 _ASYNC = """[run]
 # The bundled trainer: replace it by your own program. Placeholders in braces are filled in.

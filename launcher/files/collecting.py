@@ -28,7 +28,7 @@ from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.link import Link
 from ..hosts.programs import Answer, Count, Program, Text
 from ..on_host.transfer import MOST_LISTED, PIECE
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from ..quantities import counted, size
 from ..run import events as ev
 from .unpacking import Unpacker, UnpackError, display_name

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..agent.tree import TreeEntry
-from ..cluster.gitignore import IgnoreRules
+from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
 from ..hosts.link import Link
 from ..hosts.programs import Answer, Program

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..errors import TfmuxError
 from ..paths import installed_scripts, installed_trainer
-from ..plan.model import HostPlan, Plan
+from ..plan.plan import HostPlan, Plan
 from .staging import Tree
 
 WORK = "work"

@@ -21,7 +21,7 @@ from ..agent.requests import Hello
 from ..errors import AgentError, InterpreterError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
-from ..plan.model import HostPlan, Plan
+from ..plan.plan import HostPlan, Plan
 from ..printable import printable
 from . import bootstrap
 from .frame_checks import FrameChecker

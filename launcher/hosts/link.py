@@ -27,10 +27,9 @@ from ..agent.messages import (
     Refusal,
     Welcome,
 )
-from ..agent.requests import Composed, Question, Request
+from ..agent.requests import Question, Request
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
-from ..plan.texts import SharedText, Text
 from ..printable import printable
 from . import bootstrap
 from .frame_checks import LogBytes, Reply
@@ -96,8 +95,6 @@ class Link:
         self._checker = settings.frame_checker()
         self._replies: dict[int, asyncio.Future[Reply]] = {}
         self._ids = itertools.count(1)
-        self._texts: dict[str, int] = {}
-        """Shared texts that this session's agent has, with their numbers."""
         self._stored: Stored = lambda count: None
         """This session's own, by which the sink knows its bytes."""
         self._written = 0
@@ -153,21 +150,6 @@ class Link:
         self._transport.write(request.encode())
         self._checker.sent(request)
         return True
-
-    def refer(self, text: Text) -> Composed:
-        """The text as a start names it: shared parts by their numbers, and what the agent has not
-        of them is sent before."""
-        parts = [self._number(part) if isinstance(part, SharedText) else part for part in text]
-        return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else tuple(parts)
-
-    def _number(self, text: SharedText) -> str | int:
-        number = self._texts.get(text)
-        if number is None:
-            number = len(self._texts)
-            if number == requests.MOST_TEXTS or not self.send(requests.ShareText(number, text)):
-                return str(text)
-            self._texts[text] = number
-        return number
 
     async def ask(self, question: Question[A], timeout: float = REPLY_SECONDS) -> A:
         """Sends a question and waits for its answer.
@@ -254,7 +236,6 @@ class Link:
         self._transport.write(self.settings.hello(self._token).encode())
         decoder = wire.Decoder()
         self._checker.connected()
-        self._texts.clear()
         self._written = self._granted = 0
         self._logs.forget(self._stored)  # asked for anew: from where the files end
         self._stored = self._count_for(self._transport)

@@ -18,7 +18,7 @@ import asyncssh
 
 from ..cluster.addresses import AddressError, SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
-from ..plan.model import SshTarget
+from ..plan.plan import SshTarget
 from ..printable import printable
 from . import host_keys
 from .auth_prompt import YES, Answers, AuthPrompt, OfferedKey, PromptHandler, PromptKind

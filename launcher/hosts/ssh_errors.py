@@ -14,7 +14,7 @@ import asyncssh
 
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
-from ..plan.model import SshTarget
+from ..plan.plan import SshTarget
 from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
 from .host_keys import HostKey, KnownHosts
 

@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from ..errors import HostError, UnreachableError
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from ..printable import printable
 from . import bootstrap
 from .handshake import TransportFactory

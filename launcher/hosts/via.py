@@ -16,9 +16,9 @@ import sys
 from contextlib import suppress
 
 from ..agent.proc import Process, send, table
-from ..cluster.fields import COMMAND
+from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from ..printable import printable
 from . import bootstrap
 from .transport import LocalTransport

@@ -1,25 +1,36 @@
-"""Environment of a task: the variables of the file, and those that TensorFlow needs.
+"""Environment of a task: the variables of the file, and those that its framework needs.
 
 Three problems are avoided here: a proxy variable of the host makes gRPC connect to the other tasks
 through a proxy; a ps that does not use a GPU still takes all its memory; two workers of one host do
 so with the same GPU.
+
+`torch` and `mpi-like` programs choose a GPU by their local rank among all that they see, so each of
+their tasks sees all GPUs that the tasks of its host have together; the others see their own ones.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from ..cluster.addresses import bracketed
+from ..cluster.choices import Framework
+from ..cluster.ranks import Rank
 from ..ids import TaskId
 from ..quantities import counted
-from .model import TaskPlan
-from .texts import Text, composed, shared, written
 
-_MAX_LISTED = 4
-"""Tasks that a note lists."""
+Text = tuple[str, ...]
+"""Text as its parts. Those that many tasks have in common, such as the addresses of all of them,
+are one object in all their texts: written in full the plan of 2,000 tasks takes 300 MB."""
+
+
+def written(text: Text) -> str:
+    """Writes a text in full."""
+    return "".join(text)
+
 
 NO_GPU = "-1"
 """Hides every GPU. The empty string does so too, but some wrapper programs drop empty variables."""
@@ -110,9 +121,9 @@ def gpu_shortage(host: str, ranks: int, gpus: int) -> str:
 
 def tf_config(cluster_spec: str, task: TaskId) -> Text:
     """Makes the value of `TF_CONFIG`, in which the job's name is called `type`; the cluster spec,
-    which is the same for thousands of tasks, comes as JSON."""
+    which all tasks share, comes as JSON."""
     own = json.dumps({"type": task.job, "index": task.index})
-    return composed(('{"cluster": ', cluster_spec, f', "task": {own}}}'))
+    return ('{"cluster": ', cluster_spec, f', "task": {own}}}')
 
 
 def with_tf_env(
@@ -141,26 +152,74 @@ def with_tf_env(
 @lru_cache(maxsize=64)  # tasks have few different ones, each as long as all hosts' names
 def _merged(*lists: str) -> str:
     if len(lists) == 1:
-        return shared(lists[0])
+        return lists[0]
     entries = (entry.strip() for text in lists for entry in text.split(","))
-    return shared(",".join(dict.fromkeys(filter(None, entries))))
+    return ",".join(dict.fromkeys(filter(None, entries)))
 
 
-def unset_names(
-    tasks: Iterable[TaskPlan], environ: Mapping[str, str]
-) -> dict[str, tuple[TaskId, ...]]:
-    """Finds the names in `env_from` that are not set in the launcher's environment, with the tasks
-    that need them."""
-    found: dict[str, tuple[TaskId, ...]] = {}
-    for task in tasks:
-        for name in task.env_from:
-            if name not in environ:
-                found[name] = (*found.get(name, ()), task.id)
-    return found
+_BY_LOCAL_RANK = (Framework.TORCH, Framework.MPI_LIKE)
 
 
-def unset_note(name: str, tasks: Sequence[TaskId]) -> str:
-    """Writes a sentence about a name in `env_from` that is not set."""
-    more = f" and {len(tasks) - _MAX_LISTED} more" if len(tasks) > _MAX_LISTED else ""
-    named = ", ".join(str(task) for task in tasks[:_MAX_LISTED])
-    return f"{name} (env_from) is not set in the launcher's environment: {named}{more}"
+def rank_variables(
+    framework: Framework, rank: Rank, address: str, port: str, share: GpuShare | None
+) -> dict[str, str]:
+    """Makes the variables of a task; `address` and `port` are those of rank 0."""
+    number, size = str(rank.rank), str(rank.world_size)
+    local, local_size = str(rank.local_rank), str(rank.local_world_size)
+    match framework:
+        case Framework.TORCH:
+            return {
+                "MASTER_ADDR": address,
+                "MASTER_PORT": port,
+                "RANK": number,
+                "WORLD_SIZE": size,
+                "LOCAL_RANK": local,
+                "LOCAL_WORLD_SIZE": local_size,
+                "GROUP_RANK": str(rank.node_rank),
+                "NODE_RANK": str(rank.node_rank),
+            }
+        case Framework.MPI_LIKE:
+            return _open_mpi(number, size, local, local_size) | {
+                "PMI_RANK": number,
+                "PMI_SIZE": size,
+            }
+        case Framework.JAX:
+            return {
+                "JAX_COORDINATOR_ADDRESS": f"{bracketed(address)}:{port}",
+                "JAX_NUM_PROCESSES": size,
+                "JAX_PROCESS_ID": number,
+                # jax.distributed.initialize() takes the number of processes and its own from no
+                # variable of JAX's, only from an environment that it recognises: Open MPI's,
+                # which is the first that it looks for, and which this variable stands for.
+                "OMPI_MCA_orte_hnp_uri": f"0.0;tcp://{bracketed(address)}:{port}",
+                **_open_mpi(number, size, local, local_size),
+                **_local_devices(share),
+            }
+        case _:
+            return {}
+
+
+def pooled(
+    framework: Framework, shares: Mapping[TaskId, GpuShare], ranked: Sequence[TaskId]
+) -> dict[TaskId, GpuShare]:
+    """Gives each of the tasks with ranks on one host the GPUs of all of them, where the framework
+    chooses among these by local rank."""
+    known = [task for task in ranked if task in shares and framework in _BY_LOCAL_RANK]
+    pool = GpuShare(tuple(sorted({gpu for task in known for gpu in shares[task].gpus})))
+    return {**shares, **dict.fromkeys(known, pool)}
+
+
+def _open_mpi(number: str, size: str, local: str, local_size: str) -> dict[str, str]:
+    return {
+        "OMPI_COMM_WORLD_RANK": number,
+        "OMPI_COMM_WORLD_SIZE": size,
+        "OMPI_COMM_WORLD_LOCAL_RANK": local,
+        "OMPI_COMM_WORLD_LOCAL_SIZE": local_size,
+    }
+
+
+def _local_devices(share: GpuShare | None) -> dict[str, str]:
+    """The GPUs that JAX uses, among those it sees: all. It would take that of the local rank."""
+    if share is None or not share.gpus:
+        return {}
+    return {"JAX_LOCAL_DEVICE_IDS": ",".join(map(str, range(len(share.gpus))))}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..ids import TaskId
 
 

@@ -1,4 +1,4 @@
-"""Planner: makes the plan of a run from a cluster file.
+"""Plan of a run, made from a cluster file: each task's exact command and environment, the hosts.
 
 Pure except for this machine's home, environment and the folder of the installed trainer: no
 network, nothing is started. `tfmux plan` shows a plan made without facts; a launch makes it again
@@ -9,29 +9,235 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from ..cluster.addresses import bracketed, join
-from ..cluster.checks import PREPARE
-from ..cluster.choices import Framework
-from ..cluster.host import Host
+from ..cluster.addresses import SshDestination, bracketed, join
+from ..cluster.choices import (
+    AUTO_SECONDS,
+    After,
+    Auto,
+    Finished,
+    Framework,
+    LogMatches,
+    PortListens,
+    ProcessStarted,
+    Readiness,
+    Shell,
+    ready_value,
+)
+from ..cluster.model import ClusterModel, Host, Job, RunSettings
 from ..cluster.placeholders import expand, expanded
+from ..cluster.problems import PREPARE
 from ..cluster.ranks import ranks
-from ..cluster.rules import Finished, Shell
-from ..cluster.spec import ClusterModel, Job, RunSettings
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
-from . import environment, frameworks
-from .environment import GpuRequest, GpuShare
-from .model import HostFacts, HostPlan, Plan, Resume, Role, SshTarget, TaskPlan, WarmStart
+from ..printable import printable
+from . import environment
+from .environment import GpuRequest, GpuShare, Text, written
 from .order import stages
-from .readiness import readiness, ready_key
-from .texts import Text, composed, shared, written
-from .warm import warm_start
+from .shell import WarmStart, warm_start
+
+_LONGEST = 100
+"""Characters of a command that are shown."""
+
+
+class Role(StrEnum):
+    """Role of a task in the run. The chief is task 0 of `chief`, else of `worker`."""
+
+    PS = "ps"
+    CHIEF = "chief"
+    WORKER = "worker"
+    EVALUATOR = "evaluator"
+    HELPER = "helper"
+    PREPARE = "prepare"
+    """The `prepare` lines of one host; they run first, and the run fails if they fail."""
+
+
+@dataclass(frozen=True)
+class HostFacts:
+    """Facts that a host's agent reports at launch; what is empty is not known yet."""
+
+    home: str = ""
+    workdir: str = ""
+    """The folder with the copy of `workdir`; on this machine `workdir` itself."""
+    trainer: str = ""
+    """The folder with the bundled trainer package, put last on `PYTHONPATH`."""
+    tools: str = ""
+    """The folder with the scripts of `on_host`."""
+    gpus: int = 0
+    ports: Mapping[TaskId, int] = field(default_factory=dict)
+    """The ports picked for `auto`."""
+    environ: Mapping[str, str] = field(default_factory=dict)
+    """The host's own values of the variables in `environment.EXTENDED`."""
+
+
+class Resume(NamedTuple):
+    """The run that another one goes on from."""
+
+    run_id: str
+    """It has written the checkpoint."""
+    logdir_run_id: str
+    """`{run_id}` in its log directory: the id of the first of the runs that went on in it."""
+
+
+@dataclass(frozen=True)
+class SshTarget(SshDestination):
+    """Login options of a host; what is None is left to ssh_config. Paths are absolute."""
+
+    identity: str | None = None
+    jump: str | None = None
+    """`user@host:port`, or several separated by commas, the first one first."""
+    known_hosts: str | None = None
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """One task, ready to be started."""
+
+    id: TaskId
+    role: Role
+    host: str
+    port: int | None
+    """None: `auto`, not picked yet."""
+    address: str
+    """`host:port` in the cluster spec."""
+    words: tuple[Text, ...]
+    """The command in parts; `argv` is the same in full."""
+    variables: Mapping[str, Text]
+    """The environment in parts; `env` is the same in full."""
+    ready: Readiness
+    cwd: str
+    logdir: str
+    log_limit: int
+    env_from: tuple[str, ...]
+    """Names of this machine's variables to pass on; their values are secrets and not stored."""
+    in_cluster: bool = False
+    """Whether it is in the cluster spec (an evaluator is not)."""
+    forward: bool = False
+    max_restarts: int = 0
+    setup: str = ""
+    shell: Shell = Shell.NONE
+    pty: bool = False
+    ready_key: str = ""
+    """Key of the cluster file that says when it is ready, and its line, for people."""
+    warm: WarmStart | None = None
+    """None: it always starts cold."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The words of the command."""
+        return tuple(map(written, self.words))
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables of the environment."""
+        return {name: written(value) for name, value in self.variables.items()}
+
+
+@dataclass(frozen=True)
+class HostPlan:
+    """One host that has tasks."""
+
+    name: str
+    ssh: SshTarget | None
+    python: str
+    address: str
+    """Its address for other hosts, without a port."""
+    env: Mapping[str, str]
+    gpus: int | None
+    """The number in the file; None: what the host reports."""
+    data: tuple[Path, ...] = ()
+    collect: tuple[str, ...] = ()
+    prepare: tuple[str, ...] = ()
+    via: tuple[str, ...] = ()
+    """The command that reaches the host instead of SSH; with `ssh`, it is run there."""
+    has_agent: bool = False
+    """An engine has started its agent: bridges only look for it."""
+
+    @property
+    def local(self) -> bool:
+        """Whether the host is this machine, reached by a pipe."""
+        return self.ssh is None and not self.via
+
+    @property
+    def destination(self) -> str:
+        """Text of the way to the host: an address, a command or `this machine`."""
+        if self.has_agent:
+            return self.address
+        if self.via:
+            return printable(shlex.join(self.via), _LONGEST)
+        return str(self.ssh or "this machine")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All tasks and hosts of a run with everything that the launch needs."""
+
+    name: str
+    run_id: str
+    hosts: tuple[HostPlan, ...]
+    tasks: tuple[TaskPlan, ...]
+    """In start order."""
+    stages: tuple[tuple[TaskId, ...], ...]
+    settings: RunSettings
+    start_timeout: float
+    total_steps: int | None
+    metrics_pattern: str | None
+    workdir: Path | None
+    """The local directory to copy to the other hosts; None = copy nothing."""
+    exclude: tuple[str, ...]
+    cluster_spec: Mapping[str, list[str]]
+    chief: TaskId | None
+
+    def task(self, task: TaskId) -> TaskPlan:
+        """Returns the plan of one task.
+
+        Raises:
+            KeyError: there is no such task.
+        """
+        try:
+            return self._by_id[task]
+        except KeyError:
+            raise KeyError(str(task)) from None
+
+    @cached_property
+    def _by_id(self) -> Mapping[TaskId, TaskPlan]:
+        return {task.id: task for task in self.tasks}
+
+    def host(self, name: str) -> HostPlan:
+        """Returns the host of that name."""
+        return self._hosts[name]
+
+    @cached_property
+    def _hosts(self) -> Mapping[str, HostPlan]:
+        return {host.name: host for host in self.hosts}
+
+    def stage_of(self, task: TaskId) -> int:
+        """Returns the number of a task's stage."""
+        return self._stage_of[task]
+
+    @cached_property
+    def _stage_of(self) -> Mapping[TaskId, int]:
+        return {task: number for number, stage in enumerate(self.stages) for task in stage}
+
+    def on_host(self, host: str) -> tuple[TaskPlan, ...]:
+        """Lists a host's tasks, in start order."""
+        return self._by_host.get(host, ())
+
+    @cached_property
+    def _by_host(self) -> Mapping[str, tuple[TaskPlan, ...]]:
+        found: dict[str, list[TaskPlan]] = {}
+        for task in self.tasks:
+            found.setdefault(task.host, []).append(task)
+        return {host: tuple(tasks) for host, tasks in found.items()}
 
 
 def make_plan(
@@ -40,7 +246,7 @@ def make_plan(
     facts: Mapping[str, HostFacts] = MappingProxyType({}),
     resume: Resume | None = None,
 ) -> Plan:
-    """Makes the plan of a cluster that `cluster.file` has checked.
+    """Makes the plan of a cluster that `cluster.read` has checked.
 
     With `resume`, the log directory is that run's, and the tasks have its id in `TFMUX_RESUME`.
     """
@@ -76,7 +282,7 @@ class _Planner:
             for job, entry in cluster.jobs.items()
             if cluster.in_spec(job)
         }
-        self._spec_json = shared(json.dumps(self._spec))
+        self._spec_json = json.dumps(self._spec)
         self._shared = self._shared_values()
         self._gpus = self._gpu_shares()
         self._no_proxy_hosts = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
@@ -107,6 +313,7 @@ class _Planner:
         values = self._values(task)
         command = job.command or run.command or ()
         words = tuple(self._text(word, values) for word in command)
+        argv = tuple(map(written, words))
         pty = run.pty if job.pty is None else job.pty
         entry = self._entry(host)
         shell = job.shell or entry.shell or run.shell
@@ -131,23 +338,19 @@ class _Planner:
             shell=shell,
             pty=pty,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
-            warm=None if cold else self._warm_start(task, words, values["python"]),
+            warm=None if cold else self._warm_start(task, argv, values["python"]),
         )
 
     def _text(self, text: str, values: Mapping[str, str]) -> Text:
-        return composed(expanded(text, values, self._shared))
+        return tuple(filter(None, expanded(text, values, self._shared)))
 
-    def _warm_start(self, task: TaskId, words: tuple[Text, ...], python: str) -> WarmStart | None:
+    def _warm_start(self, task: TaskId, argv: tuple[str, ...], python: str) -> WarmStart | None:
         key = self._cluster.start.warm
         helper = not isinstance(key, bool) and self._role(task) is Role.HELPER
         if helper or not key or task in self._first:  # another program, or nothing to wait for
             return None
-        argv = tuple(map(written, words))
-        start = warm_start(argv, python, key, self._facts[self._host_of(task)])
-        if start is None:
-            return None
-        texts = dict(zip(argv, words, strict=True))  # none is written in full in the plan
-        return replace(start, words=tuple(texts.get(word, (word,)) for word in start.argv))
+        facts = self._facts[self._host_of(task)]
+        return warm_start(argv, python, key, facts.trainer, facts.tools)
 
     def _prepare_task(self, task: TaskId) -> TaskPlan:
         """Makes a task of a host's `prepare` lines, so that it has a log and a pane, and can be
@@ -189,7 +392,7 @@ class _Planner:
         if (rank := self._ranks.get(task)) is not None:
             address = cluster.address(self._host_of(rank.master))
             port = self._port_text(rank.master)
-            own |= frameworks.variables(cluster.run.framework, rank, address, port, share)
+            own |= environment.rank_variables(cluster.run.framework, rank, address, port, share)
         env: dict[str, Text] = {name: (value,) for name, value in own.items()}
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: self._text(value, values) for name, value in table.items()}
@@ -291,7 +494,7 @@ class _Planner:
         values = {"name": cluster.name, "run_id": self._run_id, "cluster": self._spec_json}
         for job, entry in cluster.jobs.items():
             places = [self._place(TaskId(job, index)) for index in range(len(entry.tasks))]
-            values[f"hosts.{job}"] = shared(",".join(places))
+            values[f"hosts.{job}"] = ",".join(places)
             values[f"num.{job}"] = str(len(places))
             for index, place in enumerate(entry.tasks):
                 values[f"host.{job}.{index}"] = place.host
@@ -341,7 +544,7 @@ class _Planner:
             supply = known if given is None else given
             split = environment.split_gpus(requests, supply)
             ranked = [task for task in tasks if task in self._ranks]
-            shares |= frameworks.pooled(self._cluster.run.framework, split, ranked)
+            shares |= environment.pooled(self._cluster.run.framework, split, ranked)
         return shares
 
     def _by_slurm(self, host: str) -> bool:
@@ -398,3 +601,96 @@ def _expand_program(via: tuple[str, ...]) -> tuple[str, ...]:
 def _expand_home(path: str, home: str) -> str:
     """Replaces `~` by the host's home, without a shell."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
+
+
+def plan_json(plan: Plan) -> dict[str, Any]:
+    """Makes the output of `tfmux plan --json`, the same for every run of a file.
+
+    The tasks stand in start order; `prepare` lines are tasks that must have finished. A port that
+    is picked at launch reads `auto`. `docs/schemas/plan.schema.json` describes all of it.
+    """
+    return {
+        "name": plan.name,
+        "stages": [[str(task) for task in stage] for stage in plan.stages],
+        "tasks": [
+            {
+                "task": str(task.id),
+                "host": task.host,
+                "address": task.address,
+                "argv": list(task.argv),
+                "env": dict(task.env),
+                "ready": ready_value(task.ready),
+                "cwd": task.cwd,
+                "warm": list(task.warm.modules) if task.warm else [],
+            }
+            for task in plan.tasks
+        ],
+    }
+
+
+_SERVERS = ("ps", "chief", "worker", "master")
+"""Jobs of TensorFlow whose tasks run a server."""
+
+
+def readiness(cluster: ClusterModel, job: str) -> Readiness:
+    """Returns when the tasks of a job are ready."""
+    ready = cluster.jobs[job].ready or cluster.start.ready.get(job)
+    if ready is not None:
+        return ready
+    if not cluster.in_spec(job):
+        return ProcessStarted()
+    tensorflow = cluster.run.framework is Framework.TENSORFLOW
+    return PortListens() if tensorflow and job in _SERVERS else Auto()
+
+
+def ready_key(cluster: ClusterModel, job: str) -> str:
+    """Names the key that says so, or would, and its line in the file."""
+    in_start = cluster.jobs[job].ready is None and job in cluster.start.ready
+    table, key = (("start", "ready"), job) if in_start else (("jobs", job), "ready")
+    line = cluster.line_of(*table, key)
+    return f"{key} in [{'.'.join(table)}]{'' if line is None else f', line {line}'}"
+
+
+def missing(task: TaskPlan, *, started: bool) -> str:
+    """Says what a task has not done that was waited for, and which key of the file changes it."""
+    match task.ready:
+        case PortListens() if started:
+            return (
+                f"it does not listen on port {task.port}; for a program that opens no port write "
+                f'ready = "auto" ({task.ready_key})'
+            )
+        case LogMatches(pattern) if started:
+            return f"no line of its log matches {pattern!r} ({task.ready_key})"
+        case After(seconds) if started:
+            return f"it was to live for {seconds:g} s ({task.ready_key})"
+        case Auto() if started:
+            signs = ["printed a metric line", f"lived for {AUTO_SECONDS:g} s"]
+            if task.port is not None:
+                signs.insert(0, f"listened on port {task.port}")
+            return f"it has neither {', nor '.join(signs)} ({task.ready_key})"
+        case _:
+            return "its process was not started"
+
+
+_MAX_LISTED = 4
+"""Tasks that a note lists."""
+
+
+def unset_names(
+    tasks: Iterable[TaskPlan], environ: Mapping[str, str]
+) -> dict[str, tuple[TaskId, ...]]:
+    """Finds the names in `env_from` that are not set in the launcher's environment, with the tasks
+    that need them."""
+    found: dict[str, tuple[TaskId, ...]] = {}
+    for task in tasks:
+        for name in task.env_from:
+            if name not in environ:
+                found[name] = (*found.get(name, ()), task.id)
+    return found
+
+
+def unset_note(name: str, tasks: Sequence[TaskId]) -> str:
+    """Writes a sentence about a name in `env_from` that is not set."""
+    more = f" and {len(tasks) - _MAX_LISTED} more" if len(tasks) > _MAX_LISTED else ""
+    named = ", ".join(str(task) for task in tasks[:_MAX_LISTED])
+    return f"{name} (env_from) is not set in the launcher's environment: {named}{more}"

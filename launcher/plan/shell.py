@@ -1,7 +1,11 @@
-"""Shells between the agent and a task's program: `setup` lines, and the login shell.
+"""Words before a task's program: the shells for `setup` lines and the login, and the warm start.
 
-Each becomes the next one by `exec`, so that in the end the task is the process that the agent has
-started: nothing stays between them that a signal could end instead.
+Each shell becomes the next one by `exec`, so that in the end the task is the process that the agent
+has started: nothing stays between them that a signal could end instead.
+
+In a warm start a Python task's interpreter imports modules while it waits for its stage. The
+command is taken apart as `python` itself does it, and put together with the runner in front of the
+program: the interpreter keeps its options, the program its arguments.
 """
 
 from __future__ import annotations
@@ -9,8 +13,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ..cluster.rules import Shell
+from ..cluster.choices import Shell
 from .environment import EXTENDED
 
 RESTORED = "TFMUX_EXPORTS"
@@ -104,16 +109,89 @@ def shell_prefix(setup: str, shell: Shell, *, gated: bool = False) -> tuple[str,
 def with_exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
     """Adds what makes the variables of the cluster file win over those that the files of a login
     shell set. Variables to which those files may append (`PYTHONPATH`) are left to them."""
-    return {**env, **exports(env, shell)}
-
-
-def exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
-    """The variable that `with_exports` adds."""
     if shell is not Shell.LOGIN:
-        return {}
+        return dict(env)
     lines = [
         f"export {name}={shlex.quote(value)}"
         for name, value in env.items()
         if name not in (*EXTENDED, *_OURS) and _NAME.fullmatch(name)
     ]
-    return {RESTORED: "\n".join(lines)}
+    return {**env, RESTORED: "\n".join(lines)}
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """A start before the task's stage has come: the modules that are imported, and the words of
+    the runner (`on_host/warm.py`) that imports them and waits."""
+
+    modules: tuple[str, ...]
+    runner: tuple[str, ...]
+
+    def argv(self, command: tuple[str, ...]) -> tuple[str, ...]:
+        """Puts the runner into a task's command, between the interpreter and the program."""
+        words = split_python(command)
+        assert words is not None
+        options, program = words
+        return (command[0], *options, *self.runner, *program)
+
+
+TRAINER_MODULES = ("tensorflow",)
+"""Slow imports of the bundled trainer."""
+_PYTHON = re.compile(r"(?:.*/)?python(?:3(?:\.\d+)?)?")
+_FLAGS = "bBdEIOPqRsSuv"
+"""Options of the interpreter without a value, which may stand in one word."""
+_WITH_VALUE = "WX"
+_PROGRAM = "mc"
+
+
+def warm_start(
+    argv: tuple[str, ...], python: str, key: bool | tuple[str, ...], trainer: str, tools: str
+) -> WarmStart | None:
+    """Makes the warm start of a command by `key`, the `[start] warm` of the file.
+
+    None: the command is no Python program, or `warm = true` means only the bundled trainer and
+    this is not it. `python` is what `{python}` means on the host, `trainer` and `tools` are the
+    folders there.
+    """
+    if not key or (argv[0] != python and not _PYTHON.fullmatch(argv[0])):
+        return None
+    words = split_python(argv)
+    if words is None:
+        return None
+    _, program = words
+    if not isinstance(key, bool):
+        # The file names them: one that is missing is an error.
+        kind, modules = "required", key
+    elif _is_trainer(program, f"{trainer}/trainer"):
+        kind, modules = "optional", TRAINER_MODULES
+    else:
+        return None
+    return WarmStart(modules, (f"{tools}/warm.py", kind, ",".join(modules)))
+
+
+def _is_trainer(program: tuple[str, ...], folder: str) -> bool:
+    return program[0] == folder or program[:2] == ("-m", "trainer")
+
+
+def split_python(argv: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The options of the interpreter, and its program: `-m NAME`, `-c CODE` or a script, with
+    arguments. None where there is none, or an option is not known."""
+    at = 1
+    while at < len(argv) and argv[at].startswith("-"):
+        word = argv[at]
+        name = word.lstrip("-" + _FLAGS)  # behind flags that stand in the same word: -um
+        if word == "-" or word.startswith("--"):
+            return None  # a program on standard input, --help
+        if name[:1] in _WITH_VALUE and name:
+            at += 1 if len(name) > 1 else 2
+        elif name[:1] in _PROGRAM and name:
+            flags = word[: -len(name)]
+            value = (name[1:],) if len(name) > 1 else ()
+            program = (f"-{name[0]}", *value, *argv[at + 1 :])
+            options = (*argv[1:at], *((flags,) if len(flags) > 1 else ()))
+            return (options, program) if len(program) > 1 else None
+        elif name:
+            return None
+        else:
+            at += 1
+    return (argv[1:at], argv[at:]) if at < len(argv) and argv[at] else None

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..agent.programs import program_problem
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..ids import TaskId
 from ..plan.environment import EXTENDED
-from ..plan.model import HostPlan, Plan, TaskPlan
-from ..plan.shell import shell_prefix, with_exports
-from ..plan.warm import split_python
+from ..plan.plan import HostPlan, Plan, TaskPlan
+from ..plan.shell import shell_prefix, split_python, with_exports
 from . import evaluate
 from .findings import Finding
 from .probe_session import QUICK, SLOW, ProbeSession

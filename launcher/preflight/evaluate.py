@@ -10,12 +10,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..agent.messages import PortOwner
-from ..cluster.rules import OnFailure
+from ..cluster.choices import OnFailure
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
-from ..plan.model import Plan, Role
+from ..plan.plan import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..cluster.hooks import hook_problem
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel, hook_problem
 from .findings import Check, Finding, warning
 
 _TODO = "correct the program, or install it on this machine"

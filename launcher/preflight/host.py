@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.choices import Framework
+from ..cluster.model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
-from ..cluster.spec import ClusterModel
 from ..errors import AgentError, HostError
 from ..ids import TaskId
-from ..plan.model import HostPlan, Plan, Role, TaskPlan
+from ..plan.plan import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluate, via

@@ -17,7 +17,7 @@ from ..hosts.log_sink import NoLogs
 from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 
 LEASE = 20.0
 """Seconds after which the agent ends by itself when this process has died."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..errors import TfmuxError
 from ..slurm.job import SlurmJob
 from ..slurm.limits import SlurmFinding, Subject, Verdict

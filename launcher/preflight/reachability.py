@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..plan.model import Plan, TaskPlan
+from ..plan.plan import Plan, TaskPlan
 from .findings import Check, Finding, Reach, Reachability, blocking, warning
 
 CONNECT_SECONDS = 4.0

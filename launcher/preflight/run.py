@@ -12,16 +12,14 @@ from functools import partial
 from typing import Any
 
 from ..cluster.addresses import join
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
 from ..hosts.open_files import allow_connections
 from ..hosts.ssh import SshConnector
 from ..ids import TaskId, new_run_id
-from ..plan.environment import unset_names, unset_note
-from ..plan.model import Plan, TaskPlan
-from ..plan.plan import make_plan
+from ..plan.plan import Plan, TaskPlan, make_plan, unset_names, unset_note
 from ..slurm.job import slurm_job
 from ..slurm.script import request_of
 from . import evaluate, reachability

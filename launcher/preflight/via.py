@@ -6,7 +6,7 @@ import secrets
 
 from ..errors import HostError
 from ..hosts.via import open_via
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from . import evaluate
 from .findings import Check, Finding, passed, warning
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from ..plan.model import HostFacts, Resume
+from ..plan.plan import HostFacts, Resume
 from . import fields
 from .snapshot import HostReceipt
 from .timers import Timer

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ..cluster.choices import OnDisconnect
 from ..cluster.ranks import ranks_with_gpus
-from ..cluster.rules import OnDisconnect
 from ..plan.environment import gpu_shortage
-from ..plan.model import HostFacts
+from ..plan.plan import HostFacts
 from ..quantities import counted
 from . import events as ev
 from .instructions import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from ..plan.model import TaskPlan
+from ..plan.plan import TaskPlan
 from .states import Outcome
 from .timers import Timer
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..ids import TaskId
-from ..plan.model import Plan, Resume
+from ..plan.plan import Plan, Resume
 from . import events as ev
 from .allocation import Allocations
 from .events import Event

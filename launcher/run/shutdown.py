@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..agent.config import FROZEN_SECONDS
-from ..cluster.rules import OnDisconnect
+from ..cluster.choices import OnDisconnect
 from .events import ResultsMissing
 from .instructions import (
     End,

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..ids import TaskId
-from ..plan.model import HostFacts, Plan, Resume, Role
-from ..plan.plan import make_plan
+from ..plan.plan import HostFacts, Plan, Resume, Role, make_plan
 from ..printable import printable
 from .events import AllocatedNode
 from .snapshot import AllocationView, Failure, HostReceipt, HostView, Receipt, TaskView

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..cluster.rules import AUTO_SECONDS, After, Auto, Finished, OnFailure, ProcessStarted, Success
+from ..cluster.choices import (
+    AUTO_SECONDS,
+    After,
+    Auto,
+    Finished,
+    OnFailure,
+    ProcessStarted,
+    Success,
+)
 from ..ids import TaskId
-from ..plan.model import Role
-from ..plan.readiness import missing
+from ..plan.plan import Role, missing
 from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .shutdown import Shutdown

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from ..cluster.slurm import node_name
+from ..cluster.model import node_name
 from ..errors import TfmuxError
 from ..run import events as ev
 from ..run.run import RunStateMachine

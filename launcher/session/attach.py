@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from ..cluster.file import load, loads, read_text
+from ..cluster.read import load, loads, read_text
 from ..errors import RunNotFoundError
 from ..ids import is_run_id
 from ..paths import runs_home
-from ..plan.model import Plan, Resume
+from ..plan.plan import Plan, Resume
 from ..printable import escaped
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot

@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
 
-from ..cluster.rules import OnHangup
-from ..cluster.spec import ClusterModel
+from ..cluster.choices import OnHangup
+from ..cluster.model import ClusterModel
 from ..errors import LauncherError, LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id

@@ -21,7 +21,7 @@ from ..agent.messages import (
     TaskFacts,
     Welcome,
 )
-from ..cluster import rules
+from ..cluster.choices import Auto, PortListens
 from ..errors import HostError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.handshake import link_settings
@@ -29,7 +29,7 @@ from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import HostReceipt, Survivor
@@ -192,7 +192,7 @@ class Connections:
 
     def _listens(self, task: TaskId, attempt: int) -> None:
         # A line of its log, or a time, may be what makes it ready.
-        if isinstance(self._run.plan.task(task).ready, rules.PortListens | rules.Auto):
+        if isinstance(self._run.plan.task(task).ready, PortListens | Auto):
             self._feed(ev.TaskReady(time.time(), task, attempt))
         self._listening(task)
 

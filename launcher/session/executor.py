@@ -11,11 +11,10 @@ from functools import partial
 from typing import Any
 
 from ..agent import requests, wire
-from ..cluster.rules import LogMatches, Shell
+from ..cluster.choices import LogMatches
 from ..ids import tag
-from ..plan.environment import unset_names, unset_note
-from ..plan.model import TaskPlan
-from ..plan.shell import exports, shell_prefix
+from ..plan.plan import TaskPlan, unset_names, unset_note
+from ..plan.shell import shell_prefix, with_exports
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.run import RunStateMachine
@@ -147,17 +146,15 @@ class Executor:
         """Sends what a task needs to start.
 
         Raises:
-            WireError: its command and environment, or a text of them, are too long for a frame.
+            WireError: its command and environment are too long for a frame.
         """
         link = self.connections.links[task.host]
-        words = task.warm.words if gated and task.warm else task.words
-        env = {name: link.refer(value) for name, value in task.variables.items()} | secrets
-        if task.shell is Shell.LOGIN:
-            env |= exports({**task.env, **secrets}, task.shell)
+        argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
+        env = with_exports({**task.env, **secrets}, task.shell)
         start = requests.Start(
             task=task.id,
             attempt=attempt,
-            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *map(link.refer, words)),
+            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
             env={**env, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..cluster.hooks import hook_problem
+from ..cluster.model import hook_problem
 from ..store.public_events import tail_lines
 
 HOOK_SECONDS = 10.0

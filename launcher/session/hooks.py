@@ -17,8 +17,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from ..cluster.spec import ClusterModel
-from ..plan.model import Plan
+from ..cluster.model import ClusterModel
+from ..plan.plan import Plan
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, TaskState
 from ..store.metrics import RECENT, stalled_for

@@ -18,7 +18,7 @@ from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
-from ..plan.model import HostFacts, HostPlan, Plan
+from ..plan.plan import HostFacts, HostPlan, Plan
 from ..quantities import counted
 from ..run import events as ev
 from .live_data import Transfers

@@ -12,9 +12,9 @@ import time
 from contextlib import AsyncExitStack, suppress
 
 from ..agent.folders import FolderError
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..hosts.open_files import allow_connections
-from ..plan.model import Resume
+from ..plan.plan import Resume
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase

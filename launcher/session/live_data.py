@@ -15,7 +15,7 @@ from ..errors import AgentError, HostError
 from ..files.staging import Progress
 from ..hosts.link import Link
 from ..ids import TaskId
-from ..plan.model import TaskPlan
+from ..plan.plan import TaskPlan
 from ..quantities import size
 from ..run import events as ev
 from ..run.snapshot import HostView, TaskView

@@ -17,7 +17,7 @@ from typing import Any
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
 from ..hosts.log_sink import Stored
 from ..ids import TaskId
-from ..plan.model import Plan
+from ..plan.plan import Plan
 from ..store.disk_thread import DiskThread
 from ..store.logs import MARK_BYTES, LogStore, expect_floods
 from ..store.metrics import Extractor

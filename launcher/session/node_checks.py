@@ -11,11 +11,11 @@ import time
 from collections.abc import Iterable, Mapping
 
 from ..agent.probes import ConnectAnswer, ConnectProbe
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..errors import AgentError
 from ..hosts.link import Link
 from ..ids import TaskId
-from ..plan.model import HostPlan, Plan
+from ..plan.plan import HostPlan, Plan
 from ..preflight.findings import Reach
 from ..preflight.reachability import CONNECT_SECONDS, sources
 from ..run import events as ev

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from ..agent.messages import TaskFacts
-from ..cluster.rules import Auto, LogMatches
+from ..cluster.choices import Auto, LogMatches
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId

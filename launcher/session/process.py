@@ -29,10 +29,10 @@ import sys
 from types import FrameType
 from typing import Any
 
-from ..cluster.file import load
+from ..cluster.read import load
 from ..errors import TfmuxError
 from ..paths import runs_home
-from ..plan.model import Resume
+from ..plan.plan import Resume
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .launcher import Launcher

@@ -16,11 +16,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
-from ..plan.environment import unset_names, unset_note
-from ..plan.model import Resume
+from ..plan.plan import Resume, unset_names, unset_note
 from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine

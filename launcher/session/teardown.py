@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ..files.collecting import Results
 from ..hosts.link import Link
-from ..plan.model import HostPlan
+from ..plan.plan import HostPlan
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import TaskView

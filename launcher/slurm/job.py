@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from ..agent.bridge import NO_FOLDER_STATUS
 from ..agent.config import Rules
-from ..cluster.slurm import Slurm
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel, Slurm
 from ..errors import TfmuxError
-from ..plan.model import Plan, SshTarget
+from ..plan.plan import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
 from .limits import (

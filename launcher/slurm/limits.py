@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from ..cluster.slurm import Slurm
+from ..cluster.model import Slurm
 from ..printable import printable
 from .login import SlurmError
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import TfmuxError
-from ..plan.model import SshTarget
+from ..plan.plan import SshTarget
 from ..printable import printable
 from ..subprocesses import end_session, start_session, wait_ended
 

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..agent.config import AgentConfig, Rules
-from ..cluster.slurm import Slurm, node_name
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel, Slurm, node_name
 from ..hosts import bootstrap
-from ..plan.model import Plan
+from ..plan.plan import Plan
 
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
 """Variables that sbatch must not have: no option of its command line undoes them."""

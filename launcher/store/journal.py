@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
 from ..errors import TfmuxError
 from ..run import events as ev
 from ..run.run import RunStateMachine

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..agent.folders import FolderError, private
-from ..cluster.file import with_file_name
-from ..cluster.spec import ClusterModel
+from ..cluster.model import ClusterModel
+from ..cluster.read import with_file_name
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
 from .json_lines import Damage, stored_records

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import UnreachableError
 from launcher.hosts import bootstrap
 from launcher.hosts.handshake import TransportFactory
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
-from launcher.plan.model import HostPlan
+from launcher.plan import HostPlan
 from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState

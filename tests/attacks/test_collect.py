@@ -25,7 +25,7 @@ from launcher.hosts.programs import Program
 from launcher.hosts.transport import Transport
 from launcher.on_host.pipe import Pipe
 from launcher.on_host.transfer import collect
-from launcher.plan.model import HostPlan
+from launcher.plan import HostPlan
 from launcher.run import events as ev
 from tests.attacks.result_streams import END, file, member, unpack
 from tests.patience import wait_until

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path

@@ -17,7 +17,7 @@ import pytest
 
 from launcher.agent import wire
 from launcher.agent.folders import FolderError
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.hosts.link import Link
 from launcher.ids import TaskId, new_run_id
 from launcher.run import events as ev

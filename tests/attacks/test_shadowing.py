@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.cluster.templates import TEMPLATES, render
 from launcher.paths import installed_trainer, runs_home
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.store.runs import RunFolder
 from tests.command import run, write
 from tests.paths import REPOSITORY
@@ -50,7 +50,7 @@ worker = "started"
 DETACH = """
 import sys, time
 from pathlib import Path
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.session.client import RunClient
 from launcher.run.states import RunPhase
 

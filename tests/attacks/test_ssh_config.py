@@ -16,7 +16,7 @@ from launcher.hosts import dial, ssh_config
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.ssh_transport import SshTransport
 from launcher.hosts.transport_factory import transport_factory
-from launcher.plan.model import HostPlan, SshTarget
+from launcher.plan import HostPlan, SshTarget
 from tests.attacks.clients import Clients, both_log_in, only_refused
 
 

@@ -12,7 +12,7 @@ import pytest
 from launcher.errors import UnreachableError
 from launcher.hosts import ssh_config
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.model import SshTarget
+from launcher.plan import SshTarget
 from tests import command
 from tests.attacks.clients import Clients
 from tests.testbed import proc

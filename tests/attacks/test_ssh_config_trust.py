@@ -17,7 +17,7 @@ from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import credentials, ssh_config, ssh_options
 from launcher.hosts.host_keys import accepted_keys
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.model import SshTarget
+from launcher.plan import SshTarget
 from tests import command
 from tests.attacks.clients import Clients, Person, both_log_in, only_refused
 from tests.patience import PATIENCE, until

@@ -68,13 +68,13 @@ TAKER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.hosts.handshake import link_settings
 from launcher.hosts.transport_factory import transport_factory
 from launcher.hosts.link import Link
 from launcher.hosts.log_sink import NoLogs
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.store.runs import RunFolder
 
 class Ears:

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from tests.docs.manual import DOCS
 from tests.paths import REPOSITORY
 from tui.main import main

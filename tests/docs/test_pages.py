@@ -10,9 +10,8 @@ import tomllib
 import pytest
 
 from docs import bindings, command_line
-from launcher.cluster.file import loads
+from launcher.cluster import TABLES, loads
 from launcher.cluster.reference import keys
-from launcher.cluster.spec import TABLES
 from tests.docs.manual import DOCS, Page, pages, simple_commands
 from tests.paths import REPOSITORY
 from tui.config import SETTINGS

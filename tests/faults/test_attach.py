@@ -27,7 +27,7 @@ ALL = ("ps:0", "worker:0", "worker:1")
 DETACHING = """
 import sys, time
 from pathlib import Path
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.session.client import RunClient
 from launcher.run.states import RunPhase
 

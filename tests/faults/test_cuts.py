@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.run.states import HostState
 from launcher.session.client import RunClient

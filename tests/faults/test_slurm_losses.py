@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.config import Rules
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import LocalCommands
 from tests import command

@@ -334,7 +334,7 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path = tmp_path / "c.toml"
     path.write_text(TEXT)
     edited = iter([TEXT, TEXT.replace("api", "edited")])
-    monkeypatch.setattr("launcher.cluster.file._bytes", lambda _: next(edited).encode())
+    monkeypatch.setattr("launcher.cluster.read._bytes", lambda _: next(edited).encode())
     cluster = Cluster.from_file(path)
     assert (cluster.name, cluster.text, cluster.model.base) == ("api", TEXT, tmp_path)
     edited = iter([TEXT, TEXT.replace("api", "edited")])

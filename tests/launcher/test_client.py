@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from launcher.agent.folders import FolderError
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.ids import TaskId, new_run_id
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import control_connection, launcher_link

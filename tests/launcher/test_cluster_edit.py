@@ -13,8 +13,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.cluster import loads
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.file import loads
 from tests.budgets import examples
 
 from .cluster_strategies import cluster_tables

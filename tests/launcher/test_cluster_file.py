@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import ClusterFileError, Problem
 
 GOOD = """\

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from tests.launcher.test_cluster_file import GOOD, changed, problems
 
 

@@ -11,12 +11,10 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster.file import loads
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, loads
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan.model import HostFacts, Resume, plan_json
-from launcher.plan.plan import make_plan
+from launcher.plan import HostFacts, Resume, make_plan, plan_json
 from tests.budgets import examples
 
 from .cluster_strategies import cluster_tables

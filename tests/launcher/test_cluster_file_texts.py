@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import load, loads
+from launcher.cluster import load, loads
 from launcher.errors import ClusterFileError, Problem
 from tests.launcher.test_cluster_file import GOOD, changed, problems
 

@@ -20,7 +20,7 @@ from tests.patience import PATIENCE
 LAUNCHER = """
 import json, resource, sys
 from pathlib import Path
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.session.launcher import Launcher
 from launcher.store.runs import RunFolder
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
@@ -36,7 +36,7 @@ print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 PREFLIGHT = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.preflight.run import preflight
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
 hosts = "".join(f'[hosts.h{n}]\\nssh = "127.0.0.1:1"\\n' for n in range(int(sys.argv[1])))

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from launcher.agent.requests import Kill, Release, Request, Start
-from launcher.cluster.file import loads
-from launcher.plan.texts import Text, written
+from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine
@@ -30,9 +29,6 @@ class Link:
         request.encode()
         self._sent.append((self._host, request))
         return True
-
-    def refer(self, text: Text) -> str:
-        return written(text)
 
 
 class Scene:

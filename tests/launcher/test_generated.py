@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import generated
-from launcher.cluster.choices import Framework
-from launcher.cluster.file import loads
-from launcher.cluster.generated import RunRequest, default_name, first_slots
-from launcher.cluster.host_list import ListedHost, parse, parse_option
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, Framework, hostfile, loads
+from launcher.cluster.hostfile import (
+    ListedHost,
+    RunRequest,
+    default_name,
+    first_slots,
+    parse,
+    parse_option,
+)
 from launcher.errors import ClusterFileError
-from launcher.plan.model import plan_json
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan, plan_json
 
 
 def made(
@@ -27,7 +29,7 @@ def made(
     """The cluster of the file for these lists of hosts."""
     lists = {job: parse_option(text, "-H") for job, text in jobs.items()}
     request = RunRequest(command, lists, "made", "", framework, addresses or {})
-    return loads(generated.render(request), "made", Path("/srv"))
+    return loads(hostfile.render(request), "made", Path("/srv"))
 
 
 def test_a_host_has_a_task_for_each_slot() -> None:

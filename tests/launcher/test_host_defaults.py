@@ -8,12 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster.file import load, loads
+from launcher.cluster import ClusterModel, Shell, load, loads
 from launcher.cluster.reference import json_schema
-from launcher.cluster.rules import Shell
-from launcher.cluster.spec import ClusterModel
 from launcher.errors import ClusterFileError, Problem
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 
 JOBS = """\
 [jobs.worker]

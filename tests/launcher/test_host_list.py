@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.addresses import SshDestination
-from launcher.cluster.choices import HostSource
-from launcher.cluster.file import loads
-from launcher.cluster.host_list import ListedHost, parse, read, with_hosts
+from launcher.cluster import HostSource, SshDestination, loads
+from launcher.cluster.hostfile import ListedHost, parse, read, with_hosts
 from launcher.errors import ClusterFileError
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.slurm.login import SlurmError
 from launcher.slurm.salloc import job_of, with_job_nodes
 from tui.commands.hosts_from import read_cluster

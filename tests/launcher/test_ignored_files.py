@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.gitignore import IgnoreRules
+from launcher.cluster import IgnoreRules
 from launcher.files.staging import Tree, read_tree
 
 

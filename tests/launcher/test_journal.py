@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.run.states import Outcome, RunPhase, TaskState

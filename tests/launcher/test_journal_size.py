@@ -14,7 +14,7 @@ from launcher.agent.fields import FieldError
 from launcher.agent.messages import MOST_SURVIVORS, Welcome
 from launcher.ids import TaskId
 from launcher.paths import runs_home
-from launcher.plan.model import HostFacts
+from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import (
     HostReceipt,

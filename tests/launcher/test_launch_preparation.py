@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.files import staging
 from launcher.hosts.programs import Program
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.run import events as ev
 from launcher.session.launch_preparation import LaunchPreparation
 from launcher.session.live_data import Transfers

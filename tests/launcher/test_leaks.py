@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient

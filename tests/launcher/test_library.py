@@ -10,13 +10,11 @@ from urllib.parse import unquote
 
 import pytest
 
-from launcher.cluster import library
+from launcher.cluster import library, load, loads, name_problem
 from launcher.cluster.draft import Draft, FileStatus, parse
-from launcher.cluster.fields import name_problem
-from launcher.cluster.file import load, loads
 from launcher.cluster.reference import json_schema
 from launcher.cluster.saved_file import SaveError, write
-from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.shorthand import aliases
 from launcher.cluster.templates import SLURM, TEMPLATES, Template, render
 from launcher.paths import config_home
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import requests, wire
+from launcher.agent import wire
 from launcher.agent.messages import KillReceipt
 from launcher.agent.requests import Kill
 from launcher.errors import HostError
@@ -20,7 +20,6 @@ from launcher.hosts.link import Link
 from launcher.hosts.log_sink import Stored
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
-from launcher.plan.texts import SharedText
 from launcher.store.logs import LogStore
 
 TASK = TaskId("worker", 0)
@@ -264,30 +263,6 @@ async def test_a_kill_goes_out_at_once(tmp_path: Path) -> None:
         transport.said.put_nowait(wire.encode_data(0, number, b"x"))
     assert line.link.send(Kill(2, None, 0.0))
     assert [f.json()["id"] for f in transport.frames() if f.type == wire.KILL] == [2]
-    await line.close()
-
-
-async def test_a_shared_text_is_sent_once_a_connection(tmp_path: Path) -> None:
-    """Starts name it by a number; the agent of the next connection gets it anew, and where there
-    is no connection it stands in full."""
-    line = Line(tmp_path)
-    names, text = SharedText("h:1,"), ("<", SharedText("h:1,"), ">")
-    assert line.link.refer(text) == ("<", "h:1,", ">")
-    first = await line.up()
-    assert line.link.refer((names,)) == (0,)
-    assert line.link.refer(text) == ("<", 0, ">") and line.link.refer(("x",)) == "x"
-    many = [line.link.refer((SharedText(number),)) for number in range(requests.MOST_TEXTS)]
-    assert many[-2:] == [(requests.MOST_TEXTS - 1,), str(requests.MOST_TEXTS - 1)]
-
-    def sent(transport: Scripted) -> list[Any]:
-        return [f.json()["text"] for f in transport.frames() if f.type == wire.SHARE_TEXT]
-
-    assert sent(first)[:2] == ["h:1,", "0"] and len(sent(first)) == requests.MOST_TEXTS
-    first.said.put_nowait(b"")
-    await come_true(lambda: len(line.transports) == 2)
-    line.transports[1].said.put_nowait(WELCOME)
-    await come_true(lambda: line.link.connected)
-    assert line.link.refer(text) == ("<", 0, ">") and sent(line.transports[1]) == ["h:1,"]
     await line.close()
 
 

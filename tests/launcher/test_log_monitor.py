@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.ids import TaskId
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.session.log_monitor import LogMonitor
 from launcher.store.disk import Files
 from launcher.store.disk_thread import Job

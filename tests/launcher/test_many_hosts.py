@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.events import Event

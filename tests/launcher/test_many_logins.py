@@ -16,7 +16,7 @@ from launcher.hosts import dial, ssh
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.host_keys import HostName, KnownHosts
 from launcher.hosts.ssh import SshConnector
-from launcher.plan.model import SshTarget
+from launcher.plan import SshTarget
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
-from launcher.cluster.rules import After, LogMatches, PortListens, ProcessStarted
+from launcher.cluster import After, LogMatches, PortListens, ProcessStarted, loads
 from launcher.ids import TaskId
-from launcher.plan.model import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
-from launcher.plan.plan import make_plan
-from launcher.plan.warm import split_python
+from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, make_plan, plan_json
+from launcher.plan.shell import split_python
 from launcher.printable import printable
 
 BASE = Path("/srv/project")
@@ -383,8 +381,8 @@ def test_the_json_of_a_plan_is_documented() -> None:
 def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
     """The trainer is only looked for."""
     code = (
-        "import sys, pathlib; from launcher.cluster.file import loads\n"
-        "from launcher.plan.plan import make_plan\n"
+        "import sys, pathlib; from launcher.cluster import loads\n"
+        "from launcher.plan import make_plan\n"
         'text = \'[jobs.a]\\ntasks = ["localhost:1"]\\ncommand = ["a"]\'\n'
         "plan = make_plan(loads(text, 'c', pathlib.Path('/')), 'r')\n"
         "assert plan.tasks[0].env['PYTHONPATH']\n"
@@ -422,10 +420,11 @@ def test_a_warm_start_keeps_the_options_of_python() -> None:
     """They stand before the runner, and the program with its arguments behind the modules."""
     text = '[jobs.ps]\ntasks = ["localhost:1"]\n[jobs.worker]\ntasks = ["localhost:2"]\n'
     text += '[run]\ncommand = ["python3", "-u", "-Wi", "a.py", "1"]\n'
-    start = task(plan_of(text + '[start]\nwarm = ["numpy", "json"]\n'), "worker:0").warm
+    worker = task(plan_of(text + '[start]\nwarm = ["numpy", "json"]\n'), "worker:0")
+    start = worker.warm
     assert start is not None and start.modules == ("numpy", "json")
-    runner, words = start.argv[3], start.argv
-    assert words[:3] == ("python3", "-u", "-Wi") and Path(runner).name == "warm.py"
+    words = start.argv(worker.argv)
+    assert words[:3] == ("python3", "-u", "-Wi") and Path(words[3]).name == "warm.py"
     assert words[4:] == ("required", "numpy,json", "a.py", "1")
 
 

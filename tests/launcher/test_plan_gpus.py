@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
-from launcher.plan.model import HostFacts
-from launcher.plan.plan import make_plan
+from launcher.cluster import loads
+from launcher.plan import HostFacts, make_plan
 
 
 def shares(

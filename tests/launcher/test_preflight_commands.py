@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.run import preflight
 from tests.command import run, write

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from launcher.agent.messages import PortOwner
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.ids import TaskId
-from launcher.plan.model import Plan
-from launcher.plan.plan import make_plan
+from launcher.plan import Plan, make_plan
 from launcher.preflight import (
     Check,
     Finding,

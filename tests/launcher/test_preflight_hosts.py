@@ -11,8 +11,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster.file import loads
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, loads
 from launcher.hosts import dial
 from launcher.preflight import (
     CHECKS,

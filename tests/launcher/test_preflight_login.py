@@ -15,14 +15,14 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import display_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
-from launcher.plan.model import SshTarget
+from launcher.plan import SshTarget
 from launcher.preflight import Check, Severity
 from launcher.preflight.run import preflight
 from tests.patience import PATIENCE, until

@@ -26,7 +26,7 @@ from launcher.agent.probes import (
     PathProbe,
     PythonProbe,
 )
-from launcher.cluster.rules import Shell
+from launcher.cluster import Shell
 from launcher.plan.shell import shell_prefix
 from tests.patience import wait_until
 from tests.ports import free_ports

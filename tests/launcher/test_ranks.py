@@ -8,12 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
-from launcher.cluster.rules import ready_value
+from launcher.cluster import loads, ready_value
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan.model import HostFacts, Plan
-from launcher.plan.plan import make_plan
+from launcher.plan import HostFacts, Plan, make_plan
 
 HOSTS = """
 [hosts.tf1]

@@ -11,8 +11,8 @@ import jsonschema
 import pytest
 
 from docs.reference import count_parts, generated, pages
+from launcher.cluster import TABLES
 from launcher.cluster.reference import json_schema, keys
-from launcher.cluster.spec import TABLES
 from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
 from tests.paths import REPOSITORY

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher import Cluster, RunNotFoundError
-from launcher.cluster.file import load, loads
+from launcher.cluster import load, loads
 from launcher.ids import is_run_id, new_run_id
-from launcher.plan.model import Resume
+from launcher.plan import Resume
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.attach import StoredRun, find_resumed

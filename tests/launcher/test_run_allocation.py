@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.plan.model import HostFacts
+from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import (
     CheckHosts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.plan.model import HostFacts
+from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost, SetTimer, StageHost
 from launcher.run.shutdown import KILL_PATIENCE

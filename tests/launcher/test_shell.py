@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.rules import Shell
+from launcher.cluster import Shell
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
 from tests.budgets import soak
 from tests.command import run, write

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase

@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.config import Rules
-from launcher.cluster.file import loads
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, loads
 from launcher.errors import ClusterFileError
-from launcher.plan.model import HostFacts
-from launcher.plan.plan import make_plan
+from launcher.plan import HostFacts, make_plan
 from launcher.run.events import EngineWord
 from launcher.slurm.job import JobState, SlurmJob, advice_on, local_time
 from launcher.slurm.login import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import ClusterFileError
 from launcher.slurm.job import UserJob
 from launcher.slurm.limits import seconds_of

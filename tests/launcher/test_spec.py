@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launcher.cluster import ClusterModel, PortListens, Success, nearest
 from launcher.cluster.addresses import (
     SshDestination,
     TaskAddress,
@@ -13,10 +14,7 @@ from launcher.cluster.addresses import (
     parse_address,
     parse_jump,
 )
-from launcher.cluster.fields import nearest
 from launcher.cluster.placeholders import expand
-from launcher.cluster.rules import PortListens, Success
-from launcher.cluster.spec import ClusterModel
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster.addresses import SshDestination, TaskAddress
-from launcher.cluster.file import loads
-from launcher.cluster.rules import (
+from launcher.cluster import (
+    DEFAULT_LOG_LIMIT,
     OnDisconnect,
     OnFailure,
     OnHangup,
     PortListens,
     ProcessStarted,
+    SshDestination,
     Success,
+    TaskAddress,
+    loads,
 )
-from launcher.cluster.spec import DEFAULT_LOG_LIMIT
 from launcher.ids import TaskId
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 
 EXAMPLE = r"""
 name = "mnist-async"

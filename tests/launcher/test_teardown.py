@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.ids import TaskId
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.run import events as ev
 from launcher.session import teardown
 from launcher.session.live_data import Transfers

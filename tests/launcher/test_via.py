@@ -15,14 +15,13 @@ from uuid import uuid4
 
 import pytest
 
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.errors import ClusterFileError, HostError
 from launcher.hosts import via
 from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
-from launcher.plan.model import HostPlan
-from launcher.plan.plan import make_plan
+from launcher.plan import HostPlan, make_plan
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.run import preflight
 from tests.patience import wait_until

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from launcher.paths import installed_scripts
-from launcher.plan.model import HostFacts
-from launcher.plan.warm import warm_start
+from launcher.plan.shell import warm_start
 from tests.patience import PATIENCE, wait_until
 
 pytestmark = pytest.mark.processes
@@ -27,7 +26,6 @@ print(globals().get("__file__"), sorted(globals()), sys.modules["__main__"].__di
 print(os.getcwd(), sorted(os.environ.items()), os.readlink("/proc/self/fd/0"))
 print(sorted(os.listdir("/proc/self/fd")), sys.orig_argv, sys.excepthook is sys.__excepthook__)
 """
-FACTS = HostFacts(tools=installed_scripts(), trainer="/nowhere")
 
 
 class Result(NamedTuple):
@@ -59,9 +57,9 @@ def folder(tmp_path: Path) -> Path:
 
 def warm(argv: Sequence[str], *modules: str) -> list[str]:
     """The command of the warm start of a command."""
-    start = warm_start(tuple(argv), sys.executable, modules, FACTS)
+    start = warm_start(tuple(argv), sys.executable, modules, "/nowhere", installed_scripts())
     assert start is not None and start.modules == modules
-    return list(start.argv)
+    return list(start.argv(tuple(argv)))
 
 
 class Waiting:
@@ -159,23 +157,22 @@ def test_options_in_one_word_are_taken_apart(folder: Path) -> None:
 def test_other_commands_start_cold(argv: list[str]) -> None:
     """What is no Python program in a file is started as it is."""
     words = tuple(word.replace("{python}", sys.executable) for word in argv)
-    assert warm_start(words, sys.executable, ("json",), FACTS) is None
+    assert warm_start(words, sys.executable, ("json",), "", "") is None
 
 
 def test_only_the_trainer_is_warm_by_default() -> None:
     """`warm = true` means the bundled trainer, `false` nothing."""
-    facts = HostFacts(tools="/t", trainer="/x")
     trainer = ("python3", "-m", "trainer", "async")
-    start = warm_start(trainer, "p", True, facts)
+    start = warm_start(trainer, "p", True, "/x", "/t")
     assert start is not None
-    assert start.argv == (
+    assert start.argv(trainer) == (
         *("python3", "/t/warm.py", "optional", "tensorflow"),
         *("-m", "trainer", "async"),
     )
-    assert warm_start(("p", "/x/trainer", "async"), "p", True, facts) is not None
-    assert warm_start(("python3", "train.py"), "p", True, facts) is None
-    assert warm_start(trainer, "p", False, facts) is None
-    assert warm_start(trainer, "p", (), facts) is None
+    assert warm_start(("p", "/x/trainer", "async"), "p", True, "/x", "/t") is not None
+    assert warm_start(("python3", "train.py"), "p", True, "/x", "/t") is None
+    assert warm_start(trainer, "p", False, "/x", "/t") is None
+    assert warm_start(trainer, "p", (), "/x", "/t") is None
 
 
 def test_modules_are_imported_before_the_gate_and_the_program_behind_it(folder: Path) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import launcher_for
@@ -45,6 +45,6 @@ def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
 
 def launch_file(file: Path, **options: Any) -> RunClient:
     """The same with a file."""
-    from launcher.cluster.file import load
+    from launcher.cluster import load
 
     return launch(load(file, for_launch=True), file.read_text(), **options)

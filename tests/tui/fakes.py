@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView

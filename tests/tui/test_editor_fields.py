@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from launcher.cluster.draft import ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.templates import PS_WORKERS, render
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.printable import invisible, visible
 from tui.screens.editor.cell_codecs import (
     ENV,

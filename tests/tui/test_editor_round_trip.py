@@ -10,13 +10,11 @@ import pytest
 import tomlkit
 from hypothesis import assume, example, given
 
-from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster import LOCALHOST, ClusterModel, loads
 from launcher.cluster.draft import parse
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.file import loads
 from launcher.cluster.reference import keys
-from launcher.cluster.spec import ClusterModel
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from tests.budgets import examples
 from tests.launcher.cluster_strategies import cluster_tables
 from tui.screens.editor.document_edits import differing, use_hosts, use_slurm

@@ -14,11 +14,10 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import library
-from launcher.cluster.file import load, loads
+from launcher.cluster import library, load, loads
 from launcher.ids import TaskId
 from launcher.paths import runs_home
-from launcher.plan.model import HostFacts
+from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome

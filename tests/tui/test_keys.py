@@ -12,8 +12,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from launcher.cluster import library
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, library
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report

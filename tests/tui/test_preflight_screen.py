@@ -11,14 +11,11 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from launcher.cluster import library
-from launcher.cluster.file import loads
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, library, loads
 from launcher.cluster.templates import ONE_MACHINE, SLURM, render
 from launcher.hosts import dial
 from launcher.ids import TaskId
-from launcher.plan.model import TaskPlan
-from launcher.plan.plan import make_plan
+from launcher.plan import TaskPlan, make_plan
 from launcher.preflight import (
     ENGINE_CHECKS,
     Check,

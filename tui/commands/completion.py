@@ -15,7 +15,7 @@ from typing import Any
 
 import shtab
 
-from launcher.cluster.choices import Framework
+from launcher.cluster import Framework
 from tui import demos
 from tui.exits import Exit
 

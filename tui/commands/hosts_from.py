@@ -6,10 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from launcher.cluster.choices import HostSource
-from launcher.cluster.file import loads, read_text
-from launcher.cluster.host_list import read, with_hosts
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, HostSource, loads, read_text
+from launcher.cluster.hostfile import read, with_hosts
 from launcher.errors import TfmuxError
 from launcher.printable import printable
 from launcher.slurm.salloc import has_slurm, job_of, with_job_nodes

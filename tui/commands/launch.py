@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from launcher import api
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tui.commands.hosts_from import read_cluster

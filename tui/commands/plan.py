@@ -11,8 +11,7 @@ from itertools import chain
 from typing import Any
 
 from launcher.ids import new_run_id
-from launcher.plan.model import plan_json
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan, plan_json
 from launcher.printable import pictured
 from launcher.slurm.script import request_of
 from tui import stdout

@@ -8,16 +8,21 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from launcher.cluster import generated, library
-from launcher.cluster.addresses import LOCALHOST, SshDestination, is_loopback
-from launcher.cluster.choices import Framework, HostSource
-from launcher.cluster.fields import nearest
-from launcher.cluster.file import loads
-from launcher.cluster.generated import WORKER, RunRequest
-from launcher.cluster.host_list import ListedHost, parse_option, read
-from launcher.cluster.placeholders import literal
+from launcher.cluster import (
+    LOCALHOST,
+    ClusterModel,
+    Framework,
+    HostSource,
+    SshDestination,
+    hostfile,
+    is_loopback,
+    library,
+    literal,
+    loads,
+    nearest,
+)
+from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
 from launcher.cluster.saved_file import write
-from launcher.cluster.spec import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.hosts.own_address import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
@@ -54,11 +59,11 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     here = _working_directory()
     base = here if save is None else save.absolute().parent
     logins = dict.fromkeys(host.login for hosts in jobs.values() for host in hosts)
-    text = generated.render(
+    text = hostfile.render(
         RunRequest(
             command=command,
             jobs=jobs,
-            name=arguments.name or generated.default_name(command),
+            name=arguments.name or hostfile.default_name(command),
             workdir=_workdir(arguments.workdir, here, base),
             framework=_framework(arguments.framework),
             addresses=asyncio.run(_addresses(logins, arguments.address)),
@@ -134,7 +139,7 @@ def _equal(arguments: argparse.Namespace, count: int | None) -> tuple[ListedHost
     else:
         return (ListedHost(SshDestination(None, LOCALHOST, None), count or 1),)
     try:
-        return generated.first_slots(hosts, count)
+        return hostfile.first_slots(hosts, count)
     except ValueError as error:
         raise TfmuxError(f"-n {error}") from None
 

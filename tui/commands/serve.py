@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from launcher.cluster.file import load
+from launcher.cluster import load
 from launcher.errors import TfmuxError
 from tui import extras
 from tui.exits import Exit

@@ -15,9 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.widgets import OptionList, Static
 
-from launcher.cluster import library
-from launcher.cluster.fields import name_problem
-from launcher.cluster.file import load
+from launcher.cluster import library, load, name_problem
 from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError

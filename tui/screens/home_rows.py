@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.widgets.option_list import Option
 
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
 from launcher.session.history import RunSummary

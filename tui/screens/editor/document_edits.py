@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster import LOCALHOST, MOST_NODES, Slurm, node_name
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.fields import MOST_NODES
-from launcher.cluster.shorthand import missing_hosts
-from launcher.cluster.slurm import Slurm, node_name
-from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.shorthand import aliases, missing_hosts
 from tui.screens.editor.fields import Field
 
 _SHARED = ("python", "gpus")

@@ -9,10 +9,8 @@ from pathlib import Path
 from textual.screen import Screen
 from textual.widgets import Input, TextArea
 
-from launcher.cluster import library
+from launcher.cluster import library, loads, name_problem
 from launcher.cluster.draft import FileStatus
-from launcher.cluster.fields import name_problem
-from launcher.cluster.file import loads
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.paths import expand_user

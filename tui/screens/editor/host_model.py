@@ -5,11 +5,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from launcher.cluster import HostDefaults
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
-from launcher.cluster.host import HostDefaults
-from launcher.cluster.shorthand import hosts, next_like
-from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.shorthand import aliases, hosts, next_like
 from launcher.errors import Problem
 from tui.cells import Cell, Row
 from tui.screens.dialogs import AskText

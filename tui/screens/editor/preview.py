@@ -11,10 +11,9 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.cluster.rules import Shell, ready_value
-from launcher.cluster.spec import ClusterModel
+from launcher.cluster import ClusterModel, Shell, ready_value
 from launcher.errors import Problem
-from launcher.plan.model import Plan, TaskPlan
+from launcher.plan import Plan, TaskPlan
 from launcher.slurm.script import request_of
 from tui.format import request_text
 from tui.screens.editor.cell_codecs import READY, line_of

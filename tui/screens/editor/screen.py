@@ -13,10 +13,10 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Static
 
+from launcher.cluster import Slurm
 from launcher.cluster.draft import Draft
 from launcher.cluster.saved_file import SaveError
-from launcher.cluster.slurm import Slurm
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.quantities import counted
 from tui.keys import key_of
 from tui.run_clients import RunClients

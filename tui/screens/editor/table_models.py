@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from launcher.cluster.addresses import AddressPart
+from launcher.cluster import AddressPart
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.shorthand import ShorthandError, entries, next_like, spec

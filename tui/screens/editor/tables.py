@@ -7,8 +7,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widget import Widget
 
+from launcher.cluster import Slurm
 from launcher.cluster.edit import ClusterDocument
-from launcher.cluster.slurm import Slurm
 from launcher.errors import Problem
 from tui.screens.editor.document_edits import engine_of
 from tui.screens.editor.host_model import HostModel

@@ -8,11 +8,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input, Label, OptionList
 
-from launcher.cluster import library
-from launcher.cluster.fields import name_problem
+from launcher.cluster import library, name_problem
 from launcher.cluster.saved_file import SaveError
-from launcher.cluster.shorthand import ShorthandError, hosts
-from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.shorthand import ShorthandError, aliases, hosts
 from launcher.cluster.templates import TEMPLATES, Template, render
 from launcher.quantities import counted
 from tui.screens.dialogs import Dialog

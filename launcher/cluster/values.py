@@ -26,7 +26,16 @@ from .addresses import (
     parse_jump,
     parse_user,
 )
-from .patterns import compile_pattern, group_names
+from .choices import (
+    After,
+    Auto,
+    LogMatches,
+    PortListens,
+    ProcessStarted,
+    Readiness,
+    ready_value,
+)
+from .patterns import compile_pattern, group_names, parse_ignore_pattern
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -277,11 +286,9 @@ def _expression(value: Any) -> Any:
 
 
 def _ignore_pattern(value: Any) -> str:
-    from .gitignore import parse_pattern  # slow to import, and few files need it
-
     words = _words(value)
     try:
-        parse_pattern(words)
+        parse_ignore_pattern(words)
     except ValueError:
         raise wrong('not a pattern of a .gitignore: write such as "*.ckpt" or "raw/"') from None
     return words
@@ -391,3 +398,119 @@ Nodes = Annotated[int, _whole(1, MOST_NODES, "a number of nodes")]
 Count = Annotated[int, _whole(0, 1_000_000, "a count")]
 Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
 Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]
+
+
+_WORDS: dict[str, Readiness] = {
+    "listening": PortListens(),
+    "started": ProcessStarted(),
+    "auto": Auto(),
+}
+
+
+def _ready(value: Any) -> Readiness:
+    if isinstance(value, PortListens | ProcessStarted | LogMatches | After | Auto):
+        return value
+    if isinstance(value, str) and value in _WORDS:
+        return _WORDS[value]
+    if isinstance(value, dict) and set(value) == {"log"}:
+        return LogMatches(pattern(value["log"]))
+    if isinstance(value, dict) and set(value) == {"after"}:
+        return After(SECONDS.check(value["after"]))
+    hint = nearest(value, _WORDS) if isinstance(value, str) else ""
+    forms = 'write "listening", "started", "auto", { log = "regex" } or { after = 5.0 }'
+    raise wrong(forms + (f"; {hint}" if hint else ""))
+
+
+def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: schema},
+        "required": [name],
+        "additionalProperties": False,
+    }
+
+
+Ready = Annotated[
+    Readiness,
+    Rule(
+        _ready,
+        {
+            "oneOf": [
+                {"enum": list(_WORDS)},
+                _one_key("log", REGEX),
+                _one_key("after", {"type": "number", "minimum": 0}),
+            ]
+        },
+    ),
+    PlainSerializer(ready_value),
+]
+
+
+_TIME = re.compile(r"(?:\d{1,5}-\d{1,2}(?::\d{1,2}){0,2}|\d{1,7}(?::\d{1,2}){0,2})")
+_OPTION = re.compile(r"--[a-z][a-z0-9-]*(?:=.*)?", re.DOTALL)
+_JOB_ID = re.compile(r"[1-9]\d{0,14}")
+_PARTITION = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*(?:,[A-Za-z0-9_.][A-Za-z0-9_.-]*)*")
+_OWN_OPTIONS = {
+    "--array": "one run is one job",
+    "--clusters": "for another cluster write a machine of it as login in [slurm]",
+    "--error": "the agents report errors",
+    "--export": "the environment is passed on without env_from",
+    "--gpus-per-node": "write gpus in [slurm]",
+    "--input": "tfmux sends the script",
+    "--job-name": "the run is found by it",
+    "--nodes": "write nodes in [slurm]",
+    "--no-kill": "it is always given",
+    "--no-requeue": "it is always given",
+    "--ntasks": "each node has one agent",
+    "--ntasks-per-node": "each node has one agent",
+    "--output": "the agents report errors",
+    "--parsable": "it is always given",
+    "--partition": "write partition in [slurm]",
+    "--requeue": "a run that has ended must not start again",
+    "--time": "write time in [slurm]",
+    "--wait": "tfmux waits by itself",
+    "--wrap": "tfmux sends the script",
+}
+
+
+def _time(value: Any) -> str:
+    if not isinstance(value, str) or not _TIME.fullmatch(value):
+        raise wrong('write a time in quotes, as sbatch does: "30" (minutes), "04:00:00", "2-12"')
+    return value
+
+
+def _job_id(value: Any) -> str:
+    if not isinstance(value, str) or not _JOB_ID.fullmatch(value):
+        raise wrong('write the id of a job in quotes, such as "8123"')
+    return value
+
+
+def _option(value: Any) -> str:
+    given = text(value)
+    if not _OPTION.fullmatch(given) or not given.isprintable():
+        raise wrong('write an option of sbatch as one text, such as "--account=proj42"')
+    name = given.partition("=")[0]
+    if why := _OWN_OPTIONS.get(name):
+        raise wrong(f"{name} is tfmux's own ({why}): remove it")
+    return given
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        raise wrong('write a list, such as ["--account=proj42", "--constraint=a100"]')
+    return tuple(value)
+
+
+def _partition(value: Any) -> str:
+    if not _PARTITION.fullmatch(text(value)):
+        raise wrong("write the partition's name; several with commas")
+    return text(value)
+
+
+TimeLimit = Annotated[str, Rule(_time, {"type": "string", "pattern": f"^(?:{_TIME.pattern})$"})]
+Partition = Annotated[
+    str, Rule(_partition, {"type": "string", "pattern": f"^(?:{_PARTITION.pattern})$"})
+]
+JobId = Annotated[str, Rule(_job_id, {"type": "string", "pattern": f"^{_JOB_ID.pattern}$"})]
+Option = Annotated[str, Rule(_option, {"type": "string", "pattern": "^--[a-z]"})]
+Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]

@@ -1,4 +1,7 @@
-"""Hosts from a list that a scheduler or `mpirun` left, as `[hosts.node0]`, `[hosts.node1]`, …
+"""Lists of hosts that a scheduler or `mpirun` left, and the cluster files made from them.
+
+`up --hosts-from` adds `[hosts.node0]`, `[hosts.node1]`, … to a file; `tfmux run` makes a whole
+file of one command.
 
 The lists are those of Open MPI (`tf1 slots=4`, `tf1:4`), of PBS (`$PBS_NODEFILE`: a line for each
 slot) and what else has a host name in each line.
@@ -11,14 +14,19 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+import tomlkit
 
 from ..errors import ClusterFileError, Problem
 from ..printable import printable
-from .addresses import SshDestination
-from .choices import HostSource
-from .slurm import Slurm, node_name
+from .addresses import LOCALHOST, SshDestination, TaskAddress
+from .choices import Framework, HostSource
+from .model import Slurm, node_name
+from .shorthand import host_name
+from .values import LONGEST_NAME
 
 MOST_BYTES = 1 << 20
 MOST_HOSTS = 1024
@@ -187,3 +195,85 @@ def _count(text: str, what: str) -> int:
 
 def _error(source: str, line: int | None, message: str) -> ClusterFileError:
     return ClusterFileError(source or "--hosts-from", [Problem("", line, "", message)])
+
+
+WORKER = "worker"
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """A command, and for each job the hosts with the number of its tasks there (`slots`)."""
+
+    command: Sequence[str]
+    jobs: Mapping[str, Sequence[ListedHost]]
+    name: str
+    workdir: str
+    framework: Framework = Framework.TENSORFLOW
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of hosts for the other hosts, by their logins, where `ssh` knows other names."""
+
+    @property
+    def equal(self) -> bool:
+        """All tasks are of one job."""
+        return set(self.jobs) == {WORKER}
+
+
+def render(request: RunRequest) -> str:
+    """Renders the file; it may still have problems, which reading it names."""
+    hosts: dict[str, dict[str, str]] = {}
+    names = {LOCALHOST: LOCALHOST}
+    jobs: dict[str, dict[str, Any]] = {}
+    for job, listed in request.jobs.items():
+        places = []
+        for host in listed:
+            login = str(host.login)
+            if login not in names:
+                names[login] = host_name(host.login.host, {LOCALHOST: {}, **hosts})
+                hosts[names[login]] = {"ssh": login}
+            if address := request.addresses.get(login):
+                hosts.setdefault(names[login], {})["address"] = address
+            places += [str(TaskAddress(names[login], None))] * host.slots
+        jobs[job] = {"tasks": places}
+    file: dict[str, Any] = {"name": request.name}
+    if hosts:
+        file["hosts"] = hosts
+    file["jobs"] = jobs
+    file["run"] = {"command": list(request.command), "workdir": request.workdir}
+    if request.framework is not Framework.TENSORFLOW:
+        file["run"]["framework"] = str(request.framework)
+    if request.equal:  # as mpirun and torchrun do: all at once, and all must end well
+        file["run"]["success"] = "all"
+        if not request.framework.meets:
+            jobs[WORKER]["ready"] = "auto"
+            file["start"] = {"order": [[WORKER]]}
+    return f"# made by tfmux run\n{tomlkit.dumps(file).rstrip()}\n"
+
+
+def default_name(command: Sequence[str]) -> str:
+    """Makes a cluster's name of a command: that of its script, module or program."""
+    script = next((word for word in command if word.endswith(".py")), "")
+    if not script and "-m" in command[:-1]:
+        script = command[command.index("-m") + 1].rpartition(".")[2]
+    stem = PurePath(script or command[0]).stem
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[: LONGEST_NAME // 2] or "run"
+
+
+def first_slots(hosts: Sequence[ListedHost], count: int | None) -> tuple[ListedHost, ...]:
+    """Returns the hosts with room for `count` tasks, the first ones first; None: all slots.
+
+    Raises:
+        ValueError: there are fewer slots.
+    """
+    total = sum(host.slots for host in hosts)
+    if count is not None and count > total:
+        raise ValueError(
+            f"{count} tasks need {count} slots, and the hosts have {total}: "
+            f"write such as {hosts[0].login.host}:{count - total + hosts[0].slots}"
+        )
+    left = total if count is None else count
+    found = []
+    for host in hosts:
+        if taken := min(host.slots, left):
+            found.append(ListedHost(host.login, taken))
+            left -= taken
+    return tuple(found)

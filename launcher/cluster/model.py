@@ -1,57 +1,178 @@
 """Model of a cluster file: typed and frozen, one class for each table, one field for each key.
 
-The classes check each value alone; `checks` checks what must hold between values (an undefined
-host, a port used twice); `file.load` does both and finds the lines. A model made in code is
+The classes check each value alone; `problems` checks what must hold between values (an undefined
+host, a port used twice); `read.load` does both and finds the lines. A model made in code is
 therefore well-formed, but not necessarily consistent.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, ClassVar, get_args
 
-from pydantic import BaseModel, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic import Field as field
 
+from ..agent.programs import program_problem
 from ..ids import TaskId
 from .addresses import LOCALHOST
-from .choices import Framework
-from .fields import (
+from .choices import Framework, OnDisconnect, OnFailure, OnHangup, Shell, Success
+from .key_lines import UNKNOWN_LINES, FileLines
+from .values import (
+    Address,
     Bytes,
     Command,
     Count,
+    Destination,
     Env,
     EnvNames,
     Flag,
     Gpus,
     IgnorePatterns,
+    JobId,
+    Jump,
     Key,
     Lease,
+    MetricsPattern,
     Name,
+    Nodes,
+    Options,
     Order,
+    Partition,
+    Python,
+    Ready,
     Seconds,
+    Steps,
     Tasks,
     Text,
+    TimeLimit,
+    User,
+    Via,
     Warm,
     WordList,
     Words,
     one_of,
 )
-from .hooks import Hooks
-from .host import Defaults, Host
-from .key_lines import UNKNOWN_LINES, FileLines
-from .metrics_table import Metrics
-from .rules import OnDisconnect, OnFailure, OnHangup, Ready, Shell, Success
-from .slurm import PENDING, Slurm
-from .table import Table
+
+
+class Table(BaseModel):
+    """A table: frozen, without keys that are not known, and quiet about values, which may be
+    secrets."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"
 DEFAULT_LOG_LIMIT = 10 * 1024**3
 
-
-_AS_RUN = "as in `[run]`"
 _AS_HOST = "the host's, else as in `[run]`"
+PENDING = ("false",)
+"""Command in place of the one that reaches a node, before there is a node: it only fails."""
+
+_AS_SSH = "as `ssh` does"
+_AS_RUN = "as in `[run]`"
+SSH_OPTIONS = ("user", "identity", "jump", "known_hosts")
+"""Keys that only a host with `ssh` has."""
+
+
+class _Place(Table):
+    ssh: Annotated[
+        Destination | None,
+        Key(
+            "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
+            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it, or `via`",
+        ),
+    ] = None
+    address: Annotated[
+        Address | None,
+        Key(
+            "name or IP address that the *other* hosts use for it, without a port. It is in the "
+            "cluster spec",
+            "the SSH host name",
+        ),
+    ] = None
+
+
+class HostDefaults(Table):
+    """`[defaults.host]`: values for every `[hosts.NAME]` that has none of its own."""
+
+    python: Annotated[
+        Python | None,
+        Key(
+            "interpreter for `{python}` and for tfmux's agent. Python 3.8 or newer; the default "
+            "on this machine is the one that runs tfmux",
+            "`python3`",
+        ),
+    ] = None
+    gpus: Annotated[Gpus | None, Key("number of GPUs for this cluster", "as reported")] = None
+    user: Annotated[User | None, Key("account to log in as, where `ssh` names none", _AS_SSH)] = (
+        None
+    )
+    identity: Annotated[
+        Words | None,
+        Key(
+            "file with the private key to log in with. "
+            "The default is `~/.ssh/config`, the agent, the usual keys",
+            _AS_SSH,
+        ),
+    ] = None
+    jump: Annotated[
+        Jump | None,
+        Key(
+            "`user@host:port` of a host to go through. Several with commas, the first one first",
+            _AS_SSH,
+        ),
+    ] = None
+    known_hosts: Annotated[
+        Words | None,
+        Key(
+            "file with the host's key. "
+            "The default is `~/.ssh/known_hosts` and the keys accepted in tfmux",
+            _AS_SSH,
+        ),
+    ] = None
+    setup: Annotated[
+        Text | None,
+        Key("shell lines before each of its tasks. A job's own `setup` wins", _AS_RUN),
+    ] = None
+    shell: Annotated[
+        Annotated[Shell, one_of(Shell)] | None,
+        Key("shell through which its tasks are started. A job's own `shell` wins", _AS_RUN),
+    ] = None
+    env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
+
+
+class Host(HostDefaults, _Place):
+    """`[hosts.NAME]`: a machine that runs tasks. `localhost` is this machine and has no `ssh`.
+
+    A host is reached by `ssh` or by `via`.
+    """
+
+    via: Annotated[
+        Via | None,
+        Key(
+            'command that reaches the host instead of `ssh`, such as `["podman", "exec", "-i", '
+            '"tf1"]`. `address` is required with it; see `docs/hosts.md`'
+        ),
+    ] = None
+
+    def with_defaults(self, defaults: HostDefaults) -> Host:
+        """Returns a copy with the defaults for what it does not say itself; `env` is merged."""
+        given = {
+            key: value
+            for key, value in defaults
+            if value is not None and getattr(self, key) is None
+            if self.ssh is not None or key not in SSH_OPTIONS
+        }
+        return self.model_copy(update=given | {"env": {**defaults.env, **self.env}})
+
+
+class Defaults(Table):
+    """`[defaults]`: values that tables of the same kind have in common."""
+
+    host: HostDefaults = field(default_factory=HostDefaults)
 
 
 class Job(Table):
@@ -241,6 +362,137 @@ class StartSettings(Table):
             "see *When a task is ready*",
         ),
     ] = field(default_factory=dict)
+
+
+class Metrics(Table):
+    """`[metrics]`: how a script with a format of its own says its step and loss."""
+
+    pattern: Annotated[
+        MetricsPattern | None,
+        Key(
+            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. It is searched "
+            "in each line. `step` is the global step; a group `loss`, and any others, are read too",
+            "known formats",
+        ),
+    ] = None
+    total: Annotated[Steps | None, Key("last step. It makes the step a progress bar")] = None
+
+
+def hook_problem(command: Sequence[str], base: Path) -> str:
+    """Reason for which the program of a hook cannot be run; empty if it can. A relative path starts
+    from `base`."""
+    return program_problem(os.path.expanduser(command[0]), None, str(base))
+
+
+class Hooks(Table):
+    """`[hooks]`: programs that the launcher process runs on the launching machine."""
+
+    on_success: Annotated[
+        Command | None,
+        Key(
+            "program and arguments, run on this machine when the run has ended with exit code 0. "
+            "It gets the event as JSON on standard input. See `docs/hooks.md`"
+        ),
+    ] = None
+    on_failure: Annotated[
+        Command | None, Key("program for a run that has ended with exit code 1, 3 or 4")
+    ] = None
+    on_stall: Annotated[
+        Command | None, Key("program for tasks whose next metric line is long overdue")
+    ] = None
+    on_end: Annotated[
+        Command | None,
+        Key("program for a run that has ended, however. It runs beside the ones above"),
+    ] = None
+
+
+class Slurm(Table):
+    """`[slurm]`: the allocation whose nodes are the hosts `node0`, `node1`, …"""
+
+    table: ClassVar[str] = "slurm"
+    """Its name in the file."""
+    label: ClassVar[str] = "Slurm"
+    """Slurm's name for people."""
+    model_config = ConfigDict(
+        json_schema_extra={"anyOf": [{"required": ["time"]}, {"required": ["job"]}]}
+    )
+
+    nodes: Annotated[
+        Nodes, Key("number of nodes. The hosts of the file are then `node0`, `node1`, …")
+    ]
+    python: Annotated[
+        Python | None,
+        Key("interpreter on the nodes, for `{python}` and the agents", "`python3`"),
+    ] = None
+    time: Annotated[
+        TimeLimit | None,
+        Key(
+            'time limit, as `sbatch` takes it: `"30"` (minutes), `"04:00:00"`, `"2-12"` (days and '
+            "hours). It is the last thing that frees the nodes when all else fails",
+            "required, unless there is `job`",
+        ),
+    ] = None
+    partition: Annotated[
+        Partition | None, Key("partition, or several with commas", "the site's default")
+    ] = None
+    gpus: Annotated[
+        Gpus | None, Key("GPUs on each node (`--gpus-per-node`), split among its tasks", "none")
+    ] = None
+    login: Annotated[
+        Destination | None,
+        Key(
+            "`user@host:port`, or an alias of `~/.ssh/config`, of a machine that has `sbatch`. "
+            "Everything then goes through it",
+            "this machine",
+        ),
+    ] = None
+    options: Annotated[
+        Options,
+        Key(
+            'further options of `sbatch`, such as `["--account=proj42", "--constraint=a100"]`. '
+            "They are passed on as they are"
+        ),
+    ] = ()
+    job: Annotated[
+        JobId | None,
+        Key(
+            "id of a job of yours that runs, such as one of `salloc`: its first `nodes` are used. "
+            "Nothing is submitted, and the job stays when the run has ended",
+            "a new job",
+        ),
+    ] = None
+
+    @property
+    def node_names(self) -> tuple[str, ...]:
+        """The nodes as hosts of the cluster file."""
+        return tuple(map(node_name, range(self.nodes)))
+
+    @property
+    def span(self) -> str:
+        """First and last node as people write them: `node0 … node3`."""
+        first, last = node_name(0), node_name(self.nodes - 1)
+        return first if self.nodes == 1 else f"{first} … {last}"
+
+    def problems(self) -> Iterator[tuple[str, object, str]]:
+        """Contradictions between values: key, value and what to write."""
+        if self.python is not None and self.python.startswith("~"):
+            yield "python", self.python, '"~/" is not expanded by srun: write an absolute path'
+        if self.job is None and self.time is None:
+            yield "time", None, 'the time limit is missing: write such as time = "04:00:00"'
+        asked = (("time", self.time), ("partition", self.partition), ("options", self.options))
+        for key, value in asked if self.job is not None else ():
+            if value:
+                yield key, None, f'nothing is asked of Slurm with job = "{self.job}": remove {key}'
+
+    @classmethod
+    def missing(cls, key: str) -> str:
+        """Advice for a required key that is missing."""
+        return {"nodes": "the number of nodes is missing: write such as nodes = 4"}[key]
+
+
+def node_name(number: int) -> str:
+    """Name of a node as a host of the cluster file."""
+    return f"node{number}"
 
 
 class ClusterModel(Table):

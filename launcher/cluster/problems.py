@@ -10,26 +10,27 @@ mistake is reported once.
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ..ids import TaskId
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .choices import Framework
-from .fields import COMMAND, nearest
-from .host import SSH_OPTIONS, Host
 from .key_lines import KeyPath
-from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, nearest_job
+from .model import PENDING, SSH_OPTIONS, ClusterModel, Host, Job, RunSettings
+from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, names_in, nearest_job
 from .ranks import has_ranks
-from .slurm import PENDING
-from .spec import ClusterModel, Job, RunSettings
+from .values import COMMAND, nearest
 
 UNKNOWN = ""
 """The host of a task or of an SSH destination that could not be parsed."""
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_LONGEST_JOB = 64
+_LONGEST_WORD_JOB = 64
 PREPARE = "prepare"
 """The job of the tasks that run the `prepare` lines."""
 _NO_LOGDIR = frozenset({"logdir"})
@@ -132,9 +133,9 @@ def _jobs(cluster: ClusterModel) -> Iterator[Violation]:
         yield Violation(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
     for name, job in cluster.jobs.items():
         path: KeyPath = ("jobs", name)
-        if not _JOB.fullmatch(name) or len(name) > _LONGEST_JOB:
+        if not _JOB.fullmatch(name) or len(name) > _LONGEST_WORD_JOB:
             message = "a job's name must be a letter followed by letters, digits, '_' and '-', "
-            yield Violation(path, name, f"{message}at most {_LONGEST_JOB} characters")
+            yield Violation(path, name, f"{message}at most {_LONGEST_WORD_JOB} characters")
         elif job.in_cluster and "-" in name:
             message = "TensorFlow does not allow '-' in the name of a cluster job: write "
             message += f"jobs.{name.replace('-', '_')}, or in_cluster = false"
@@ -388,3 +389,99 @@ _CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
     _placeholders,
     _logdir,
 )
+
+
+LONGEST_WORD = 128 * 1024 - 1
+"""Bytes of a word, or of a variable with its name and `=`."""
+_ANY_PORT = 65535
+
+
+def too_long(cluster: ClusterModel) -> Iterator[Violation]:
+    """Finds `TF_CONFIG`, words of commands and variables that become too long."""
+    places = {
+        job: [join(cluster.address(p.host), p.port or _ANY_PORT) for p in entry.tasks]
+        for job, entry in cluster.jobs.items()
+    }
+    spec = {job: named for job, named in places.items() if cluster.in_spec(job)}
+    lengths = {f"hosts.{job}": len(",".join(named)) for job, named in places.items()}
+    lengths |= {f"{job}_hosts": lengths.get(f"hosts.{job}", 0) for job in ("ps", "worker")}
+    lengths["cluster"] = len(json.dumps(spec))
+    if cluster.run.framework is Framework.TENSORFLOW and spec:
+        largest = max(spec, key=lambda job: len(spec[job]))
+        task = {"type": largest, "index": len(spec[largest]) - 1}
+        size = len("TF_CONFIG=") + len(json.dumps({"cluster": "", "task": task}))
+        size += lengths["cluster"] - len('""')
+        if size > LONGEST_WORD:
+            count = sum(map(len, spec.values()))
+            message = f"TF_CONFIG with the addresses of {count} tasks has {size} bytes, and Linux "
+            message += (
+                f'takes {LONGEST_WORD}: write framework = "none" in [run] if no program reads '
+            )
+            message += "it, or in_cluster = false for jobs whose addresses the others do not need"
+            yield Violation(("jobs", largest, "tasks"), None, message)
+    for path, text in _texts(cluster):
+        size = len(text.encode()) + sum(lengths.get(name, 0) for name in names_in(text))
+        if size > LONGEST_WORD:
+            message = (
+                f"it has {size} bytes with all addresses in it, and Linux takes {LONGEST_WORD}: "
+            )
+            message += "let the program read addresses from a file, or name fewer tasks"
+            yield Violation(path, text, message)
+
+
+def _texts(cluster: ClusterModel) -> Iterator[tuple[KeyPath, str]]:
+    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), cluster.run)]
+    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
+    for at, table in tables:
+        yield from (((*at, "command", i), word) for i, word in enumerate(table.command or ()))
+        yield from (((*at, "env", name), value) for name, value in table.env.items())
+    for host, entry in cluster.hosts.items():
+        yield from ((("hosts", host, "env", name), value) for name, value in entry.env.items())
+
+
+_DEFAULTS: KeyPath = ("defaults", "host")
+
+
+def unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
+    """Finds defaults that no host would have."""
+    if not any(value for _, value in cluster.defaults.host):
+        return
+    if cluster.slurm is not None:
+        message = "the hosts are given by Slurm: write python in [slurm], and "
+        yield Violation(_DEFAULTS, None, f"{message}the rest in [run], or remove this table")
+    elif not cluster.hosts:
+        message = "the file has no [hosts.NAME] that it holds for: add [hosts.localhost] for this "
+        yield Violation(_DEFAULTS, None, f"{message}machine, or remove this table")
+
+
+def at_default(violation: Violation, raw: dict[str, Any]) -> Violation:
+    """Places what is wrong with a host's value in `[defaults.host]`, if it stands there."""
+    inherited: KeyPath = (*_DEFAULTS, *violation.path[2:])
+    if violation.path[0] != "hosts" or len(violation.path) < 3 or _has(raw, violation.path):
+        return violation
+    return replace(violation, path=inherited) if _has(raw, inherited) else violation
+
+
+def _has(raw: Any, path: KeyPath) -> bool:
+    for key in path:
+        if not isinstance(raw, dict) or key not in raw:
+            return False
+        raw = raw[key]
+    return True
+
+
+NO_LOCAL_TASKS = "tasks run only on Linux, not on this machine: add a host with ssh"
+
+
+def unsupported(cluster: ClusterModel) -> Iterator[Violation]:
+    """Finds tasks of this machine, where that is not Linux; it can still launch on hosts."""
+    return iter(()) if sys.platform == "linux" else _unsupported(cluster)
+
+
+def _unsupported(cluster: ClusterModel) -> Iterator[Violation]:
+    for name, job in cluster.jobs.items():
+        for index, place in enumerate(job.tasks):
+            if place.host != UNKNOWN and cluster.is_local(place.host):
+                path: KeyPath = ("jobs", name, "tasks", index)
+                yield Violation(path, str(place), NO_LOCAL_TASKS, AddressPart.HOST)
+                break
