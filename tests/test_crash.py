@@ -37,18 +37,18 @@ def failing(act):
 from tui.widgets.pane_area import PaneArea
 from tui.screens.run import RunScreen
 from tui.widgets.header import RunHeader
-from tui.widgets.log_pane import LogPane
+from tui.widgets.pane import Pane
 
 if where == "drawing":
-    LogPane.render_lines = failing(LogPane.render_lines)
+    Pane.render_lines = failing(Pane.render_lines)
 elif where == "worker":
     RunScreen._frame = failing(RunScreen._frame)
 elif where == "thread":
     def act(self):
-        self._area.run_worker(fail, thread=True)
-    PaneCommands.toggle_wrap = act
+        self.run_worker(fail, thread=True)
+    PaneArea.action_wrap = act
 elif where == "key":
-    PaneCommands.toggle_wrap = fail
+    PaneArea.action_wrap = fail
 elif where == "hangs":
     def hang(self):
         Path(trigger).touch()

@@ -1,13 +1,11 @@
-"""Layout of the panes: arrangement, pages, boxes, focus and zoom, without a widget."""
+"""Layout of the panes: arrangement, pages, focus and zoom, without a widget."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
@@ -33,22 +31,6 @@ class Arrangement(StrEnum):
     MERGED = "merged log"
 
 
-class Box(NamedTuple):
-    """A pane's place, in cells from the top left of the pane area."""
-
-    x: int
-    y: int
-    width: int
-    height: int
-
-
-class Places(NamedTuple):
-    """Panes in sight and where they stand, and whether each has borders on all sides."""
-
-    panes: list[tuple[TaskId, Box]]
-    framed: bool
-
-
 def columns(count: int, width: int) -> int:
     """Columns for `count` panes of one page."""
     if count <= 3 and width < ONE_COLUMN_UNDER:
@@ -66,27 +48,22 @@ def per_page(count: int, width: int, height: int) -> int:
     return max(1, best)
 
 
-def framed(boxes: Sequence[Box], area: Box) -> bool:
+def framed(count: int, width: int, height: int) -> bool:
     """The panes of a page have borders on all sides."""
-    if area.width < FRAMED_AREA[0] or area.height < FRAMED_AREA[1]:
+    if width < FRAMED_AREA[0] or height < FRAMED_AREA[1]:
         return False
-    return all(box.width >= FRAMED_PANE[0] and box.height >= FRAMED_PANE[1] for box in boxes)
+    across = columns(count, width)
+    down = math.ceil(count / across)
+    return width // across >= FRAMED_PANE[0] and height // down >= FRAMED_PANE[1]
 
 
-def grid(count: int, area: Box) -> list[Box]:
-    """Rows in reading order that fill the area; the last row's panes share what it has."""
-    across = columns(count, area.width)
-    rows = [min(across, count - first) for first in range(0, count, across)]
-    return [
-        Box(area.x + left, area.y + top, right - left, bottom - top)
-        for panes, (top, bottom) in zip(rows, _parts(area.height, len(rows)), strict=True)
-        for left, right in _parts(area.width, panes)
-    ]
-
-
-def _parts(length: int, count: int) -> list[tuple[int, int]]:
-    """Start and end of each of `count` parts of a length."""
-    return list(itertools.pairwise(length * part // count for part in range(count + 1)))
+def spans(count: int, width: int) -> list[int]:
+    """How many columns of a grid each pane takes: the last row's panes share what it has. Those of
+    any row add up to the columns that the grid has."""
+    across = columns(count, width)
+    last = count % across or across
+    whole = math.lcm(across, last)
+    return [whole // across] * (count - last) + [whole // last] * last
 
 
 def listed(tasks: Sequence[TaskView]) -> Sequence[TaskView]:
@@ -151,18 +128,13 @@ class PaneLayout:
         rest.append([task for task in self._begun_with if task not in self._first])
         return [list(self._first), *self._chunks([group for group in rest if group])]
 
-    def place(self) -> Places:
-        """The places of the panes."""
-        whole = Box(0, 0, self.width, self.height)
+    def in_sight(self) -> list[TaskId]:
+        """The tasks whose panes are in sight, in reading order."""
         if self.focused is not None and (self.zoomed or self.effective is Arrangement.LIST):
-            return Places([(self.focused, whole)], framed([whole], whole))
+            return [self.focused]
         pages = self.pages()
-        if not pages:
-            return Places([], False)
-        self.page = min(self.page, len(pages) - 1)
-        tasks = pages[self.page]
-        boxes = grid(len(tasks), whole)
-        return Places(list(zip(tasks, boxes, strict=True)), framed(boxes, whole))
+        self.page = min(self.page, max(0, len(pages) - 1))
+        return pages[self.page] if pages else []
 
     def focus(self, task: TaskId) -> None:
         """Brings a task into sight, on the page in sight if it is there."""

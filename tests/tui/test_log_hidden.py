@@ -22,7 +22,7 @@ from tui.log.remarks import remark_source
 from tui.log.viewport import MOST_HIDDEN, Viewport
 from tui.log.views import LogView, LogViews
 from tui.screens.run import RunScreen
-from tui.widgets.log_pane import LogPane
+from tui.widgets.pane import Pane
 
 TASK = TaskId("worker", 0)
 
@@ -274,7 +274,7 @@ async def test_search_finds_hidden_lines(run: ScriptedRun) -> None:
     """The line with the hit is shown, and hidden again when the search is left."""
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("ps:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n{CLEANUP}\nend\n".encode())
         await shows(pilot, "4 remarks of TensorFlow hidden")
         await pilot.press("slash", *"cuda drivers", "enter")
@@ -289,7 +289,7 @@ async def test_a_filter_shows_what_it_lets_through(run: ScriptedRun) -> None:
     """Remarks too."""
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("ps:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
         await pilot.press("ampersand", *"cuda", "enter")
@@ -303,7 +303,7 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
     since pausing is counted in lines."""
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("ps:0", f"begins\n{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
         await pilot.press("y")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tui import pane_layout
-from tui.pane_layout import Box
 
 
 @pytest.mark.parametrize(
@@ -30,22 +29,22 @@ def test_pages_and_columns(tasks: int, size: tuple[int, int], page: int, columns
     assert pane_layout.columns(page, size[0]) == columns
 
 
-def test_boxes_fill_the_area_and_never_overlap() -> None:
-    """At every size from 80×24 to 400×120 the panes of a page cover each cell once, and none
-    is smaller than 40×6."""
+def test_each_row_of_panes_fills_the_width() -> None:
+    """At every size from 80×24 to 400×120 the spans of any row add up to the columns of the grid,
+    and no pane is smaller than 40×6."""
     for width in range(80, 401, 23):
         for height in range(20, 118, 13):
             for count in (1, 2, 3, 5, 9, 16, 40):
                 page = min(count, pane_layout.per_page(count, width, height))
-                boxes = pane_layout.grid(page, Box(0, 0, width, height))
-                assert len(boxes) == page
-                assert sum(box.width * box.height for box in boxes) == width * height
-                assert all(box.width >= 40 and box.height >= 6 for box in boxes)
+                spans = pane_layout.spans(page, width)
+                across = pane_layout.columns(page, width)
+                rows = [spans[i : i + across] for i in range(0, page, across)]
+                assert len({sum(row) for row in rows}) == 1 and sum(map(len, rows)) == page
+                assert width // across >= 40 and height // len(rows) >= 6
 
 
 def test_small_pages_have_no_borders_at_the_sides() -> None:
     """They would cost lines that matter; the title alone stands for them."""
     for size, count, framed in [((80, 21), 2, False), ((120, 37), 4, True), ((200, 47), 16, True)]:
-        area = Box(0, 0, *size)
-        assert pane_layout.framed(pane_layout.grid(count, area), area) is framed
-    assert not pane_layout.framed([Box(0, 0, 80, 21)], Box(0, 0, 80, 21))
+        assert pane_layout.framed(count, *size) is framed
+    assert not pane_layout.framed(1, 80, 21)

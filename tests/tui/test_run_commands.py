@@ -19,7 +19,7 @@ from tui.config import Config
 from tui.screens.frame_clock import FrameClock
 from tui.screens.run import RunScreen
 from tui.task_monitor import TaskMonitor
-from tui.widgets.log_pane import LogPane
+from tui.widgets.pane import Pane
 from tui.widgets.prompt import Prompt
 
 
@@ -55,7 +55,7 @@ async def test_lines_are_selected_and_saved(run: ScriptedRun, tmp_path: Path) ->
 
     async def save(name: str) -> str:
         count = len(app._notifications)
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         saving = asyncio.ensure_future(pilot.press("ctrl+s"))
         prompt = app.screen.query_one(Prompt)
         await until(pilot, lambda: prompt._answer is not None and prompt.display)
@@ -76,7 +76,7 @@ async def test_lines_are_selected_and_saved(run: ScriptedRun, tmp_path: Path) ->
         assert await save("\0") == "not saved: embedded null byte"
         await pilot.press("escape")
         pane = app.focused
-        assert isinstance(pane, LogPane) and pane.view and pane.view.selection is None
+        assert isinstance(pane, Pane) and pane.view and pane.view.selection is None
 
 
 async def test_a_prompt_is_awaited() -> None:

@@ -18,15 +18,15 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run import RunScreen
-from tui.widgets.log_pane import LogPane
 from tui.widgets.outcome_panel import OutcomePanel
-from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.pane import Pane
+from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
 
 
 def focused(app: TfmuxApp) -> str:
     pane = app.focused
-    assert isinstance(pane, LogPane) and pane.view
+    assert isinstance(pane, Pane) and pane.view
     return str(pane.view.task)
 
 
@@ -63,7 +63,7 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     """Tab, Shift-Tab, digits, arrows, a click on a pane and one in the strip."""
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused(app) == "ps:0"
         for keys, task in [
             (["tab"], "worker:0"),
@@ -86,7 +86,7 @@ async def test_zoom_and_back(run: ScriptedRun) -> None:
     """z shows one pane alone, Escape brings the others back."""
     app = TfmuxApp(run)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "z")
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 1)
         assert focused(app) == "worker:0"
@@ -117,7 +117,7 @@ async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
     """16 tasks at 80×24 take three pages; ] turns them and Tab walks over their edges."""
     app = TfmuxApp(ScriptedRun(tmp_path, workers=15))
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert len(app.screen.query_one(PaneGrid).panes) == 6
         await pilot.press("]")
         await until(pilot, lambda: focused(app) == "worker:5")
@@ -209,7 +209,7 @@ async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
     """Once; with nothing selected it asks about leaving."""
     app = TfmuxApp(run)
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("ps:0", b"one\ntwo\n")
         await shows(pilot, "two")
         await pilot.press("v", "k", "ctrl+c")
@@ -304,7 +304,7 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
     run.write("worker:1", b"ValueError: what went wrong\n")
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused(app) == "ps:0"
         others = (TaskId("worker", 0), TaskId("worker", 2))
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, others, ("one", "two"))
@@ -359,7 +359,7 @@ async def test_closing_between_two_frames_is_silent(
     monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
     # an error of the clock would have been raised at the end of `run_test`
 
 
@@ -367,13 +367,13 @@ async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
     """It takes one row from the panes, and gives the keyboard back to the focused one."""
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "slash", *"step")
         await shows(pilot, " / step")
         assert screen_text(app)[-2].startswith(" / step")
         assert app.screen.query_one(Prompt).region.height == 1
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused(app) == "worker:0"
 
 

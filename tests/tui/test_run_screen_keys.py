@@ -23,8 +23,7 @@ from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.metrics import MetricsScreen
 from tui.screens.run import RunScreen
-from tui.widgets.pane_area import PaneArea
-from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.pane_area import PaneArea, PaneGrid
 from tui.widgets.prompt import Prompt
 
 STEP = (

@@ -8,7 +8,7 @@ from launcher.run.states import TaskState
 from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
-from tui.widgets.log_pane import LogPane
+from tui.widgets.pane import Pane
 
 URL = "http://127.0.0.1:6006/"
 
@@ -26,7 +26,7 @@ async def test_o_opens_the_page_in_a_browser(
         run.all_tasks(state=TaskState.READY)
         run.task("worker:0", url=URL)
         await shows(pilot, URL)
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("o")
         await until(pilot, lambda: opened == [URL])
         run.task("worker:1", url=f"{URL}other")
@@ -47,6 +47,6 @@ async def test_without_a_browser_the_address_is_copied(
     async with app.run_test(size=(200, 50)) as pilot:
         run.task("ps:0", state=TaskState.READY, url=URL)
         await shows(pilot, URL)
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("o")
         await until(pilot, lambda: app.clipboard == URL)

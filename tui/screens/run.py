@@ -23,16 +23,16 @@ from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask
 from tui.screens.frame_clock import FrameClock
 from tui.task_monitor import TaskMonitor
+from tui.widgets.colours import status_colours
 from tui.widgets.fit import Part
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.pane_area import PaneArea
-from tui.widgets.pane_frame import Title
 from tui.widgets.prompt import Prompt
 from tui.widgets.status_strip import StatusStrip
 from tui.widgets.task_list import TaskClicked
-from tui.widgets.titles import task_title
+from tui.widgets.titles import NAME, Title, task_title
 
 _OPEN = Binding.Group("Web page; merged: on/off")
 _RESTART = Binding.Group("Restart, at once")
@@ -193,17 +193,19 @@ class RunScreen(Screen[None]):
         if self._queue and self.snapshot.allocation is not None:
             self._queue += f"\n{self.snapshot.allocation.advice}"
         tasks = {task.id: task for task in self.snapshot.tasks}
+        colours = status_colours(self.app)
         self._titles.clear()
         for pane in self.area.grid.panes:
             name = pane.view.task if pane.view else None
             if name is None:
                 count = len(self.area.views.merged)
                 text = f"all logs, {count} of {len(tasks)} tasks, by time of receipt"
-                self._titles[None] = Title((Part(0, text, "name"),))
+                self._titles[None] = Title((Part(0, text, NAME),))
             elif name in tasks:
                 self._titles[name] = task_title(
                     tasks[name],
                     now,
+                    colours,
                     self.monitor.sparklines.get(name, ""),
                     self.monitor.stalled.get(name),
                     name in self.area.pane_layout.pinned,

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from textual import events, work
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Grid, Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
@@ -20,10 +20,9 @@ from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
 from tui.log.views import LogView, LogViews
-from tui.pane_layout import Arrangement, Box, PaneLayout
+from tui.pane_layout import Arrangement, PaneLayout, columns, framed, spans
 
-from .log_pane import LogPane
-from .pane_grid import PaneGrid
+from .pane import Pane
 from .prompt import Prompt
 from .task_list import TaskList
 
@@ -39,6 +38,41 @@ _FILTER = Binding.Group("Filter (!text without)")
 _HIT = Binding.Group("Next, previous hit")
 _ERROR = Binding.Group("Next, previous error")
 _DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
+
+
+class PaneGrid(Grid):
+    """Holds as many panes as one page shows; more tasks cost no more widgets, and views move in and
+    out of them."""
+
+    BLANK = True  # covered by the panes, with each of whose lines Textual paints this widget too
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.panes: list[Pane] = []
+        """Panes on the screen, in reading order."""
+        self._pool: list[Pane] = []
+
+    def place(self, count: int) -> list[Pane]:
+        """So many panes; those that are not needed are hidden."""
+        while len(self._pool) < count:
+            pane = Pane()
+            self._pool.append(pane)
+            self.mount(pane)
+        for i, pane in enumerate(self._pool):
+            pane.display = i < count
+        self.panes = self._pool[:count]
+        width, height = self.size
+        self.set_class(framed(count, width, height), "-framed")
+        if count:
+            across = spans(count, width)
+            wide = max(1, sum(across[: columns(count, width)]))
+            self.styles.grid_size_columns = wide
+            at = 0
+            for pane, span in zip(self.panes, across, strict=True):
+                pane.styles.column_span = span
+                pane.set_class(at % wide > 0, "-beside")
+                at += span
+        return self.panes
 
 
 class PaneArea(Horizontal, can_focus=True):
@@ -99,7 +133,7 @@ class PaneArea(Horizontal, can_focus=True):
         super().__init__(self.task_list, self.grid)
 
     @property
-    def pane(self) -> LogPane | None:
+    def pane(self) -> Pane | None:
         """The pane that has the focus."""
         if self.pane_layout.effective is Arrangement.MERGED:
             return next(iter(self.grid.panes), None)
@@ -129,7 +163,7 @@ class PaneArea(Horizontal, can_focus=True):
 
     def redraw(self) -> None:
         """Draws all lines in sight again."""
-        for pane in self.query(LogPane):
+        for pane in self.query(Pane):
             pane.redraw()
 
     def note(self, view: LogView) -> str:
@@ -158,16 +192,14 @@ class PaneArea(Horizontal, can_focus=True):
         self.task_list.display = not layout.zoomed and (
             layout.effective is Arrangement.LIST or (merged and wide)
         )
-        found, framed = layout.place()
-        places: list[tuple[TaskId | None, Box]] = list(found)
-        if merged or len(places) == 1:  # one pane has what the list leaves
-            task = None if merged else places[0][0]
-            places = [(task, Box(0, 0, *self.grid.size))]
-        if places == self._placed:
+        tasks: list[TaskId | None] = [*layout.in_sight()]
+        if merged:
+            tasks = [None]
+        placed = (tasks, self.grid.size)
+        if placed == self._placed:
             return False
-        self._placed = places
-        panes = self.grid.place([box for _, box in places], framed=framed)
-        for (task, _), pane in zip(places, panes, strict=True):
+        self._placed = placed
+        for task, pane in zip(tasks, self.grid.place(len(tasks)), strict=True):
             pane.show(self.views.of(task))
         self.restore_focus()
         self.post_message(self.Changed())
@@ -207,13 +239,13 @@ class PaneArea(Horizontal, can_focus=True):
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """A click on a pane gives it the focus, unless the focus has moved on since."""
         pane = event.widget
-        if pane is not self.screen.focused or not isinstance(pane, LogPane):
+        if pane is not self.screen.focused or not isinstance(pane, Pane):
             return
         if pane.view and pane.view.task and pane.view.task != self.pane_layout.focused:
             self.pane_layout.focused = pane.view.task
             self.post_message(self.Changed())
 
-    def on_log_pane_title_double_clicked(self) -> None:
+    def on_pane_title_double_clicked(self) -> None:
         self.action_zoom()
 
     def action_next(self, by: int) -> None:
@@ -223,9 +255,9 @@ class PaneArea(Horizontal, can_focus=True):
 
     def action_nth(self, number: int) -> None:
         """The nth pane of the page."""
-        places = self.pane_layout.place().panes
-        if number <= len(places):
-            self.focus_task(places[number - 1][0])
+        tasks = self.pane_layout.in_sight()
+        if number <= len(tasks):
+            self.focus_task(tasks[number - 1])
 
     @work(group="commands")
     async def action_name(self) -> None:

@@ -1,5 +1,4 @@
-"""Log pane: a border with a title, and in it the lines of a log, which keys scroll, select, copy
-and save.
+"""Pane: the lines of a log in a border with a title, which keys scroll, select, copy and save.
 
 Only what is visible is read from the file, parsed and kept. The stock log widgets take about a
 thousand lines a second in all; this one takes what the disk takes, because a line that scrolls
@@ -18,8 +17,10 @@ from typing import ClassVar, Self
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events, work
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
@@ -34,22 +35,26 @@ from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable, plain_
 from tui.log.viewport import MOST_HIDDEN, Viewport
 from tui.log.views import LogView
 
-from .fit import Part
+from .colours import theme_colour
+from .fit import Part, fit
 from .paint import Painter
-from .pane_frame import FramePen, PaneBorders, Title
 from .prompt import Prompt
+from .titles import NAME, NOTE, Title
 
 WHEEL_ROWS = 3
+COPY_LIMIT = 100_000
+"""Bytes; terminals drop a longer OSC 52."""
 _LINE = Binding.Group("Line down, up")
 _PAGE = Binding.Group("Page down, up")
 _ENDS = Binding.Group("First line, follow")
 _SELECTED = Binding.Group("Select, copy, save")
 _HALF = Binding.Group("Half a page down, up")
-COPY_LIMIT = 100_000
-"""Bytes; terminals drop a longer OSC 52."""
+_NOTE_RANK, _HIDDEN_RANK = 1, 7
+_LABEL_ENDS = 6
+"""Cells of a border that no title takes: a corner, a line and a blank at either end."""
 
 
-class LogPane(Widget, can_focus=True):
+class Pane(Widget, can_focus=True):
     """Shows a `LogView`. It draws when `poll` finds news, never because a byte arrived.
 
     While lines are selected, the keys that scroll move the end of the selection.
@@ -70,20 +75,8 @@ class LogPane(Widget, can_focus=True):
         Binding("y", "copy", "Copy", id="log.copy", group=_SELECTED),
         Binding("ctrl+s", "save", "Save lines to a file", id="log.save", group=_SELECTED),
     ]
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "log-pane--title",
-        "log-pane--name",
-        "log-pane--spark",
-        "log-pane--note",
-        "log-pane--edge",
-        "log-pane--placeholder",
-        "log-pane--separator",
-        "log-pane--waiting",
-        "log-pane--busy",
-        "log-pane--good",
-        "log-pane--off",
-        "log-pane--bad",
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"pane--placeholder", "pane--separator"}
+    auto_links = False
 
     class TitleDoubleClicked(Message):
         """The title was double-clicked, which zooms the pane."""
@@ -91,22 +84,23 @@ class LogPane(Widget, can_focus=True):
     def __init__(self) -> None:
         super().__init__()
         self.view: LogView | None = None
-        self.frame = PaneBorders()
         self._title = Title()
+        self._says: object = None
+        """What the titles of the border were made of last."""
         self._note = ""
+        self._labels: dict[str, Text] = {}
+        """The titles of the upper and the lower border, as they were shown last."""
+        self._border_row: Region | None = None
+        """The row of the border of which the title is being set."""
         self._placeholder = ""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
-        self._styled: dict[tuple[str, bool], Style] = {}
-        self._frame_pen: FramePen | None = None
         self._rows: dict[int, list[Strip]] = {}
         """The rows of lines in sight."""
-        self._shown: list[Strip] | None = None
-        """What is below the title, as it was drawn last; None when that has changed."""
+        self._page: list[Strip] | None = None
+        """What is inside the border, as it was drawn last; None when that has changed."""
         self._hidden: str | None = None
         """How many remarks are hidden here; None when that has changed."""
-        self._drawn = 0
-        """Rows of the log that were drawn last."""
         self._drag_from: int | None = None
 
     # what is shown
@@ -118,7 +112,7 @@ class LogPane(Widget, can_focus=True):
         if self.view is None:
             return Viewport()
         port = self.view.port
-        port.update(self.view.lines.count, self._log_height, self._rows_of)
+        port.update(self.view.lines.count, self.size.height, self._rows_of)
         return port
 
     def show(self, view: LogView) -> None:
@@ -129,18 +123,11 @@ class LogPane(Widget, can_focus=True):
         self.redraw()
 
     def set_title(self, title: Title, note: str = "") -> None:
-        """The title, and a note at its right end."""
-        before = self._title
-        if (title, note) == (before, self._note):
-            return
+        """The title, and a note of what a person has asked for here."""
+        if title.bad != self._title.bad:
+            self.set_class(title.bad, "-bad")
         self._title, self._note = title, note
-        if title.bad != before.bad:
-            self._forget_styles()
-            self.refresh()
-            return
-        self._refresh_title()
-        if self.frame.whole and title[1:] != before[1:]:
-            self.refresh(Region(0, self.size.height - 1, self.size.width, 1))
+        self._show_labels()
 
     def set_placeholder(self, text: str) -> None:
         """The text shown while the log is empty."""
@@ -158,15 +145,13 @@ class LogPane(Widget, can_focus=True):
             return False
         if order != self.view.lines.order:
             self._rows.clear()
-        if self.view.port.following or self._drawn < self._log_height:
+        if self.view.port.following or len(self._page or ()) < self.size.height:
             self.refresh()
-        else:
-            self._refresh_title()
         return True
 
     def redraw(self) -> None:
-        """Forgets what was drawn: options, selection, theme, size or border have changed."""
-        self._forget_styles()
+        """Forgets what was drawn: options, selection or theme have changed."""
+        self._rows.clear()
         self.refresh()
 
     # moving
@@ -228,26 +213,6 @@ class LogPane(Widget, can_focus=True):
         """The lines in sight, and those that are hidden between them."""
         rows = self.port.rows()
         return range(rows[0][0], rows[-1][0] + 1) if rows else range(0)
-
-    @property
-    def hidden_text(self) -> str:
-        """How many remarks are hidden among the lines in sight and right before and after them."""
-        if self._hidden is None:
-            self._hidden = self._find_hidden()
-        return self._hidden
-
-    def _find_hidden(self) -> str:
-        if self.view is None:
-            return ""
-        view, port = self.view, self.port
-        lines = self.in_sight()
-        first, end = (lines.start, lines.stop) if lines else (port.top, port.top)
-        for _ in range(MOST_HIDDEN):
-            if not first or not view.hides(first - 1):
-                break
-            first -= 1
-        end = min(port.count, max(end, first) + MOST_HIDDEN) if port.following else end
-        return view.hidden_text(first, end)
 
     # selecting, copying and saving
 
@@ -318,159 +283,189 @@ class LogPane(Widget, can_focus=True):
         else:
             self.notify(f"{counted(len(numbers), 'line')} saved to {path}")
 
+    # titles
+
+    def _show_labels(self) -> None:
+        """Puts the title into the upper border, and the rest into the lower one where there is
+        one."""
+        says = (
+            self._title,
+            self._note_text(),
+            self._hidden_text(),
+            self.has_focus,
+            self.outer_size,
+        )
+        if says == self._says:
+            return
+        self._says = says
+        title, note, hidden, focused, size = says
+        accent = "bold " + theme_colour(self.app, "accent-text")
+        styles = {NAME: accent if focused else "bold", NOTE: accent}
+        upper, lower = list(title.upper), list(title.lower)
+        if hidden:
+            lower.append(Part(_HIDDEN_RANK, hidden))
+        if note:
+            lower.append(Part(_NOTE_RANK, note, NOTE))
+        if focused and upper:
+            upper[0] = upper[0]._replace(text=f"▸{upper[0].text}")
+        if not self.styles.border_bottom[0]:
+            upper, lower = upper + lower, []
+        for name, parts, y in (
+            ("border_title", upper, 0),
+            ("border_subtitle", lower, size.height - 1),
+        ):
+            shown = [
+                part._replace(
+                    text=make_drawable(part.text), style=styles.get(part.style, part.style)
+                )
+                for part in parts
+            ]
+            label = fit(shown, size.width - _LABEL_ENDS)
+            if not self.styles.border_right[0]:  # Textual puts blanks beside corners only
+                before = "" if self.styles.border_left[0] else " "
+                label = Text(before).append_text(label).append(" ")
+            if label != self._labels.get(name):
+                self._labels[name] = label
+                self._border_row = Region(0, y, size.width, 1) - self.content_offset
+                setattr(self, name, label)
+                self._border_row = None
+
+    def _note_text(self) -> str:
+        """The note, and what a paused view has missed."""
+        note = self._note
+        if not self.port.following:
+            note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
+        return note.strip()
+
+    def _hidden_text(self) -> str:
+        """How many remarks are hidden among the lines in sight and right before and after them."""
+        if self._hidden is None and self.view is not None:
+            view, port = self.view, self.port
+            lines = self.in_sight()
+            first, end = (lines.start, lines.stop) if lines else (port.top, port.top)
+            for _ in range(MOST_HIDDEN):
+                if not first or not view.hides(first - 1):
+                    break
+                first -= 1
+            if port.following:
+                end = min(port.count, max(end, first) + MOST_HIDDEN)
+            self._hidden = view.hidden_text(first, end)
+        return self._hidden or ""
+
     # drawing
 
     def refresh(self, *regions: Region, **how: bool) -> Self:
-        """Draws the pane again; Textual asks for all of it whenever another pane has changed, too,
-        and then gets what was drawn before."""
-        if not regions:
-            self._shown = self._hidden = None
+        """Draws the pane again, or when a title is set nothing but that row: Textual would draw
+        all of it."""
+        if self._border_row is not None:
+            regions = (self._border_row,)
+        elif not regions:
+            self._page = self._hidden = None
         return super().refresh(*regions, **how)
 
     def notify_style_update(self) -> None:
         self._painter = None
-        self._styled.clear()
-        self._forget_styles()
+        self._rows.clear()
+        self._says = None
+        self._labels.clear()
         super().notify_style_update()
 
     def on_resize(self) -> None:
         self._rows.clear()
+        self._says = None
+        self._labels.clear()
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """The rows asked for; one strip is built for each line that has newly come into sight,
-        and those that have left it are forgotten."""
-        width = self.size.width
-        title = self._title
-        if not self.frame.whole and self.hidden_text:
-            title = title._replace(parts=(*title.parts, Part(8, f"  {self.hidden_text}", "note")))
-        rows = [self._pen().title(title, self._note_text(), width)]
-        if crop.bottom > 1:
-            if self._shown is None:
-                self._shown = self._rows_below_title()
-            rows += self._shown
-        if self.frame.whole and crop.bottom >= self.size.height:
-            rows.append(self._pen().bottom(self._title, self.hidden_text, width))
-        rows = rows[crop.y : crop.bottom]
-        if crop.x or crop.width != width:
-            rows = [row.crop(crop.x, crop.right) for row in rows]
-        return rows
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Those for a screen without colours: else everything is drawn as it is to be, and text
+        is drawable."""
+        return super().get_line_filters() if self.app.no_color else ()
 
-    def _rows_below_title(self) -> list[Strip]:
-        left, room = self._margins()
-        (blank,) = self._with_right_border(
-            [Strip([*left, Segment(" " * room, self._paint().base)])]
-        )
-        rows = self._log_rows(blank)
-        return rows + [blank] * (self._log_height - len(rows))
+    def render_line(self, y: int) -> Strip:
+        """A row inside the border."""
+        if self._page is None:
+            self._page = self._make_page()
+        if y < len(self._page):
+            return self._page[y]
+        return Strip.blank(self.size.width, self._paint().base)
 
-    def _log_rows(self, blank: Strip) -> list[Strip]:
+    def _make_page(self) -> list[Strip]:
+        """The rows in sight; strips are built for each line that has newly come into sight, and
+        those of lines that have left it are forgotten."""
         if self.view is None:
             return []
         if not self.view.lines.count:
             return self._placeholder_rows()
-        rows = []
+        page = []
         seen: dict[int, list[Strip]] = {}
-        last = self.view.lines.count - 1
         for number, sub in self.port.rows():
-            strips = seen.get(number) or self._rows.get(number)
-            if strips is None:
-                strips = self._strips(number)
+            strips = seen.get(number) or self._rows.get(number) or self._strips(number)
             seen[number] = strips
-            rows.append(strips[sub] if sub < len(strips) else blank)
-        seen.pop(last, None)  # the last line may still grow
-        self._rows, self._drawn = seen, len(rows)
-        return rows
+            if sub < len(strips):
+                page.append(strips[sub])
+        seen.pop(self.view.lines.count - 1, None)  # the last line may still grow
+        self._rows = seen
+        return page
 
     def _placeholder_rows(self) -> list[Strip]:
-        left, room = self._margins()
-        style, base = self._style("placeholder"), self._paint().base
+        width, base = self.size.width, self._paint().base
+        style = self.get_component_rich_style("pane--placeholder")
         rows = []
         for line in self._placeholder.splitlines():
-            for part in wrap([Span(make_drawable(line), PLAIN)], room, 0):
-                strip = Strip([*left, Segment("".join(span.text for span in part), style)])
-                rows.append(strip.adjust_cell_length(len(left) + room, base))
-        return self._with_right_border(rows[: self._log_height])
-
-    def _refresh_title(self) -> None:
-        self.refresh(Region(0, 0, self.size.width, 1))
-
-    @property
-    def _log_height(self) -> int:
-        return self.size.height - self.frame.rows
-
-    def _margins(self) -> tuple[list[Segment], int]:
-        """The border at the left, and the cells between it and that at the right."""
-        return self._pen().left, self.size.width - self.frame.columns
-
-    def _with_right_border(self, rows: list[Strip]) -> list[Strip]:
-        """The rows with the border at their right."""
-        right = self._pen().right
-        return [Strip([*row, *right]) for row in rows] if right else rows
-
-    def _pen(self) -> FramePen:
-        if self._frame_pen is None:
-            self._frame_pen = FramePen(self.frame, self.has_focus, self._title.bad, self._style)
-        return self._frame_pen
-
-    def _forget_styles(self) -> None:
-        """The border looks otherwise, and the rows that were drawn have parts of it."""
-        self._frame_pen = None
-        self._rows.clear()
+            for part in wrap([Span(make_drawable(line), PLAIN)], width, 0):
+                strip = Strip([Segment("".join(span.text for span in part), style)])
+                rows.append(strip.adjust_cell_length(width, base))
+        return rows[: self.size.height]
 
     def _rows_of(self, number: int) -> int:
         if strips := self._rows.get(number):
             return len(strips)
         if not self.view:
             return 1
-        if not self.view.options.wrap or self.view.hides(number):
-            shown = not self.view.hides(number)
-            return shown + len(self.view.separators(number))
+        hidden = self.view.hides(number)
+        if hidden or not self.view.options.wrap:
+            return (not hidden) + len(self.view.separators(number))
         strips = self._strips(number)
         if number < self.view.lines.count - 1:
             self._rows[number] = strips
         return len(strips)
 
     def _strips(self, number: int) -> list[Strip]:
+        """The rows of a line, below the separators that stand above it."""
         assert self.view is not None
-        left, room = self._margins()
+        width, painter = self.size.width, self._paint()
+        separators = self.view.separators(number)
+        style = self.get_component_rich_style("pane--separator") if separators else Style()
+        result = [
+            Strip([Segment(text.center(width, "─")[:width], style)], width) for text in separators
+        ]
         if self.view.hides(number):
-            return self._paint_rows(number, [], left, room)
+            return result
+        if number == self.view.cursor:
+            painter = self._cursor_painter or painter
+        base = painter.base
+        parts = self._parts(number, width)
+        if number in self.view.selected_lines:
+            base = painter.style(TextStyle(attr=Attr.REVERSE))
+            parts = [[Span(s.text, TextStyle(attr=Attr.REVERSE)) for s in part] for part in parts]
+        for part in parts:
+            segments = []
+            used = 0
+            for text, text_style in part:
+                segments.append(Segment(text, painter.style(text_style)))
+                used += cell_len(text)
+            if used < width:
+                segments.append(Segment(" " * (width - used), base))
+            strip = Strip(segments, max(used, width))
+            result.append(strip if used <= width else strip.crop(0, width))
+        return result
+
+    def _parts(self, number: int, width: int) -> list[list[Span]]:
+        assert self.view is not None
         try:
             row, indent = self.view.render(self.view.lines.line(number))
         except (IndexError, OSError) as error:
             row, indent = [Span(f"cannot be read: {error}", TextStyle(attr=Attr.DIM))], 0
-        parts = wrap(row, room, indent) if self.view.options.wrap else [row]
-        return self._paint_rows(number, parts, left, room)
-
-    def _paint_rows(
-        self, number: int, parts: list[list[Span]], left: list[Segment], room: int
-    ) -> list[Strip]:
-        """The rows of line `number`, below the separators that stand above it."""
-        assert self.view is not None
-        painter = self._paint()
-        if number == self.view.cursor:
-            painter = self._cursor_painter or painter
-        base = painter.base
-        if number in self.view.selected_lines:
-            base = painter.style(TextStyle(attr=Attr.REVERSE))
-            parts = [[Span(s.text, TextStyle(attr=Attr.REVERSE)) for s in part] for part in parts]
-        result = [self._separator(text, left, room) for text in self.view.separators(number)]
-        for part in parts:
-            segments = [*left]
-            used = 0
-            for text, style in part:
-                segments.append(Segment(text, painter.style(style)))
-                used += cell_len(text)
-            if used < room:
-                segments.append(Segment(" " * (room - used), base))
-            strip = Strip(segments, len(left) + max(used, room))
-            result.append(strip if used <= room else strip.crop(0, len(left) + room))
-        return self._with_right_border(result)
-
-    def _separator(self, text: str, left: list[Segment], room: int) -> Strip:
-        """A row that is on the screen only: an attempt begins below it."""
-        segments = [*left, Segment(text.center(room, "─")[:room], self._style("separator"))]
-        return Strip(segments, len(left) + room)
+        return wrap(row, width, indent) if self.view.options.wrap else [row]
 
     def _paint(self) -> Painter:
         if self._painter is None:
@@ -481,27 +476,6 @@ class LogPane(Widget, can_focus=True):
             self._painter = Painter(foreground, background, palette, colourless)
             self._cursor_painter = Painter(foreground, tint, palette, colourless)
         return self._painter
-
-    def _style(self, name: str) -> Style:
-        """The style of one of the component classes; reckoning it costs more than a line."""
-        key = (name, self.has_focus)
-        if key not in self._styled:
-            self._styled[key] = self._make_style(name)
-        return self._styled[key]
-
-    def _make_style(self, name: str) -> Style:
-        style = self.get_component_rich_style(f"log-pane--{name}")
-        for line_filter in self.get_line_filters():
-            segments = line_filter.apply([Segment(" ", style)], self.background_colors[1])
-            style = segments[0].style or style
-        return style
-
-    def _note_text(self) -> str:
-        """The note, and what a paused view has missed."""
-        note = self._note
-        if not self.port.following:
-            note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        return note.strip()
 
     # mouse
 
@@ -518,15 +492,15 @@ class LogPane(Widget, can_focus=True):
             self.post_message(self.TitleDoubleClicked())
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        border = self.frame.holds(event.x, event.y, *self.size)
-        if self.view and not border and event.button == 1:
-            self._drag_from = self._line_at(event.y)
+        inside = event.get_content_offset(self)
+        if self.view and inside is not None and event.button == 1:
+            self._drag_from = self._line_at(inside.y)
             if self.view.selection:
                 self.view.selection = None
                 self.redraw()
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        line = self._line_at(event.y)
+        line = self._line_at(event.get_content_offset_capture(self).y)
         if self._drag_from is None or line is None or self.view is None:
             return
         if self.view.selection is None:
@@ -548,11 +522,11 @@ class LogPane(Widget, can_focus=True):
 
     def _line_at(self, y: int) -> int | None:
         rows = self.port.rows()
-        return rows[min(max(0, y - 1), len(rows) - 1)][0] if rows else None
+        return rows[min(max(0, y), len(rows) - 1)][0] if rows else None
 
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
-        self.redraw()
+        self._show_labels()
 
 
 def _text(view: LogView, number: int) -> str:

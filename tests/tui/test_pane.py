@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
-from rich.style import Style
+from rich.cells import cell_len
+from textual._styles_cache import StylesCache
 from textual.app import App, ComposeResult
 from textual.geometry import Region
 from textual.strip import Strip
@@ -14,10 +18,8 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.curves import sparkline
-from tui.widgets.fit import Part
-from tui.widgets.log_pane import LogPane
-from tui.widgets.pane_frame import FramePen, PaneBorders, Title
-from tui.widgets.pane_grid import PaneGrid
+from tui.widgets.pane import Pane
+from tui.widgets.pane_area import PaneGrid
 
 STEP = (
     b"After %d training steps (%d global steps), loss on training batch is %.4f."
@@ -25,37 +27,29 @@ STEP = (
 )
 
 
-def pen(frame: PaneBorders, *, focused: bool = False) -> FramePen:
-    return FramePen(frame, focused, False, lambda name: Style())
-
-
-@pytest.mark.parametrize("frame", [PaneBorders(whole=True), PaneBorders(left=True), PaneBorders()])
-@pytest.mark.parametrize("focused", [True, False])
-def test_borders_have_the_width_of_their_pane(frame: PaneBorders, focused: bool) -> None:
-    """Whatever the title holds, wide characters too."""
-    parts = (
-        Part(0, "worker:1", "name"),
-        Part(4, " @host-漢字", "title"),
-        Part(2, "  step 12 340", "title"),
-    )
-    for width in range(20, 200):
-        for spark in ("", "▁▂▃"):
-            for note in ("", "↓ 214 new", "&漢字 12 lines  2/14"):
-                title = Title(parts, spark, 0.5)
-                drawn = pen(frame, focused=focused).title(title, note, width)
-                assert drawn.cell_length == width and (width < 60 or "worker:1" in drawn.text)
-                assert pen(frame).bottom(title, "1 remark hidden", width).cell_length == width
-
-
-def test_the_focus_is_seen_without_colours() -> None:
-    """Heavy lines and a mark."""
-    title = Title((Part(0, "ps:0", "name"),), "▁▂▃", 0.5)
-    whole, bare = PaneBorders(whole=True), PaneBorders()
-    assert pen(whole).title(title, "", 24).text == "╭─ ps:0 ───────────────╮"
-    assert pen(whole, focused=True).title(title, "", 24).text == "┏━▸ps:0 ━━━━━━━━━━━━━━━┓"
-    assert pen(bare).title(title, "", 24).text == "─ ps:0 ──────────── ▁▂▃ "
-    assert pen(bare, focused=True).title(title, "", 24).text == "━▸ps:0 ━━━━━━━━━━━━ ▁▂▃ "
-    assert pen(whole).bottom(title, "", 40).text == "╰─ ━━━━━━╌╌╌╌╌╌ 50 % ──────────── ▁▂▃ ─╯"
+@pytest.mark.large
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_borders_have_the_width_of_their_pane(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Whatever the title holds, wide characters and what looks like markup too."""
+    run = ScriptedRun(tmp_path, workers=3, hosts=4)
+    for task in run.snapshot().tasks:
+        run.task(str(task.id), host="host-漢字[red]", state=TaskState.RUNNING, step=12_340)
+        run.write(str(task.id), b"x" * 500 + b"\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=size) as pilot:
+        await shows(pilot, "x" * 30)
+        if size[0] > 80:
+            await shows(pilot, "host-漢字[red]")
+        rows = screen_text(app)
+        assert all(cell_len(row) == size[0] for row in rows)
+        for pane in app.screen.query(Pane):
+            region = pane.region
+            title = pane.render_lines(Region(0, 0, region.width, 1))[0]
+            assert (
+                title.cell_length == region.width
+                and str(pane.view and pane.view.task) in title.text
+            )
+    run.logs.close()
 
 
 async def test_nothing_is_drawn_before_there_are_panes() -> None:
@@ -89,7 +83,7 @@ async def test_the_focused_pane_is_plain_to_see(
     monkeypatch.setenv("NO_COLOR", "1")
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=size) as pilot:
-        await until(pilot, lambda: isinstance(app.focused, LogPane))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         for name in ("ps:0", "worker:0"):
             await shows(pilot, f"▸{name}")
             text = "\n".join(screen_text(app))
@@ -107,7 +101,7 @@ async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
         await shows(pilot, "line 99")
         shown = [row for row in screen_text(app) if row.startswith("line ")]
         pane = app.focused
-        assert isinstance(pane, LogPane) and len(shown) == pane.size.height - 1
+        assert isinstance(pane, Pane) and len(shown) == pane.outer_size.height - 1
 
 
 @pytest.mark.large
@@ -118,15 +112,15 @@ async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> 
         run.change(state=RunPhase.RUNNING)
         for i in range(30):
             run.write("worker:1", STEP % (i, i * 10, 2.0 - i / 30))
-        await shows(pilot, "▄▃▂▂▁ ─╯")
+        await shows(pilot, "▄▃▂▂▁ ─")
         assert not any("29 %" in row for row in screen_text(app))
         run.change(total_steps=1000)
-        await shows(pilot, "╰─ ━━━╌╌╌╌╌╌╌╌╌ 29 % ─")
-        pane = app.screen.query(LogPane)[2]
-        calm = pane.render_lines(pane.size.region)[1]
+        await shows(pilot, "╰─ ━━━╌╌╌╌╌╌╌╌╌  29 %  ")
+        pane = app.screen.query(Pane)[2]
+        calm = pane.render_lines(pane.region.reset_offset)[1]
         run.task("worker:1", state=TaskState.FAILED, exit_code=1)
         await shows(pilot, "worker:1 @tf3  failed 1")
-        assert pane.render_lines(pane.size.region)[1] != calm
+        assert pane.render_lines(pane.region.reset_offset)[1] != calm
 
 
 async def test_unchanged_lines_are_not_drawn_again(
@@ -138,21 +132,21 @@ async def test_unchanged_lines_are_not_drawn_again(
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "worker:1 @tf3  running")
-        pane = app.screen.query(LogPane)[2]
-        drawn: list[Region] = []
-        refresh = LogPane.refresh
+        pane = app.screen.query(Pane)[2]
+        drawn: set[int] = set()
+        render = StylesCache.render_line
 
-        def spy(self: LogPane, *regions: Region, **kinds: bool) -> LogPane:
-            if self is pane:
-                drawn.extend(regions or [self.size.region])
-            return refresh(self, *regions, **kinds)
+        def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
+            if cache is pane._styles_cache:
+                drawn.add(y)
+            return render(cache, styles, y, *rest)
 
         await pilot.pause(1.2)
-        monkeypatch.setattr(LogPane, "refresh", spy)
+        monkeypatch.setattr(StylesCache, "render_line", spy)
         run.task("worker:1", step=120)
         await shows(pilot, "step 120")
         await shows(pilot, "12 %")
-        assert {(region.y, region.height) for region in drawn} == {(0, 1), (18, 1)}
+        assert drawn == {0, pane.outer_size.height - 1}
 
 
 async def test_a_pane_is_not_drawn_because_another_one_is(
@@ -165,18 +159,18 @@ async def test_a_pane_is_not_drawn_because_another_one_is(
         await shows(pilot, "▸ps:0")
         drawn: set[str] = set()
         painted: set[str] = set()
-        rows, lines = LogPane._rows_below_title, LogPane.render_lines
+        rows, lines = Pane._make_page, Pane.render_lines
 
-        def spy(self: LogPane) -> list[Strip]:
+        def spy(self: Pane) -> list[Strip]:
             drawn.add(f"{self.view and self.view.task}")
             return rows(self)
 
-        def spy_on_all(self: LogPane, crop: Region) -> list[Strip]:
+        def spy_on_all(self: Pane, crop: Region) -> list[Strip]:
             painted.add(f"{self.view and self.view.task}")
             return lines(self, crop)
 
-        monkeypatch.setattr(LogPane, "_rows_below_title", spy)
-        monkeypatch.setattr(LogPane, "render_lines", spy_on_all)
+        monkeypatch.setattr(Pane, "_make_page", spy)
+        monkeypatch.setattr(Pane, "render_lines", spy_on_all)
         run.write("worker:1", b"a line of worker 1\n")
         await shows(pilot, "a line of worker 1")
         assert drawn == {"worker:1"} and painted >= {"ps:0", "worker:0", "worker:1"}
