@@ -293,7 +293,6 @@ class Attempts:
         if refused:
             self._refuse(attempt, _BEING_ENDED)
             return
-        attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         env = {**os.environ, **variables}
         for name in _DROPPED:
             env.pop(name, None)
@@ -324,8 +323,10 @@ class Attempts:
                 self._refuse(attempt, _BEING_ENDED)
 
     def _open(self, attempt: Attempt, program: Program) -> None:
-        """In the thread: the log, which may hang with its disk."""
+        """In the thread: who holds its port, which is looked for in the descriptors of all
+        processes, and the log, which may hang with its disk."""
         try:
+            attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
             self._logs.begin(attempt.log, attempt.task)
         except Exception as error:  # whatever it is, the start has an answer
             attempt.log.close()
@@ -442,10 +443,7 @@ class Attempts:
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
             if before is State.ENDED and (closed or late or drain.idle(attempt.log)):
                 attempt.state = State.CLOSED if closed else State.REPORTED
-                owner = None
-                if attempt.port and not attempt.listening:
-                    owner = ports.owner(attempt.port)
-                self._channels.send(attempt.facts(Exited, owner))
+                self._channels.send(attempt.facts(Exited, _port_owner(attempt)))
             if closed:
                 attempt.state = State.CLOSED
                 self._channels.send(attempt.facts(OutputEnded))
@@ -517,6 +515,14 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name[3:]
     except ValueError:
         return str(number)
+
+
+def _port_owner(attempt: Attempt) -> PortOwner | None:
+    """Who holds the port of a task that has ended without listening. It is looked for in the
+    descriptors of all processes only where nobody held it at the start."""
+    if not attempt.port or attempt.listening or not ports.listeners().get(attempt.port):
+        return None
+    return attempt.port_owner or ports.owner(attempt.port)
 
 
 def _start_of(pid: int) -> int:
