@@ -117,3 +117,21 @@ def test_a_host_without_a_writable_tmp_is_refused(testbed: Testbed, tmp_path: Pa
     done = command.run("up", str(command.write(tmp_path, text)), "--headless")
     assert done.returncode == 3
     assert "the agent's socket needs /tmp: Read-only file system" in done.stderr
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler")
+def test_a_c_library_that_remembers_its_pid(fresh_scenario: FaultScenario) -> None:
+    """Given hosts with a library of before 2017, then tasks start, are restarted and end there."""
+    for name in ("tf1", "tf3"):
+        faults.remember_pids(fresh_scenario.testbed[name])
+    file = fresh_scenario.file(
+        {"ps": ["tf1"], "worker": ["tf3", "tf3"]},
+        run='lease = 30\ngrace = 1\non_failure = "restart"',
+        modes={"worker": "fails child"},
+        env={"SECONDS": "0.5", "FAILURES": "1"},
+    )
+    with fresh_scenario.up(file) as up:
+        assert up.wait() == 0, up.transcript()
+        assert confirmed(up)
+        fresh_scenario.check_logs(up.run_id)
+    fresh_scenario.wait_dead()
