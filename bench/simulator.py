@@ -15,7 +15,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from launcher.agent import wire
 from launcher.hosts import bootstrap
@@ -24,7 +23,7 @@ from launcher.hosts.transport import Transport
 from launcher.plan import HostPlan
 from launcher.session import connections, process
 from tests.agent_frames import Body, facts, welcome
-from tests.short_programs import Talker, message
+from tests.short_programs import Obliging
 
 _LINE = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
 _FIGURES = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": [], "tasks": {}}
@@ -78,8 +77,6 @@ class Agent:
             case wire.PORTS:
                 picked = list(range(20000, 20000 + body["pick"]))
                 self._send(wire.REPLY, {**reply, "picked": picked, "owners": []})
-            case wire.PROBE:
-                self._send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.STATS:
                 self._send(wire.REPLY, {**reply, **_FIGURES})
             case wire.START:
@@ -168,8 +165,7 @@ def launch(path: str, words: list[str]) -> int:
             run_id: str, nonce: str, beside: Transport | None = None
         ) -> Transport:
             if beside is not None:  # files: nothing is missing
-                said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
-                return Talker(nonce, *map(message, said))
+                return Obliging(nonce)
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(f"{host.name} {nonce}\n".encode())
             return SocketTransport(reader, writer)

@@ -9,20 +9,18 @@ from docs.markdown import table
 from launcher.agent import wire
 from launcher.agent.fields import Record
 from launcher.agent.messages import MESSAGES, TaskFacts
-from launcher.agent.probes import PROBES
 from launcher.agent.requests import REQUESTS, Question
 
 _RAW = {
     wire.DATA: ("number of the log, offset, bytes", "Bytes of a log."),
     wire.REPLY: ("`id`, and the fields of the answer", "The answer to a frame with an `id`."),
-    wire.PROBE: ("`id`, `kind`, and the fields of the probe", "A question of the preflight."),
 }
 """Frames whose body is no record of their own: the body, and what it is."""
 _HEADS = ("type", "frame", "fields", "answer", "is")
 
 
 def markdown() -> Iterator[str]:
-    """The frames of each direction, and the probes."""
+    """The frames of each direction."""
     yield f"Version {wire.VERSION}. A body has at most {wire.MAX_BODY // 2**20} MiB."
     kinds = sorted(wire.NAMES)
     first = kinds.index(wire.WELCOME)
@@ -33,9 +31,6 @@ def markdown() -> Iterator[str]:
         yield from ("", f"### {title}", "")
         yield from table(_HEADS, map(_frame, chosen))
     yield from ("", f"Facts of an attempt: {_fields(TaskFacts)}.")
-    yield from ("", "### Probes", "")
-    heads = ("kind", "fields", "answer", "is")
-    yield from table(heads, ((f"`{kind}`", *_columns(probe)) for kind, probe in PROBES.items()))
 
 
 def _frame(kind: int) -> tuple[str, ...]:

@@ -214,7 +214,7 @@ def test_an_interpreter_that_is_too_old_is_told_by_its_version(
 def test_nothing_stays_when_a_check_is_ended(
     tmp_path: Path, ssh_server: SshServer, end: signal.Signals
 ) -> None:
-    """Ctrl-C sends the agents away; after a SIGKILL the local one goes at once by itself."""
+    """Neither after Ctrl-C nor after a SIGKILL, whatever a question waits for."""
     slow = tmp_path / "python-slow"
     slow.write_text(
         f'#!/bin/sh\ncase "$*" in *tensorflow*) sleep 30;; esac\nexec {sys.executable} "$@"\n'
@@ -223,8 +223,8 @@ def test_nothing_stays_when_a_check_is_ended(
     file = write(tmp_path, JOBS.format(tasks='"localhost:auto"').replace("{python}", str(slow)))
     argv = [sys.executable, "-m", "tui.main", "check", str(file)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
-        # bridge, watchdog, agent
-        wait_until(lambda: len(agents()) >= 3, "the agent of the preflight is there")
+        # the program, and the process of at least one question
+        wait_until(lambda: len(agents()) >= 2, "the program of the preflight is there")
         child.send_signal(end)
         child.communicate(timeout=30)
     wait_until(lambda: not agents(), "none is left")

@@ -20,8 +20,6 @@ nothing but each other:
     ports       which process listens on a port; picking free ports
     tree        staged files that are kept for the next launch
     stats       CPU, memory and GPUs
-    prober      answers to a preflight
-    reach       whether hosts reach each other
     state       the state file that one agent leaves for the next
     folders     where a run is kept on a host
     log         the agent's own log
@@ -31,7 +29,7 @@ The protocol, which the launcher uses as well:
     wire        frames: length, type, body
     fields      records that are read from JSON, each field checked
     config      what is sent with the agent's modules
-    requests, probes  frames of a launcher
+    requests    frames of a launcher
     messages    frames of an agent
     task_id     names of tasks
 """

@@ -102,7 +102,7 @@ def parse_request(frame: wire.Frame) -> Request:
         VersionError: it is of a launcher of another version.
     """
     name = wire.NAMES[frame.type]
-    if frame.type not in REQUESTS and frame.type != wire.PROBE:
+    if frame.type not in REQUESTS:
         raise wire.WireError(f"unexpected {name}")
     body = frame.json()
     if frame.type == wire.HELLO and body.get("version") != wire.VERSION:
@@ -112,14 +112,7 @@ def parse_request(frame: wire.Frame) -> Request:
             f"speaks {version})"
         )
     try:
-        if frame.type != wire.PROBE:
-            return REQUESTS[frame.type].from_json(body)
-        from .probes import PROBES
-
-        kind = body.get("kind")
-        if not isinstance(kind, str) or kind not in PROBES:
-            raise FieldError("unknown question", "kind")
-        return PROBES[kind].from_json(body)
+        return REQUESTS[frame.type].from_json(body)
     except FieldError as error:
         raise wire.WireError(f"{name}: {error}") from None
 

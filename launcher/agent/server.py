@@ -15,7 +15,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Callable
+from typing import Any, Callable
 
 from . import ports, proc, requests, state, stats, wire
 from .channel import Channel
@@ -29,9 +29,6 @@ from .process_tracker import ProcessTracker
 from .task_logs import TaskLogs
 from .tasks import Attempt, Attempts, State
 from .workers import Wakeups, WorkerThread
-
-if TYPE_CHECKING:
-    from .prober import Prober
 
 _KNOWN_PROCESSES = 1.0
 _BEAT_WATCHDOG = 1.0
@@ -76,7 +73,6 @@ class Agent:
         known, self._previous_exit = state.load(folders, self._tracker)
         self._picker = ports.Picker(os.path.join(folders.local, "ports"))
         self._stats = stats.StatsSampler()
-        self._prober: Prober | None = None
         self._selector = selectors.DefaultSelector()
         self._wakeups = Wakeups()
         self._channels = Channels(
@@ -224,8 +220,6 @@ class Agent:
 
     def _clean_up(self, proven: bool) -> None:
         """The last of the disk, which may hang; `proven`: nothing is left that is not known."""
-        if self._prober is not None:
-            self._prober.close()
         self._stats.close()
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             if os.path.exists(self._folders.stage):
@@ -264,10 +258,7 @@ class Agent:
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
         request = requests.parse_request(frame)
-        if isinstance(request, requests.Question) and request.TYPE == wire.PROBE:
-            self._answer_probe(channel, request)
-        else:
-            self._handlers[type(request)](channel, request)
+        self._handlers[type(request)](channel, request)
 
     def _hello(self, channel: Channel, hello: requests.Hello) -> None:
         if channel.admitted:
@@ -319,12 +310,6 @@ class Agent:
             channel.answer(asked.id, self._stats.sample(self._tracker.scan()))
         except OSError as error:  # no descriptor is left
             channel.refuse(asked.id, error_text(error))
-
-    def _answer_probe(self, channel: Channel, asked: requests.Question[Any]) -> None:
-        from .prober import Prober
-
-        prober = self._prober = self._prober or Prober(self._folders)
-        channel.answer_in_thread(asked.id, lambda: prober.answer(asked))
 
     def _leave(self, channel: Channel, wanted: requests.Leave) -> None:
         self._end(AgentExit(ExitReason.LAUNCHER_LEFT, "the launcher has left"))

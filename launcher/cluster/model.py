@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar, get_args
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 from pydantic import Field as field
 
-from ..agent.programs import program_problem
 from ..ids import TaskId
+from ..on_host.executables import program_problem
 from .addresses import LOCALHOST
 from .choices import Framework, OnDisconnect, OnFailure, OnHangup, Shell, Success
 from .key_lines import UNKNOWN_LINES, FileLines

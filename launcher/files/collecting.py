@@ -138,7 +138,7 @@ async def fetch(
         if link.connected:
             session = link.sessions
             try:
-                program = await link.start_program("transfer")
+                program = await link.start_program()
                 try:
                     return await _Collection(program, folder, progress).run(named(paths))
                 finally:

@@ -20,7 +20,6 @@ from typing import Literal
 from ..agent.tree import TreeEntry
 from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
-from ..hosts.link import Link
 from ..hosts.programs import Answer, Program
 from ..paths import cache_home
 
@@ -114,10 +113,10 @@ def read_tree(tree: Tree) -> Manifest:
 
 
 async def stage(
-    link: Link, manifest: Manifest, key: str, progress: Callable[[Progress], None]
+    program: Program, manifest: Manifest, key: str, progress: Callable[[Progress], None]
 ) -> None:
-    """Copies the files of a manifest to a host; after a lost connection it is called again, and
-    only what has not come whole is sent.
+    """Copies the files of a manifest to the host of `program`; after a lost connection it is called
+    again with another one, and only what has not come whole is sent.
 
     `key` is the same for consecutive launches that share files. `progress` is called at most ten
     times a second, and at the end.
@@ -126,16 +125,6 @@ async def stage(
         HostError: the host refused, or cannot be reached.
         TfmuxError: a file was changed or removed meanwhile.
     """
-    program = await link.start_program("transfer")
-    try:
-        await _stage(program, manifest, key, progress)
-    finally:
-        await program.aclose()
-
-
-async def _stage(
-    program: Program, manifest: Manifest, key: str, progress: Callable[[Progress], None]
-) -> None:
     request = {"what": "stage", "key": key, "entries": manifest.entries}
     program.send(request)
     most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES

@@ -20,8 +20,8 @@ from .staging import Tree
 WORK = "work"
 TRAINER = "trainer"
 TOOLS = "tools"
-_SENT = ("pipe.py", "transfer.py")
-"""Programs that are sent when they are needed."""
+_SENT = ("executables.py", "pipe.py", "probe.py", "program.py", "reach.py", "transfer.py")
+"""Modules of the program that is sent when it is needed."""
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:

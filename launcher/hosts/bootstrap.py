@@ -81,10 +81,8 @@ from launcher.PACKAGE import MAIN
 MAIN.main(config)
 """
 _AGENT = ("agent", "bridge")
-_PROGRAMS = {"transfer": ("pipe",)}
-"""Programs of `on_host`, with the other modules of it that they import."""
-_FOR_PROGRAMS = ("folders", "log", "threads", "tree")
-"""Modules of the agent that programs import."""
+_PROGRAM = ("on_host", "program")
+_PACKAGES = ("agent", "on_host")
 ENGINE_LINE = (
     "import base64,marshal,sys,zlib;"
     "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
@@ -100,11 +98,13 @@ def marker(nonce: str) -> bytes:
     return f"tfmux-agent-{nonce}".encode()
 
 
-def magic_number(before: bytes) -> bytes:
-    """The magic number of a host's interpreter, from what it printed before the marker; empty
-    where it has said none."""
+def split_magic(before: bytes) -> tuple[bytes, bytes]:
+    """What a host printed before the marker: the noise of its shell, and the magic number of its
+    interpreter, empty where it has said none."""
     found = re.search(_MAGIC + rb"([0-9a-f]{8})\n\Z", before)
-    return bytes.fromhex(found[1].decode()) if found else b""
+    if found is None:
+        return before, b""
+    return before[: found.start()], bytes.fromhex(found[1].decode())
 
 
 def argv(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> list[str]:
@@ -129,13 +129,13 @@ def payload(config: AgentConfig, magic: bytes) -> bytes:
     return _payload(_AGENT, config.to_json(), magic, bytes([wire.ERROR]))
 
 
-def program_payload(name: str, config: Mapping[str, str], magic: bytes) -> bytes:
-    """Bytes that follow the marker for the program `name` of `on_host`."""
-    return _payload(("on_host", name), config, magic, b"")
+def program_payload(config: Mapping[str, Any], magic: bytes) -> bytes:
+    """Bytes that follow the marker for the short program (`on_host`)."""
+    return _payload(_PROGRAM, config, magic, b"")
 
 
 def _payload(main: tuple[str, str], config: Mapping[str, Any], magic: bytes, head: bytes) -> bytes:
-    packed = _packed(main, code=magic == MAGIC_NUMBER)
+    packed = _packed(code=magic == MAGIC_NUMBER)
     loader = _LOADER.replace("HEAD", repr(head)).replace("CONFIG", repr(json.dumps(config)))
     line = (loader + _importer(main)).encode()
     return b"%08d%s%08d%s" % (len(line), line, len(packed), packed)
@@ -148,30 +148,28 @@ def _importer(main: tuple[str, str]) -> str:
 def engine_payload(config: AgentConfig) -> str:
     """The source of the agent's modules, for interpreters that are not known yet, and its `config`
     as one word of plain characters."""
-    packed = _marshalled(_AGENT, code=False)
+    packed = _marshalled(code=False)
     sent = {"packed": packed, "config": config.to_json(), "loader": _importer(_AGENT)}
     return base64.b64encode(zlib.compress(marshal.dumps(sent, _MARSHAL_VERSION))).decode()
 
 
 @cache
-def _packed(main: tuple[str, str], *, code: bool) -> bytes:
+def _packed(*, code: bool) -> bytes:
     """Packed once for all hosts: for a thousand of them it would take seconds."""
-    return zlib.compress(_marshalled(main, code=code), 1)
+    return zlib.compress(_marshalled(code=code), 1)
 
 
-def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
-    """The modules of the agent or of a program by their names. All are one object, so that what
-    they share is there once; code cannot be read by an interpreter of another version, so it is
-    never among source."""
-    package, program = main
-    wanted = {"on_host": {program, *_PROGRAMS.get(program, ())}, "agent": {*_FOR_PROGRAMS}}
+def _marshalled(*, code: bool) -> bytes:
+    """The modules that hosts get, by their names. All are one object, so that what they share is
+    there once; code cannot be read by an interpreter of another version, so it is never among
+    source."""
     modules: dict[str, str | CodeType] = {"launcher": ""}
-    for each in [package] if package == "agent" else wanted:
-        modules[f"launcher.{each}"] = ""
-        for file in resources.files(f"launcher.{each}").iterdir():
+    for package in _PACKAGES:
+        modules[f"launcher.{package}"] = ""
+        for file in resources.files(f"launcher.{package}").iterdir():
             stem = file.name.removesuffix(".py")
-            if stem != file.name != "__init__.py" and (package == "agent" or stem in wanted[each]):
-                name = f"launcher.{each}.{stem}"
+            if stem != file.name != "__init__.py":
+                name = f"launcher.{package}.{stem}"
                 modules[name] = _code(name) if code else file.read_text()
     return marshal.dumps(modules) if code else marshal.dumps(modules, _MARSHAL_VERSION)
 

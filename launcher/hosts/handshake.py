@@ -12,7 +12,7 @@ import secrets
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..agent import wire
 from ..agent.config import AgentConfig, Rules
@@ -31,6 +31,7 @@ START_SECONDS = 30.0
 AGENT_SECONDS = 15.0
 """How long a bridge waits for an agent that an engine starts."""
 _MARK_LIMIT = 1 << 16
+_NOISE_BYTES = 4096
 
 
 class TransportFactory(Protocol):
@@ -144,8 +145,9 @@ async def query_agent(
     transport = await open_transport(settings.run_id, nonce)
     try:
         async with asyncio.timeout(START_SECONDS):
-            magic, data = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
-            transport.write(bootstrap.payload(settings.config(make=False), magic))
+            arrival = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
+            data = arrival.rest
+            transport.write(bootstrap.payload(settings.config(make=False), arrival.magic))
             transport.write(settings.hello("", query=True).encode())
             decoder = wire.Decoder()
             while True:
@@ -171,9 +173,19 @@ async def query_agent(
         await transport.aclose()
 
 
-async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> tuple[bytes, bytes]:
-    """Skips whatever the login shell prints; returns the magic number of the host's interpreter
-    and what followed the marker.
+class Arrival(NamedTuple):
+    """Arrival of our command on a host: its interpreter waits for a program."""
+
+    magic: bytes
+    """Magic number of the interpreter's code."""
+    noise: bytes
+    """What the login shell printed before."""
+    rest: bytes
+    """What followed the marker."""
+
+
+async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> Arrival:
+    """Skips whatever the login shell prints.
 
     Raises:
         InterpreterError: the command ended before it.
@@ -215,7 +227,8 @@ async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> tup
             f"the interpreter did not start: {said or 'it printed nothing'}",
             todo='write where a Python 3.8 or newer is: python = "…" of the host',
         )
-    return bootstrap.magic_number(before), after
+    noise, magic = bootstrap.split_magic(before)
+    return Arrival(magic, noise[:_NOISE_BYTES], after)
 
 
 def _last_line(text: str) -> str:

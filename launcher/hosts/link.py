@@ -177,8 +177,8 @@ class Link:
         answer: A = reply.answer
         return answer
 
-    async def start_program(self, name: str) -> Program:
-        """Starts a short program on the host, over a session of its own.
+    async def start_program(self) -> Program:
+        """Starts the short program on the host, over a session of its own.
 
         Raises:
             HostError: the host cannot be reached, or the program cannot be started.
@@ -187,7 +187,7 @@ class Link:
         if beside is None or not self.connected:
             raise AgentError(self.settings.host, "the host cannot be reached")
         return await Program.start(
-            name, run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
+            run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
         )
 
     def follow(self, task: TaskId, number: int, log_limit: int) -> None:
@@ -229,10 +229,10 @@ class Link:
         host = self.settings.host
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
-        magic, rest = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
+        arrival = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
         end_before, self._other_version = self._other_version and self._ending(), False
         config = self.settings.config(known=self.sessions > 0, end_before=end_before)
-        self._transport.write(bootstrap.payload(config, magic))
+        self._transport.write(bootstrap.payload(config, arrival.magic))
         self._transport.write(self.settings.hello(self._token).encode())
         decoder = wire.Decoder()
         self._checker.connected()
@@ -242,7 +242,7 @@ class Link:
         self.last_heard = time.monotonic()
         beats = asyncio.create_task(self._beat(self._transport))
         try:
-            data = rest or await self._read_first(self._transport)
+            data = arrival.rest or await self._read_first(self._transport)
             while data and not self.closed:
                 self.last_heard = time.monotonic()
                 for number, frame in enumerate(decoder.feed(data), 1):

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from ..agent.messages import PortOwner
+from typing import Protocol
+
 from ..printable import printable
+
+
+class PortOwner(Protocol):
+    """A process that listens on a port, as a host has told."""
+
+    @property
+    def port(self) -> int: ...
+    @property
+    def pid(self) -> int: ...
+    @property
+    def command(self) -> str: ...
+    @property
+    def task(self) -> str: ...
 
 
 def describe_owner(owner: PortOwner | None) -> str:

@@ -1,8 +1,7 @@
-"""Short programs on a host, each over a session of its own: a request, answers, bytes, its end.
+"""Short program on a host, over a session of its own: requests, answers, bytes, its end.
 
-They do what the agent is not troubled with: files and the questions of a preflight. A program that
-hangs on a disk holds up its own session and nothing else. The host is not trusted: what it answers
-is checked here.
+It does what the agent is not troubled with: files and questions. One that hangs on a disk holds up
+its own session and nothing else. The host is not trusted: what it answers is checked here.
 """
 
 from __future__ import annotations
@@ -11,20 +10,22 @@ import asyncio
 import json
 import secrets
 import struct
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import AgentError
+from ..errors import AgentError, HostError
 from ..printable import printable
 from . import bootstrap
-from .handshake import wait_for_marker
+from .handshake import Arrival, wait_for_marker
 from .transport import Transport
 
 _LENGTH = struct.Struct(">I")
 _MOST_ANSWER = 1 << 20
 _ANSWER_SECONDS = 20.0
+_END_SECONDS = 5.0
 _TAKE_SECONDS = 600.0
 """Time in which a host must take what is sent: its disk may be slow."""
 
@@ -45,7 +46,20 @@ class Failure(Answer):
     code: Text = ""
 
 
+class Tagged(Answer):
+    """Any answer to a question: which one."""
+
+    id: int
+
+
+class Question(Answer):
+    """Base of the answers to questions; `WHAT` names the question."""
+
+    WHAT: ClassVar[str]
+
+
 A = TypeVar("A", bound=Answer)
+Q = TypeVar("Q", bound=Question)
 Opener = Callable[[str], Awaitable[Transport]]
 """Opens a session in which the interpreter starts, given a nonce for its marker."""
 
@@ -53,14 +67,19 @@ Opener = Callable[[str], Awaitable[Transport]]
 class Program:
     """A program that runs on `host`."""
 
-    def __init__(self, host: str, transport: Transport, rest: bytes) -> None:
+    def __init__(self, host: str, transport: Transport, arrival: Arrival) -> None:
         self.host = host
+        self.noise = arrival.noise
+        """Output of the login shell before our command ran."""
         self._transport = transport
-        self._buffer = bytearray(rest)
+        self._buffer = bytearray(arrival.rest)
 
     @classmethod
-    async def start(cls, name: str, run_id: str, host: str, open_session: Opener) -> Program:
-        """Starts the program `name` of `on_host` for a run, or for a check.
+    async def start(
+        cls, run_id: str, host: str, open_session: Opener, lease: float | None = None
+    ) -> Program:
+        """Starts the program for a run; for a preflight it ends when nothing came for the seconds
+        of its `lease`.
 
         Raises:
             HostError: it cannot be started.
@@ -68,10 +87,10 @@ class Program:
         nonce = secrets.token_hex(8)
         transport = await open_session(nonce)
         try:
-            magic, rest = await wait_for_marker(transport, bootstrap.marker(nonce), host)
-            config = {"run": run_id, "host": host}
-            transport.write(bootstrap.program_payload(name, config, magic))
-            program = cls(host, transport, rest)
+            arrival = await wait_for_marker(transport, bootstrap.marker(nonce), host)
+            config = {"run": run_id, "host": host, "lease": lease}
+            transport.write(bootstrap.program_payload(config, arrival.magic))
+            program = cls(host, transport, arrival)
             await program.answer(Answer)
         except BaseException:
             await transport.aclose()
@@ -81,6 +100,17 @@ class Program:
     async def aclose(self) -> None:
         """Ends the session, and with it the program."""
         await self._transport.aclose()
+
+    async def end(self) -> None:
+        """Lets the program end, and waits a little until it has removed what it has made."""
+        try:
+            with suppress(TimeoutError, HostError):
+                async with asyncio.timeout(_END_SECONDS):
+                    self.send({"what": "end"})
+                    while True:
+                        await self.receive()
+        finally:
+            await self.aclose()
 
     def send(self, request: dict[str, Any]) -> None:
         """Sends a request, however large."""
@@ -117,22 +147,45 @@ class Program:
         """
         try:
             async with asyncio.timeout(timeout):
-                (length,) = _LENGTH.unpack(await self._read(_LENGTH.size))
-                if length > most:
-                    raise AgentError(self.host, f"received an answer of {length} bytes")
-                raw = await self._read(length)
+                raw = await self.receive_answer(most)
         except TimeoutError as error:
             raise AgentError(self.host, f"no answer in {timeout:.0f} s") from error
+        return read_answer(self.host, kind, raw)
+
+    async def ask(
+        self, kind: type[Q], timeout: float, questions: Sequence[Mapping[str, Any]] = ({},)
+    ) -> list[Q]:
+        """The answers to questions of a kind, which are asked together.
+
+        Raises:
+            AgentError: the host could not find it out, or not in time.
+        """
+        for number, question in enumerate(questions):
+            self.send({"what": kind.WHAT, "id": number, **question})
+        found: dict[int, Q] = {}
         try:
-            failure = _failure(raw)
-            if failure is not None:
-                raise AgentError(self.host, failure.error, code=failure.code)
-            return kind.model_validate_json(raw)
-        except ValidationError as error:
-            what = error.errors(include_url=False)[0]
-            where = ".".join(map(str, what["loc"]))
-            text = printable(f"received an answer that is not valid: {where}: {what['msg']}", 300)
-            raise AgentError(self.host, text) from error
+            async with asyncio.timeout(timeout):
+                while len(found) < len(questions):
+                    raw = await self.receive_answer()
+                    number = read_answer(self.host, Tagged, raw).id
+                    if number in found or not 0 <= number < len(questions):
+                        raise AgentError(self.host, "it has answered what nobody asked")
+                    found[number] = read_answer(self.host, kind, raw)
+        except TimeoutError as error:
+            what = f"no answer about {kind.WHAT} in {timeout:.0f} s"
+            raise AgentError(self.host, what) from error
+        return [found[number] for number in range(len(questions))]
+
+    async def receive_answer(self, most: int = _MOST_ANSWER) -> bytes:
+        """The next answer, of at most so many bytes, as it comes.
+
+        Raises:
+            AgentError: the connection ended, or the answer is longer.
+        """
+        (length,) = _LENGTH.unpack(await self._read(_LENGTH.size))
+        if length > most:
+            raise AgentError(self.host, f"received an answer of {length} bytes")
+        return await self._read(length)
 
     async def receive(self) -> bytes:
         """The next bytes.
@@ -163,6 +216,23 @@ class Program:
     def _end(self) -> str:
         said = printable(self._transport.complaint.strip().rpartition("\n")[2], 300)
         return f"the connection ended{': ' + said if said else ''}"
+
+
+def read_answer(host: str, kind: type[A], raw: bytes) -> A:
+    """An answer of this kind.
+
+    Raises:
+        AgentError: the program could not do what it was asked for, or this is no such answer.
+    """
+    try:
+        if kind is not Tagged and (failure := _failure(raw)) is not None:
+            raise AgentError(host, failure.error, code=failure.code)
+        return kind.model_validate_json(raw)
+    except ValidationError as error:
+        what = error.errors(include_url=False)[0]
+        where = ".".join(map(str, what["loc"]))
+        text = printable(f"received an answer that is not valid: {where}: {what['msg']}", 300)
+        raise AgentError(host, text) from error
 
 
 def _failure(raw: bytes) -> Failure | None:

@@ -1,6 +1,11 @@
 """Programs that run on hosts: standard library only, Python 3.8.
 
-`transfer` is sent as the agent is, over a session of its own, for one request
-(`hosts/programs.py`); `pipe` is what it speaks with. `prepare` and `warm` are copied beside the
-trees of a run, and run as tasks or in front of them.
+    program      sent as the agent is, over a session of its own (`hosts/programs.py`)
+    pipe         what it speaks with
+    probe        answers to questions
+    executables  whether a program can be run
+    reach        whether hosts reach each other
+    transfer     files of a run, to the host and back
+
+`prepare` and `warm` are copied beside the trees of a run, and run as tasks or in front of them.
 """

@@ -1,8 +1,7 @@
 """Pipe of a short program to its launcher: messages of JSON behind their length, and bytes.
 
-The launcher sends a program like the agent, over a session of its own, and writes a request; the
-program answers and ends. It has no threads: whoever is faster waits in the pipe. It ends, too, when
-the pipe does, and when the run's agent has gone while nothing comes.
+There are no threads: whoever is faster waits in the pipe. A program ends when its pipe does, and
+when nothing comes and the launcher is not expected back.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import select
 import struct
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Iterable
 
 LENGTH = struct.Struct(">I")
 CHUNK = 256 * 1024
@@ -27,12 +26,40 @@ class PipeEnded(OSError):
 
 
 class Pipe:
-    """The program's end: `wanted` says whether anybody may still come back."""
+    """The program's end: `wanted` says whether anybody may still come back, `silence` how many
+    seconds without a byte are too many."""
 
-    def __init__(self, wanted: Callable[[], bool] = lambda: True, source: int = 0, sink: int = 1):
+    def __init__(
+        self,
+        wanted: Callable[[], bool] = lambda: True,
+        source: int = 0,
+        sink: int = 1,
+        silence: float = _SILENCE,
+    ) -> None:
+        self.source = source
         self._wanted = wanted
-        self._source = source
         self._sink = sink
+        self._silence = silence
+        self._heard = time.monotonic()
+
+    def wait(self, others: Iterable[int] = ()) -> list[int]:
+        """Waits for bytes from the launcher, or for one of these other descriptors; returns those
+        that are ready.
+
+        Raises:
+            PipeEnded: nothing came for too long.
+        """
+        poll = select.poll()  # `select` knows 1,024 descriptors
+        for fd in (self.source, *others):
+            poll.register(fd, select.POLLIN)
+        while True:
+            ready = [fd for fd, _ in poll.poll(_LOOK * 1000)]
+            if self.source in ready:
+                self._heard = time.monotonic()
+            elif time.monotonic() - self._heard > self._silence or not self._wanted():
+                raise PipeEnded(0, "nothing came from the launcher any more")
+            if ready:
+                return ready
 
     def read(self, most: int) -> bytes:
         """The next bytes, at least one.
@@ -40,13 +67,8 @@ class Pipe:
         Raises:
             PipeEnded: there will be none.
         """
-        poll = select.poll()
-        poll.register(self._source, select.POLLIN)
-        began = time.monotonic()
-        while not poll.poll(_LOOK * 1000):
-            if time.monotonic() - began > _SILENCE or not self._wanted():
-                raise PipeEnded(0, "nothing came from the launcher any more")
-        data = os.read(self._source, min(most, CHUNK))
+        self.wait()
+        data = os.read(self.source, min(most, CHUNK))
         if not data:
             raise PipeEnded(0, "the connection ended")
         return data

@@ -26,7 +26,7 @@ from contextlib import suppress
 from typing import Any, Iterator
 
 from ..agent import tree
-from ..agent.folders import FolderError, Folders, private, remove_tree
+from ..agent.folders import Folders, private, remove_tree
 from ..agent.tree import TreeEntry
 from .pipe import CHUNK, LENGTH, Pipe, PipeEnded, reason
 
@@ -41,28 +41,18 @@ _KEEP_SECONDS = 30 * 24 * 3600.0
 _PRUNE_SECONDS = 24 * 3600.0
 
 
-def main(config: dict[str, str]) -> None:
-    """Answers one request; `config` names the run and its host."""
-    try:
-        folders = Folders(config["run"], config["host"], None, dict(os.environ))
-    except (FolderError, OSError) as error:
-        Pipe().send({"error": reason(error)})
-        return
-    pipe = Pipe(lambda: os.path.exists(folders.socket))
-    with suppress(PipeEnded, BrokenPipeError):
-        pipe.send({})  # a command that holds its input back is found out before it gets much
-        try:
-            asked = pipe.receive()
-            if asked["what"] == "stage":
-                Staging(pipe, folders.cache, folders.stage, asked["key"]).run(
-                    [TreeEntry(*row) for row in asked["entries"]]
-                )
-            else:
-                collect(pipe, asked["paths"])
-        except (PipeEnded, BrokenPipeError):
-            raise
-        except Exception as error:  # whatever it is, the launcher waits for an answer
-            pipe.send({"error": reason(error)})
+def bring(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
+    """Brings files here (`stage`), or to the launcher (`collect`).
+
+    Raises:
+        OSError: the disk is full or cannot be used, or the connection ended.
+        ValueError: a file changed while it was sent, or there are too many.
+    """
+    if asked["what"] == "stage":
+        staging = Staging(pipe, folders.cache, folders.stage, asked["key"])
+        staging.run([TreeEntry(*row) for row in asked["entries"]])
+    else:
+        collect(pipe, asked["paths"])
 
 
 # --- files from the launcher ------------------------------------------------------------------

@@ -2,13 +2,13 @@
 
     run            `preflight`: checks all hosts at once, reports each finding when it is made
     host           the checks of one host
-    probe_session  connection to an agent that runs on a host only while it is being checked
-    evaluate       pure functions that turn agents' answers into findings
+    probes         questions to a host, and the session of the program that answers them
+    evaluate       pure functions that turn answers into findings
     reachability   which host must reach which task, and what the outcome of a connection means
     findings       severities, checks, findings, outcomes of connections
     report         all results together, and as JSON
 
-Nothing is started but tfmux's own agent, which is removed afterwards, its folder included.
+Nothing is started on a host but a program that answers questions and ends; no agent.
 `docs/preflight.md` lists the codes.
 """
 

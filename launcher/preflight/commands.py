@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..agent.programs import program_problem
 from ..cluster.model import ClusterModel
 from ..ids import TaskId
+from ..on_host.executables import program_problem
 from ..plan.environment import EXTENDED
 from ..plan.plan import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
 from . import evaluate
 from .findings import Finding
-from .probe_session import QUICK, SLOW, ProbeSession
+from .probes import QUICK, SLOW, CommandAnswer, PathAnswer, ProbeSession
 
 _MOST_SHELLS = 20
 """Different commands of one host for which a program is started there."""
@@ -86,7 +86,7 @@ class CommandCheck:
             return why
         if isinstance(program, str) or command.shell:
             answer = await self._session.ask(
-                "command",
+                CommandAnswer,
                 SLOW,
                 program=program if isinstance(program, str) else "/bin/sh",  # for its shells alone
                 module=command.module if isinstance(program, str) else "",
@@ -94,16 +94,16 @@ class CommandCheck:
                 shell=command.shell,
                 cwd=command.cwd,
             )
-            if why := str(answer["why"]):
-                return why
+            if answer.why:
+                return answer.why
         return await self._script_problem(command.script)
 
     async def _script_problem(self, script: Place) -> str:
         if isinstance(script, Path):
             return "" if script.exists() else f"{script}: no such file"
         if script:
-            answer = await self._session.ask("path", QUICK, path=script)
-            return "" if answer["exists"] else f"{script}: no such file"
+            answer = await self._session.ask(PathAnswer, QUICK, path=script)
+            return "" if answer.exists else f"{script}: no such file"
         return ""
 
     def _command(self, task: TaskPlan) -> _Command:

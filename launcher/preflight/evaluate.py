@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..agent.messages import PortOwner
 from ..cluster.choices import OnFailure
 from ..errors import HostError
 from ..hosts.port_owner import owning_run, port_in_use
@@ -18,6 +17,14 @@ from ..plan.environment import gpu_shortage
 from ..plan.plan import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
+from .probes import (
+    AccountAnswer,
+    DiskSpaceAnswer,
+    GpusAnswer,
+    LogdirAnswer,
+    Owner,
+    PythonAnswer,
+)
 
 DISK_FULL = 16 * 1024**2
 DISK_LOW = 1024**3
@@ -80,13 +87,13 @@ def unanswered(check: Check, severity: Severity, error: HostError) -> Finding:
     return Finding(severity, check, "no-answer", error.host, "no answer", sentence, todo)
 
 
-def shell(host: str, account: Mapping[str, Any], noise: bytes) -> Iterator[Finding]:
+def shell(host: str, account: AccountAnswer, noise: bytes) -> Iterator[Finding]:
     """Evaluates the login shell and what its start-up files print."""
-    path = str(account["shell"])
+    path = str(account.shell)
     name = posixpath.basename(path)
     said = noise.decode(errors="replace").strip().splitlines()
     if name not in _PLAIN_SHELLS:
-        sentence, todo = f"the login shell of {account['user']} is {path}, ", ""
+        sentence, todo = f"the login shell of {account.user} is {path}, ", ""
         if name in _ODD_SHELLS:
             sentence += f"not a POSIX shell: PATH and other variables come from {_ODD_SHELLS[name]}"
             sentence += " only"
@@ -116,39 +123,39 @@ def proxies(host: str, found: Mapping[str, str], no_proxy_hosts: Sequence[str]) 
     return warning(Check.PROXY, "proxy-set", host, "set", sentence, todo)
 
 
-def interpreter(host: str, name: str, answer: Mapping[str, Any], *, unless: str = "") -> Finding:
+def interpreter(host: str, name: str, answer: PythonAnswer, *, unless: str = "") -> Finding:
     """Evaluates the Python that runs the tasks; `unless` says what may yet make it run."""
-    if "failed" in answer:
-        sentence = f"{name} does not run: {answer['failed']}"
+    if answer.failed:
+        sentence = f"{name} does not run: {answer.failed}"
         if unless:
             sentence += f", unless {unless}"
             return warning(Check.PYTHON, "python-broken", host, "fails", sentence)
         todo = "correct python of the host, or setup"
         return blocking(Check.PYTHON, "python-broken", host, "fails", sentence, todo)
-    sentence = f"{name} is Python {answer['version']} ({answer['executable']})"
-    return passed(Check.PYTHON, host, str(answer["version"]), sentence)
+    sentence = f"{name} is Python {answer.version} ({answer.executable})"
+    return passed(Check.PYTHON, host, str(answer.version), sentence)
 
 
-def trainer_python(host: str, name: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
+def trainer_python(host: str, name: str, answer: PythonAnswer) -> Iterator[Finding]:
     """Reports a Python that is too old for the bundled trainer."""
-    found = _VERSION.match(str(answer["version"]))
+    found = _VERSION.match(str(answer.version))
     if found and (int(found[1]), int(found[2])) < TRAINER_PYTHON:
         needed = ".".join(map(str, TRAINER_PYTHON))
         sentence = f"the bundled trainer needs Python {needed} or newer, and {name} is "
-        sentence += str(answer["version"])
+        sentence += str(answer.version)
         todo = "set another python for the host"
         yield blocking(Check.PYTHON, "python-old", host, "too old", sentence, todo)
 
 
 def tensorflow(
-    host: str, name: str, answer: Mapping[str, Any], *, needed: bool, used: bool = True
+    host: str, name: str, answer: PythonAnswer, *, needed: bool, used: bool = True
 ) -> Finding:
     """Evaluates TensorFlow for that Python; the bundled trainer has it as `needed`, and nothing
     of a cluster with another framework has it as `used`."""
-    version = str(answer["tensorflow"])
+    version = str(answer.tensorflow)
     if version:
         return passed(Check.TENSORFLOW, host, version, f"TensorFlow {version} for {name}")
-    if answer["there"]:
+    if answer.there:
         sentence = f"TensorFlow is installed for {name}, but its version is unknown"
         return warning(Check.TENSORFLOW, "tensorflow-unversioned", host, "unknown", sentence)
     sentence = f"TensorFlow is not installed for {name}"
@@ -185,15 +192,15 @@ def _named(tasks: Sequence[TaskId]) -> str:
     return ", ".join(map(str, tasks[:4])) + (", …" if len(tasks) > 4 else "")
 
 
-def gpus(host: str, answer: Mapping[str, Any], promised: int) -> Finding:
+def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
-    rows = answer["gpus"]
-    if answer["why"] and rows:
-        sentence = f"nvidia-smi lists {counted(len(rows), 'GPU')} and says: {answer['why']}"
+    rows = answer.gpus
+    if answer.why and rows:
+        sentence = f"nvidia-smi lists {counted(len(rows), 'GPU')} and says: {answer.why}"
         todo = "see nvidia-smi there; what it does not list cannot be used"
         return warning(Check.GPUS, "gpu-driver", host, f"{len(rows)}, and a fault", sentence, todo)
-    if answer["why"]:
-        sentence = f"nvidia-smi fails: {answer['why']}; TensorFlow will find no GPU"
+    if answer.why:
+        sentence = f"nvidia-smi fails: {answer.why}; TensorFlow will find no GPU"
         todo = "reload or reinstall the NVIDIA driver"
         return warning(Check.GPUS, "gpu-driver", host, "driver", sentence, todo)
     if promised > len(rows):
@@ -216,10 +223,10 @@ def ranks(host: str, wanting: int, had: int) -> Iterator[Finding]:
         yield warning(Check.GPUS, "gpus-fewer-than-ranks", host, brief, sentence, todo)
 
 
-def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
+def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
     """Evaluates the free space for logs and staged files, once for each file system."""
     seen: set[int] = set()
-    for what, path, free, device in answer["disks"]:
+    for what, path, free, device in answer.disks:
         if free >= DISK_LOW or device in seen:
             continue
         seen.add(device)
@@ -231,13 +238,13 @@ def disks(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
             todo += " before a long run"
             yield warning(Check.DISK, "disk-low", host, brief, sentence, todo)
     if not seen:
-        lowest = min(free for _, _, free, _ in answer["disks"])
+        lowest = min(free for _, _, free, _ in answer.disks)
         yield passed(Check.DISK, host, f"{size(lowest)} free")
 
 
-def memory(host: str, answer: Mapping[str, Any], tasks: int) -> Finding:
+def memory(host: str, answer: DiskSpaceAnswer, tasks: int) -> Finding:
     """Evaluates the free memory for that many tasks."""
-    available, total = answer["memory"]
+    available, total = answer.memory
     brief = f"{size(available)} free"
     sentence = f"{size(available)} of {size(total)} memory free"
     if available < MEMORY_LOW * tasks:
@@ -261,7 +268,7 @@ def clock(host: str, offset: float, round_trip: float) -> Finding:
 def ports(
     host: str,
     wanted: Mapping[TaskId, int],
-    held: Sequence[PortOwner],
+    held: Sequence[Owner],
     failed: Mapping[str, str],
     forbidden: Container[int] = (),
 ) -> Iterator[Finding]:
@@ -312,18 +319,18 @@ def leftovers(
         yield passed(Check.LEFTOVERS, host, "none", "no processes of dead runs")
 
 
-def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
+def logdir(host: str, answer: LogdirAnswer) -> Iterator[Finding]:
     """Evaluates whether the log directory is writable, and whether it holds a checkpoint."""
-    path = answer["path"]
-    if answer["why"]:
+    path = answer.path
+    if answer.why:
         sentence = f"the log directory {path} is not writable"
-        if answer["base"] != path:
-            sentence += f" (cannot create a file in {answer['base']})"
+        if answer.base != path:
+            sentence += f" (cannot create a file in {answer.base})"
         todo = "correct logdir or the permissions"
-        sentence += f": {answer['why']}"
+        sentence += f": {answer.why}"
         yield blocking(Check.LOGDIR, "logdir-unwritable", host, "not writable", sentence, todo)
-    if answer["old"]:
-        name, seconds = answer["old"]
+    if answer.old:
+        name, seconds = answer.old
         sentence = f"the log directory {path} has a checkpoint, {age(seconds)} old "
         sentence += (
             f"({posixpath.basename(name)}): a new run would continue from it, or end at once"
@@ -331,7 +338,7 @@ def logdir(host: str, answer: Mapping[str, Any]) -> Iterator[Finding]:
         todo = "add {run_id} to logdir, remove the checkpoint, or continue with "
         todo += "tfmux up --resume RUN"
         yield warning(Check.LOGDIR, "logdir-stale", host, "old checkpoint", sentence, todo)
-    if not answer["why"] and not answer["old"]:
+    if not answer.why and not answer.old:
         yield passed(Check.LOGDIR, host, "writable", f"{path} is writable")
 
 

@@ -21,7 +21,22 @@ from ..store.runs import RunFolder
 from . import evaluate, via
 from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed
-from .probe_session import QUICK, SLOW, ProbeSession
+from .probes import (
+    QUICK,
+    SLOW,
+    AccountAnswer,
+    ClockAnswer,
+    ConnectAnswer,
+    DiskSpaceAnswer,
+    GpusAnswer,
+    LeftoversAnswer,
+    ListenAnswer,
+    LogdirAnswer,
+    PathAnswer,
+    PortsAnswer,
+    ProbeSession,
+    PythonAnswer,
+)
 
 OnFinding = Callable[[Finding], None]
 
@@ -86,12 +101,12 @@ class HostCheck:
                 if finding.severity is Severity.ERROR:
                     return
             try:
-                await self.session.arrive()
+                await self.session.begin()
             except HostError as error:
                 self._report(evaluate.failure(error))
                 return
             took = self.session.start_seconds
-            sentence = f"tfmux's agent started within {took:.1f} s"
+            sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
             self._report(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
             await asyncio.gather(
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
@@ -108,7 +123,7 @@ class HostCheck:
             if not self.listening.done():
                 self.listening.set_result(None)
 
-    async def connect(self, address: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    async def connect(self, address: str, port: int, token: str, seconds: float) -> ConnectAnswer:
         """Makes the host connect to an address of the cluster spec.
 
         Raises:
@@ -116,7 +131,7 @@ class HostCheck:
         """
         patience = 3 * seconds + QUICK
         return await self.session.ask(
-            "connect", patience, host=address, port=port, token=token, seconds=seconds
+            ConnectAnswer, patience, host=address, port=port, token=token, seconds=seconds
         )
 
     async def sees(self, chief: LogFolder, mark: str) -> bool:
@@ -128,8 +143,8 @@ class HostCheck:
         path = self._task_paths()[0]
         for _ in range(chief.above):
             path = posixpath.dirname(path)
-        answer = await self.session.ask("path", QUICK, path=posixpath.join(path, mark))
-        return bool(answer["exists"])
+        answer = await self.session.ask(PathAnswer, QUICK, path=posixpath.join(path, mark))
+        return answer.exists
 
     async def _asked(
         self, check: Check, severity: Severity, question: Callable[[], Awaitable[None]]
@@ -142,36 +157,41 @@ class HostCheck:
     async def _ports(self) -> None:
         fixed = {task.id: task.port for task in self._tasks if task.port is not None}
         free = [task.id for task in self._tasks if task.port is None]
-        answer = await self.session.ports(list(fixed.values()), len(free), QUICK)
-        every = fixed | dict(zip(free, answer.picked, strict=True))
+        check = list(fixed.values())
+        answer = await self.session.ask(PortsAnswer, QUICK, check=check)
         held = {each.port for each in answer.owners}
-        ours = [port for port in every.values() if port not in held]
+        ours = [port for port in check if port not in held]
         token = f"{self._mark}:{self.name}"[:200]
-        listening = await self.session.ask("listen", QUICK, ports=ours, token=token)
-        failed = listening["failed"]
+        listening = await self.session.ask(
+            ListenAnswer, QUICK, ports=ours, pick=len(free), token=token
+        )
+        if len(listening.picked) != len(free):
+            raise AgentError(self.name, "it has picked another number of ports")
+        every = fixed | dict(zip(free, listening.picked, strict=True))
+        failed = listening.failed
         tokens = {
             task: "" if port in held else token
             for task, port in every.items()
             if str(port) not in failed
         }
         self.listening.set_result(TaskPorts(every, tokens))
-        forbidden = listening["forbidden"]
+        forbidden = listening.forbidden
         self._report_all(evaluate.ports(self.name, fixed, answer.owners, failed, forbidden))
 
     async def _account(self) -> None:
-        answer = await self.session.ask("account", QUICK)
+        answer = await self.session.ask(AccountAnswer, QUICK)
         if self._host.via:
             self._report(via.shell(self.name, self.session.noise))
         else:
             self._report_all(evaluate.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
-        self._report(evaluate.proxies(self.name, answer["proxies"] | self._own_proxies(), hosts))
+        self._report(evaluate.proxies(self.name, answer.proxies | self._own_proxies(), hosts))
 
     async def _python(self) -> None:
         task = self._pythonic()
         python = task.argv[0] if task is not None else self._host.python
         answer = await self.session.ask(
-            "python",
+            PythonAnswer,
             SLOW,
             python=python,
             env=public_env(self._cluster, self._host, task),
@@ -180,9 +200,9 @@ class HostCheck:
         )
         unless = "" if task is None else may_come(self._plan, self._host, task)
         self._report(evaluate.interpreter(self.name, python, answer, unless=unless))
-        if "failed" in answer:
+        if answer.failed:
             return
-        self.tensorflow = str(answer["tensorflow"])
+        self.tensorflow = answer.tensorflow
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         if needed:
             self._report_all(evaluate.trainer_python(self.name, python, answer))
@@ -195,31 +215,31 @@ class HostCheck:
         await check.run(self._tasks, self._report)
 
     async def _gpus(self) -> None:
-        answer = await self.session.ask("gpus", SLOW)
+        answer = await self.session.ask(GpusAnswer, SLOW)
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
         self._report(evaluate.gpus(self.name, answer, promised))
-        if answer["gpus"] or not answer["why"]:
-            had = len(answer["gpus"]) if self._host.gpus is None else self._host.gpus
+        if answer.gpus or not answer.why:
+            had = len(answer.gpus) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
             self._report_all(evaluate.ranks(self.name, wanting, had))
 
     async def _room(self) -> None:
-        answer = await self.session.ask("disk_space", QUICK, paths=self._task_paths())
+        answer = await self.session.ask(DiskSpaceAnswer, QUICK, paths=self._task_paths())
         self._report_all(evaluate.disks(self.name, answer))
         self._report(evaluate.memory(self.name, answer, len(self._tasks)))
 
     async def _clock(self) -> None:
         before, began = time.time(), time.monotonic()
-        answer = await self.session.ask("clock", QUICK)
+        answer = await self.session.ask(ClockAnswer, QUICK)
         round_trip = time.monotonic() - began
-        offset = float(answer["time"]) - (before + round_trip / 2)
+        offset = answer.time - (before + round_trip / 2)
         self._report(evaluate.clock(self.name, offset, round_trip))
 
     async def _leftovers(self) -> None:
-        answer = await self.session.ask("leftovers", QUICK)
+        answer = await self.session.ask(LeftoversAnswer, QUICK)
         known = {folder.run_id for folder in RunFolder.all()}
-        self._report_all(evaluate.leftovers(self.name, answer["found"], known))
+        self._report_all(evaluate.leftovers(self.name, answer.found, known))
 
     async def _logdirs(self, keep_mark: bool) -> None:
         for number, path in enumerate(self._task_paths()):
@@ -227,9 +247,9 @@ class HostCheck:
             mark = f"{self._mark}-{self.name}-{number}"
             if keep:
                 mark = self._mark
-            answer = await self.session.ask("logdir", QUICK, path=path, mark=mark, keep=keep)
-            if number == 0 and not answer["why"]:
-                self.folder = LogFolder(answer["path"], answer["base"], answer["above"])
+            answer = await self.session.ask(LogdirAnswer, QUICK, path=path, mark=mark, keep=keep)
+            if number == 0 and not answer.why:
+                self.folder = LogFolder(answer.path, answer.base, answer.above)
             self._report_all(evaluate.logdir(self.name, answer))
 
     def _task_paths(self) -> list[str]:

@@ -8,10 +8,10 @@ by the name and port of the spec, and its own tasks where it has more than one.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ..plan.plan import Plan, TaskPlan
 from .findings import Check, Finding, Reach, Reachability, blocking, warning
+from .probes import ConnectAnswer
 
 CONNECT_SECONDS = 4.0
 """Two lost SYNs (1 s and 2 s of patience) are forgiven."""
@@ -41,19 +41,19 @@ def targets(plan: Plan, source: str) -> tuple[TaskPlan, ...]:
 
 
 def outcome(
-    source: str, task: TaskPlan, address: str, answer: Mapping[str, Any] | None
+    source: str, task: TaskPlan, address: str, answer: ConnectAnswer | None
 ) -> Reachability:
     """Reads the outcome from a probe's answer; None: the connection could not be tried."""
     if answer is None:
         return Reachability(source, task.id, task.host, address, Reach.UNKNOWN)
-    reach = Reach(answer["outcome"])
-    seconds = float(answer["resolved"]) + float(answer.get("connected", 0.0))
+    reach = Reach(answer.outcome)
+    seconds = answer.resolved + answer.connected
     if reach is Reach.OK and seconds > SLOW_SECONDS:
         reach = Reach.SLOW
-    return Reachability(source, task.id, task.host, address, reach, seconds, str(answer["address"]))
+    return Reachability(source, task.id, task.host, address, reach, seconds, answer.address)
 
 
-def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
+def finding(pair: Reachability, answer: ConnectAnswer) -> Finding | None:
     """Describes what is wrong with a connection; None when nothing is.
 
     What depends on the name alone is one finding for all tasks of the other host.
@@ -66,7 +66,7 @@ def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
     brief = f"{task or pair.target} {pair.reach}"
     code = f"reach-{pair.reach}"
     if pair.reach is Reach.SLOW:
-        resolved, connected = float(answer["resolved"]), float(answer.get("connected", 0.0))
+        resolved, connected = answer.resolved, answer.connected
         slow, todo = "the connection takes", "look for lost packets between the two"
         if resolved > connected:
             slow, todo = "the name takes", "look at the name servers there"
@@ -74,7 +74,7 @@ def finding(pair: Reachability, answer: Mapping[str, Any]) -> Finding | None:
         sentence += f"{pair.seconds:.1f} s: {slow} {max(resolved, connected):.1f} s"
         about = (Check.REACH, code, pair.source, brief, sentence, todo)
         return warning(*about, task=task, other=pair.target)
-    said = f": {answer['text']}" if answer.get("text") else ""
+    said = f": {answer.text}" if answer.text else ""
     what = _BLOCKING[pair.reach]
     place = f"{name}{at}, the address of {pair.target}"
     if task is not None:

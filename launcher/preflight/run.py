@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ..cluster.addresses import join
 from ..cluster.model import ClusterModel
@@ -37,7 +36,7 @@ from .findings import (
 )
 from .hooks import check_hooks
 from .host import HostCheck
-from .probe_session import ProbeSession
+from .probes import ConnectAnswer, ProbeSession
 from .queue import check_queue
 from .report import Report
 
@@ -62,7 +61,7 @@ async def preflight(
 
     Each result goes to `on_result` as soon as it is known, on this loop; there may be several
     findings of one host and check. `ask` answers what only a person can (`auth_prompt.AuthPrompt`),
-    `accept_new` trusts unknown host keys. The agents are removed even when it is cancelled.
+    `accept_new` trusts unknown host keys. The programs on the hosts end even when it is cancelled.
     """
     if cluster.slurm is not None:
         logins = SshConnector(ask, accept_new=accept_new)
@@ -149,7 +148,7 @@ class _Preflight:
         if ready is not None and here is not None and task.id in ready.tokens and port:
             connect = partial(self._connect, checks[source], task, port, ready.tokens[task.id])
             answer = await connect()
-            if answer is not None and answer["outcome"] == Reach.REFUSED:
+            if answer is not None and Reach(answer.outcome) is Reach.REFUSED:
                 # The name may lead to another host, which is found out when it listens, too.
                 await asyncio.gather(*(check.listening for check in checks.values()))
                 answer = await connect()
@@ -168,7 +167,7 @@ class _Preflight:
 
     async def _connect(
         self, source: HostCheck, task: TaskPlan, port: int, token: str
-    ) -> dict[str, Any] | None:
+    ) -> ConnectAnswer | None:
         name = self._cluster.address(task.host)
         gate = self._gates.setdefault(source.name, asyncio.Semaphore(PROBES_AT_ONCE))
         try:

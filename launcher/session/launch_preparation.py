@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from ..agent.messages import Welcome
-from ..agent.probes import GpusProbe
 from ..agent.requests import Ports
-from ..errors import AgentError, TfmuxError
+from ..errors import AgentError, HostError, TfmuxError
 from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
+from ..hosts.programs import Program, Q
 from ..ids import TaskId
+from ..on_host import probe
 from ..plan.environment import VISIBLE
 from ..plan.plan import HostFacts, HostPlan, Plan
+from ..preflight.probes import SLOW, ConnectAnswer, GpusAnswer
 from ..quantities import counted
 from ..run import events as ev
 from .live_data import Transfers
-from .node_checks import check_names
+from .node_checks import SLOWEST, check_names
 
 
 class LaunchPreparation:
@@ -49,6 +51,9 @@ class LaunchPreparation:
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
         self._staging: dict[str, asyncio.Task[None]] = {}
+        self._programs: dict[str, tuple[int, Program]] = {}
+        """Programs that have answered questions and will take files, each with the number of its
+        link's connection."""
 
     # --- facts of the hosts ---------------------------------------------------------------
 
@@ -66,7 +71,7 @@ class LaunchPreparation:
                     self._feed(ev.HostRefused(time.time(), host.name, reason))
             if any(reasons):
                 return
-            for event in await check_names(plan, self._links, self._ports, self._launcher):
+            for event in await check_names(plan, self._connect, self._ports, self._launcher):
                 self._feed(event)
                 if isinstance(event, ev.HostRefused):
                     return
@@ -92,14 +97,55 @@ class LaunchPreparation:
     async def _ask_gpus(self, host: HostPlan) -> None:
         """Asks a host for its number of GPUs if the file does not say it; a host that cannot tell
         has none to split, and its tasks see all that there are."""
-        with suppress(AgentError):
-            if host.gpus is None and host.name in self._welcomes:
-                answer = await self._links[host.name].ask(GpusProbe())
-                self._gpus[host.name] = len(answer.gpus)
-                if answer.why:
-                    found = counted(len(answer.gpus), "GPU")
-                    text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"
-                    self._feed(ev.NoteAdded(time.time(), text))
+        if host.gpus is not None or host.name not in self._welcomes:
+            return
+        try:
+            if host.local:
+                said = await asyncio.to_thread(probe.gpus)
+                answer = GpusAnswer(gpus=tuple(map(tuple, said["gpus"])), why=said["why"])
+            else:
+                [answer] = await self._ask(host.name, GpusAnswer, SLOW, [{}])
+        except HostError:
+            return
+        self._gpus[host.name] = len(answer.gpus)
+        if answer.why:
+            found = counted(len(answer.gpus), "GPU")
+            text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"
+            self._feed(ev.NoteAdded(time.time(), text))
+
+    async def _connect(self, host: str, places: list[dict[str, Any]]) -> list[ConnectAnswer]:
+        return await self._ask(host, ConnectAnswer, SLOWEST, places)
+
+    async def _ask(
+        self, host: str, kind: type[Q], seconds: float, questions: Sequence[Mapping[str, Any]]
+    ) -> list[Q]:
+        """A host's answers to questions.
+
+        Raises:
+            HostError: it has none, or not in time.
+        """
+        try:
+            return await (await self._program(host)).ask(kind, seconds, questions)
+        except HostError:
+            await self._drop_program(host)  # its answers may still come
+            raise
+
+    async def _program(self, host: str) -> Program:
+        """The short program on a host, started when it is first needed on this connection.
+
+        Raises:
+            HostError: it cannot be started.
+        """
+        link = self._links[host]
+        if host in self._programs and self._programs[host][0] != link.sessions:
+            await self._drop_program(host)
+        if host not in self._programs:
+            self._programs[host] = link.sessions, await link.start_program()
+        return self._programs[host][1]
+
+    async def _drop_program(self, host: str) -> None:
+        if host in self._programs:
+            await self._programs.pop(host)[1].aclose()
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self._welcomes[host.name]
@@ -140,7 +186,12 @@ class LaunchPreparation:
         try:
             manifest = await self._manifests.of(trees_of(plan, host))
             progress = partial(self._transfers.staged, host.name)
-            await staging.stage(link, manifest, stage_key(plan, host.name), progress)
+            program = await self._program(host.name)
+            del self._programs[host.name]
+            try:
+                await staging.stage(program, manifest, stage_key(plan, host.name), progress)
+            finally:
+                await program.aclose()
         except AgentError as error:
             if link.connected:  # else it is staged again when the host is back
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))

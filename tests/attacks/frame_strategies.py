@@ -84,9 +84,6 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.KILL, {"id": 1, "tasks": ["junk:0"], "grace": 0.0}),
     (wire.PORTS, {"id": 1, "check": [1], "pick": 1, "avoid": [2]}),
     (wire.STATS, {"id": 1}),
-    (wire.PROBE, {"id": 1, "kind": "clock"}),
-    (wire.PROBE, {"id": 1, "kind": "disk_space", "paths": ["/"]}),
-    (wire.PROBE, {"id": 1, "kind": "path", "path": "/"}),
 ]
 
 

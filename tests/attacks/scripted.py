@@ -31,7 +31,7 @@ from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from tests.agent_frames import Body, facts, welcome
 from tests.patience import until
-from tests.short_programs import Talker, message
+from tests.short_programs import Obliging
 
 CLUSTER = """
 name = "two"
@@ -127,7 +127,7 @@ class Host:
         if self.unreachable:
             raise UnreachableError(self.name, "no route")
         if beside is not None:
-            return Talker(nonce, message({}), message({"missing": []}), message({"built": True}))
+            return Obliging(nonce)
         self.connections.append(Agent(self, nonce))
         return self.agent
 
@@ -146,8 +146,6 @@ class Host:
             case wire.PORTS:
                 picked = list(range(20000, 20000 + body["pick"]))
                 agent.send(wire.REPLY, {**reply, "picked": picked, "owners": []})
-            case wire.PROBE:
-                agent.send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})

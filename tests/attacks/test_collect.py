@@ -78,13 +78,13 @@ class Host:
     def close(self) -> None:
         """Ends what it has begun."""
 
-    async def start_program(self, name: str) -> Program:
+    async def start_program(self) -> Program:
         """A session in which the host says what it has to say."""
 
         async def open_session(nonce: str) -> Session:
             return Session(nonce, lambda: self.said.pop(0) if self.said else b"")
 
-        return await Program.start(name, "run", "far", open_session)
+        return await Program.start("run", "far", open_session)
 
 
 class Honest(Host):
@@ -95,7 +95,7 @@ class Honest(Host):
         self._path = path
         self.programs: list[Running] = []
 
-    async def start_program(self, name: str) -> Program:
+    async def start_program(self) -> Program:
         """Its work is done in a thread here."""
         running = Running(self._work).__enter__()
         self.programs.append(running)
@@ -115,7 +115,7 @@ class Honest(Host):
             session.aclose = hang_up  # type: ignore[method-assign]
             return session
 
-        return await Program.start(name, "run", "far", open_session)
+        return await Program.start("run", "far", open_session)
 
     def _work(self, pipe: Pipe) -> None:
         collect(pipe, [(name, str(self._path)) for name, _ in pipe.receive()["paths"]])
@@ -272,14 +272,14 @@ class _CutWhileListing(Honest):
 
     waited = 0.0
 
-    async def start_program(self, name: str) -> Program:
+    async def start_program(self) -> Program:
         """Fails the first time."""
         if self.sessions == 1:
             self.waited = 3 * collecting.PATIENCE
             self.connected = False
             asyncio.get_running_loop().call_later(0.3, self._reconnect)
             raise AgentError("far", "the connection was lost")
-        return await super().start_program(name)
+        return await super().start_program()
 
     def _reconnect(self) -> None:
         self.connected = True

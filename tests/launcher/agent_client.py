@@ -86,7 +86,7 @@ class Client:
             byte = self._from.read(1)
             assert byte, f"the bridge ended: {seen!r}"
             seen += byte
-        magic = bootstrap.magic_number(seen.removesuffix(marker))
+        _, magic = bootstrap.split_magic(seen.removesuffix(marker))
         self.sent = bootstrap.payload(AgentConfig.from_json(config), magic)
         self.write(self.sent)
 

@@ -96,14 +96,16 @@ def test_a_home_starts_with_any_version(minor: int) -> None:
 @pytest.mark.parametrize("said", [b"", b"Last login\n", b"tfmux-agent-magic:\n", b"A70D0D0A\n"])
 def test_who_does_not_say_its_magic_number_gets_source(said: bytes) -> None:
     """Such as Python 2, which the loader then refuses."""
-    sent = bootstrap.payload(CONFIG, bootstrap.magic_number(said))
+    assert bootstrap.split_magic(said) == (said, b"")
+    sent = bootstrap.payload(CONFIG, b"")
     assert {type(body) for body in modules(sent).values()} == {str}
 
 
 def test_the_magic_number_is_that_of_the_line_before_the_marker() -> None:
     """A login shell may print anything before it."""
-    said = b"tfmux-agent-magic:00000000\nhello\ntfmux-agent-magic:" + MAGIC_NUMBER.hex().encode()
-    assert bootstrap.magic_number(said + b"\n") == MAGIC_NUMBER
+    noise = b"tfmux-agent-magic:00000000\nhello\n"
+    line = b"tfmux-agent-magic:" + MAGIC_NUMBER.hex().encode() + b"\n"
+    assert bootstrap.split_magic(noise + line) == (noise, MAGIC_NUMBER)
 
 
 def test_code_names_modules_and_not_our_files() -> None:

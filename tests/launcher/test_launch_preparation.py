@@ -34,11 +34,12 @@ class Reached:
     """A host that has all contents and counts how often it builds the trees."""
 
     connected = True
+    sessions = 1
 
     def __init__(self) -> None:
         self.built = 0
 
-    async def start_program(self, name: str) -> Program:
+    async def start_program(self) -> Program:
         """Files come."""
         self.built += 1
         said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
@@ -46,7 +47,7 @@ class Reached:
         async def open_session(nonce: str) -> Talker:
             return Talker(nonce, *map(message, said))
 
-        return await Program.start(name, "staged-1", "far", open_session)
+        return await Program.start("staged-1", "far", open_session)
 
 
 async def test_files_that_go_to_a_host_again_go_once(

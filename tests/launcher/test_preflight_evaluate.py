@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.messages import PortOwner
 from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
@@ -20,6 +19,14 @@ from launcher.preflight import (
     Severity,
     evaluate,
     reachability,
+)
+from launcher.preflight.probes import (
+    AccountAnswer,
+    ConnectAnswer,
+    DiskSpaceAnswer,
+    GpusAnswer,
+    Owner,
+    PythonAnswer,
 )
 
 GB = 1000**3
@@ -53,7 +60,7 @@ def only(findings: Iterable[Finding]) -> Finding:
 )
 def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
     """Plain ones pass, odd ones and ones that print are warned of; no escape gets through."""
-    found = list(evaluate.shell("h1", {"user": "me", "shell": shell}, noise))
+    found = list(evaluate.shell("h1", AccountAnswer(user="me", shell=shell, proxies={}), noise))
     assert [finding.code for finding in found] == codes
     assert all(finding.severity is not Severity.ERROR for finding in found)
     assert not any("\x1b" in finding.sentence for finding in found)
@@ -70,7 +77,8 @@ def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
 )
 def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: Severity) -> None:
     """Its absence stops the bundled trainer, and is only a warning for a script of one's own."""
-    found = evaluate.tensorflow("h1", "python3", answer, needed=needed)
+    python = PythonAnswer(version="3.11.2", **answer)
+    found = evaluate.tensorflow("h1", "python3", python, needed=needed)
     assert (found.code, found.severity) == (code, severity)
 
 
@@ -80,7 +88,7 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
 )
 def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
     """It needs a newer one than the agent does."""
-    found = list(evaluate.trainer_python("h1", "python3", {"version": version}))
+    found = list(evaluate.trainer_python("h1", "python3", PythonAnswer(version=version)))
     assert [(one.code, one.severity) for one in found] == [("python-old", Severity.ERROR)] * old
     if old:
         told = f"the bundled trainer needs Python 3.10 or newer, and python3 is {version}"
@@ -91,21 +99,21 @@ def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
     ("rows", "why", "promised", "code"),
     [
         ([], "", 0, "ok"),
-        ([["0", "T4", "535", "15 GB"]], "", 1, "ok"),
-        ([["0", "T4", "535", "15 GB"]], "", 2, "gpus-fewer"),
+        ([("0", "T4", "535", "15 GB")], "", 1, "ok"),
+        ([("0", "T4", "535", "15 GB")], "", 2, "gpus-fewer"),
         ([], "Failed to initialize NVML", 1, "gpu-driver"),
-        ([["0", "T4", "535", "15 GB"]], "Unable to determine the device handle", 1, "gpu-driver"),
+        ([("0", "T4", "535", "15 GB")], "Unable to determine the device handle", 1, "gpu-driver"),
     ],
 )
-def test_gpus(rows: list[list[str]], why: str, promised: int, code: str) -> None:
+def test_gpus(rows: list[tuple[str, str, str, str]], why: str, promised: int, code: str) -> None:
     """Fewer than the file counts on, and a driver that fails."""
-    assert evaluate.gpus("h1", {"gpus": rows, "why": why}, promised).code == code
+    assert evaluate.gpus("h1", GpusAnswer(gpus=tuple(rows), why=why), promised).code == code
 
 
 def test_gpus_are_told_with_their_kinds_and_driver() -> None:
     """In a sentence, and in short for a cell."""
-    rows = [[str(number), "T4", "535.161", "15 GB"] for number in range(2)]
-    found = evaluate.gpus("h1", {"gpus": rows, "why": ""}, 2)
+    rows = tuple((str(number), "T4", "535.161", "15 GB") for number in range(2))
+    found = evaluate.gpus("h1", GpusAnswer(gpus=rows), 2)
     assert found.sentence == "2 × T4, driver 535.161"
     assert found.brief == "2, driver 535.161"
 
@@ -124,8 +132,8 @@ def test_more_ranks_than_gpus() -> None:
 )
 def test_disks(free: int, code: str) -> None:
     """One finding a file system, however many folders lie on it."""
-    answer = {"disks": [["one", "/home/me", free, 7], ["two", "/home/me/logs", free, 7]]}
-    assert only(evaluate.disks("h1", answer)).code == code
+    disks = (("one", "/home/me", free, 7), ("two", "/home/me/logs", free, 7))
+    assert only(evaluate.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
 
 
 @pytest.mark.parametrize(
@@ -163,9 +171,9 @@ def test_an_address_that_nobody_resolved_is_not_judged() -> None:
 
 def test_held_ports_name_their_holder() -> None:
     """A run's task by run and task, another program by its command, another user's as that."""
-    task = PortOwner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
-    other = PortOwner(port=2, pid=8, command="nginx")
-    foreign = PortOwner(port=3, pid=0, command="")
+    task = Owner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
+    other = Owner(port=2, pid=8, command="nginx")
+    foreign = Owner(port=3, pid=0, command="")
     wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
     failed = {"80": "Permission denied"}
     found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed, [80]))
@@ -180,7 +188,7 @@ def test_held_ports_name_their_holder() -> None:
 def test_ports_are_free_when_all_of_them_are() -> None:
     """One that is held, or that cannot be listened on, is not called free beside that."""
     wanted = {TaskId("w", index): 2000 + index for index in range(9)}
-    held = PortOwner(port=2000, pid=8, command="nginx")
+    held = Owner(port=2000, pid=8, command="nginx")
     assert only(evaluate.ports("h1", wanted, [held], {})).code == "port-in-use"
     assert only(evaluate.ports("h1", wanted, [], {"2001": "in use"})).code == "port-unusable"
     free = only(evaluate.ports("h1", wanted, [], {}))
@@ -217,10 +225,10 @@ def test_every_host_must_reach_every_cluster_task_of_the_others() -> None:
     }
 
 
-def answer(outcome: str, resolved: float = 0.01, connected: float = 0.01) -> dict[str, Any]:
-    """A probe's answer."""
-    times = {"resolved": resolved, "connected": connected}
-    return {"outcome": outcome, "text": "", "address": "10.0.0.1", **times}
+def answer(outcome: str, resolved: float = 0.01, connected: float = 0.01) -> ConnectAnswer:
+    """How a connection went."""
+    said = {"outcome": outcome, "address": "10.0.0.1"}
+    return ConnectAnswer.model_validate({**said, "resolved": resolved, "connected": connected})
 
 
 @pytest.mark.parametrize(
@@ -310,11 +318,13 @@ def test_who_must_share_the_chiefs_log_directory(
 )
 def test_a_disk_is_low_below_its_threshold(free: int, code: str) -> None:
     """Not at it."""
-    assert only(evaluate.disks("h1", {"disks": [["logs", "/", free, 7]]})).code == code
+    answer = DiskSpaceAnswer(disks=(("logs", "/", free, 7),), memory=(0, 0))
+    assert only(evaluate.disks("h1", answer)).code == code
 
 
 @pytest.mark.parametrize(("lacking", "code"), [(0, "ok"), (1, "memory-low")])
 def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> None:
     """All of them together."""
-    answer = {"memory": [3 * evaluate.MEMORY_LOW - lacking, 64 << 30]}
+    memory = (3 * evaluate.MEMORY_LOW - lacking, 64 << 30)
+    answer = DiskSpaceAnswer(disks=(("logs", "/", 1, 7),), memory=memory)
     assert evaluate.memory("h1", answer, 3).code == code

@@ -171,7 +171,7 @@ def test_frames_before_hello_are_refused(
     goes_on(supervised)
 
 
-HARMLESS = [kind for kind in KINDS if kind not in (wire.KILL, wire.LEAVE, wire.PROBE)]
+HARMLESS = [kind for kind in KINDS if kind not in (wire.KILL, wire.LEAVE)]
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.findings import Result, passed
+from launcher.preflight.probes import ConnectAnswer
 from launcher.slurm.script import request_of
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
@@ -138,9 +139,10 @@ workdir = ""
 """
 
 
-def reached(outcome: str, address: str) -> dict[str, object]:
+def reached(outcome: str, address: str) -> ConnectAnswer:
     """A host's answer of how a connection went."""
-    return {"outcome": outcome, "text": "", "address": address, "resolved": 0.1, "connected": 0.1}
+    said = {"outcome": outcome, "address": address, "resolved": 0.1, "connected": 0.1}
+    return ConnectAnswer.model_validate(said)
 
 
 @pytest.mark.large
@@ -150,7 +152,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
     plan = make_plan(loads(ELEVEN, "many.toml", Path("/")), "check")
     found: list[Result] = []
 
-    def add(task: TaskPlan, answer: dict[str, object], *, told: bool) -> None:
+    def add(task: TaskPlan, answer: ConnectAnswer, *, told: bool) -> None:
         pair = reachability.outcome("a", task, task.address, answer)
         found.append(pair)
         finding = reachability.finding(pair, answer)

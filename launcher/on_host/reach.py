@@ -4,34 +4,35 @@ from __future__ import annotations
 
 import errno
 import os
-import select
+import random
 import socket
 import threading
 import time
 from typing import Any, Iterable
 
-from .probes import ConnectAnswer, ListenAnswer
-from .threads import start_thread
-
 _KEEP_OPEN = 10.0
 _TOKEN_SECONDS = 2.0
+_LOW, _HIGH = 15000, 32000
+"""Ports that a launch picks for `auto`, too."""
+_MOST_TRIES = 4000
 
 
-def connect(host: str, port: int, token: str, seconds: float) -> ConnectAnswer:
-    """Connects as a task would, by name: how it went, to which address, and how long the name
-    and the connection took."""
+def connect(host: str, port: int, token: str, seconds: float) -> dict[str, Any]:
+    """Connects by name and waits for the token: how it went, to which address, and how long the
+    name and the connection took."""
     began = time.monotonic()
     addresses, why = _resolve(host, port, seconds)
     resolved = time.monotonic() - began
     if not addresses:
-        return ConnectAnswer("unresolved", why, "", resolved)
+        return {"outcome": "unresolved", "text": why, "address": "", "resolved": resolved}
     for family, kind, protocol, _, address in addresses:
         began = time.monotonic()
         outcome, text = _try(family, kind, protocol, address, token, seconds / len(addresses))
-        answer = ConnectAnswer(outcome, text, address[0], resolved, time.monotonic() - began)
+        connected = time.monotonic() - began
         if outcome == "ok":
             break
-    return answer
+    said = {"outcome": outcome, "text": text, "address": address[0]}
+    return {**said, "resolved": resolved, "connected": connected}
 
 
 class Listeners:
@@ -40,64 +41,71 @@ class Listeners:
 
     def __init__(self, token: bytes) -> None:
         self._token = token
-        self._lock = threading.Lock()
-        self._sockets: list[socket.socket] = []
-        self._wake_read, self._wake_write = os.pipe()
-        self._thread = start_thread(self._serve, "probe")
+        self._sockets: dict[int, socket.socket] = {}
+        self._guests: dict[int, tuple[socket.socket, float]] = {}
 
-    def open(self, ports: Iterable[int]) -> ListenAnswer:
-        """Listens on these ports too; says why where it cannot."""
+    def open(self, ports: Iterable[int], pick: int = 0) -> dict[str, Any]:
+        """Listens on these ports too, and on `pick` others that are free; says why where it
+        cannot."""
         failed, forbidden = {}, []
         for port in ports:
             try:
-                listener = _listener(port)
+                self._listen(port)
             except OSError as error:
                 failed[str(port)] = os.strerror(error.errno or 0)
                 if error.errno in (errno.EACCES, errno.EPERM):
                     forbidden.append(port)
-                continue
-            with self._lock:
-                self._sockets.append(listener)
-        os.write(self._wake_write, b"o")
-        return ListenAnswer(failed, tuple(forbidden))
+        return {"failed": failed, "forbidden": forbidden, "picked": self._pick(pick, {*ports})}
+
+    def descriptors(self) -> list[int]:
+        """What is to be waited for."""
+        return [*self._sockets, *self._guests]
+
+    def serve(self, ready: int) -> None:
+        """Greets whoever has connected, and lets go of whoever has read the token and left: only
+        then do we."""
+        if ready in self._guests:
+            self._guests.pop(ready)[0].close()
+        elif ready in self._sockets:
+            try:
+                guest, _ = self._sockets[ready].accept()
+                guest.setblocking(False)
+                guest.send(self._token)
+            except OSError:
+                return  # it left before we came to it
+            self._guests[guest.fileno()] = (guest, time.monotonic())
+        for fd, (guest, since) in list(self._guests.items()):
+            if time.monotonic() - since > _KEEP_OPEN:
+                guest.close()
+                del self._guests[fd]
 
     def close(self) -> None:
         """Ends; the ports are free when this returns."""
-        os.write(self._wake_write, b"q")
-        self._thread.join(2.0)
-
-    def _serve(self) -> None:
-        guests: dict[socket.socket, float] = {}
-        while True:
-            with self._lock:
-                listening = list(self._sockets)
-            poll = select.poll()  # `select` knows 1,024 descriptors
-            for waiting in (self._wake_read, *(each.fileno() for each in (*listening, *guests))):
-                poll.register(waiting, select.POLLIN)
-            ready = {fd for fd, _ in poll.poll(1000)}
-            if self._wake_read in ready and b"q" in os.read(self._wake_read, 64):
-                break
-            for each in [each for each in (*listening, *guests) if each.fileno() in ready]:
-                if each in guests:  # it has read the token and left; only then do we
-                    each.close()
-                    del guests[each]
-                else:
-                    self._greet(each, guests)
-            now = time.monotonic()
-            for guest in [guest for guest, since in guests.items() if now - since > _KEEP_OPEN]:
-                guest.close()
-                del guests[guest]
-        for each in [*listening, *guests]:
+        for each in (*self._sockets.values(), *(guest for guest, _ in self._guests.values())):
             each.close()
+        self._sockets.clear()
+        self._guests.clear()
 
-    def _greet(self, listener: socket.socket, guests: dict[socket.socket, float]) -> None:
-        try:
-            guest, _ = listener.accept()
-            guest.setblocking(False)
-            guest.send(self._token)
-        except OSError:
-            return  # it left before we came to it
-        guests[guest] = time.monotonic()
+    def _listen(self, port: int) -> None:
+        listener = _listener(port)
+        self._sockets[listener.fileno()] = listener
+
+    def _pick(self, count: int, taken: Iterable[int]) -> list[int]:
+        picked: list[int] = []
+        for port in random.sample(range(_LOW, _HIGH), _MOST_TRIES if count else 0):
+            if len(picked) == count:
+                break
+            if port not in taken:
+                try:
+                    self._listen(port)
+                except OSError as error:
+                    if error.errno in (errno.EMFILE, errno.ENFILE):
+                        raise
+                    continue
+                picked.append(port)
+        if len(picked) < count:
+            raise OSError(errno.EADDRNOTAVAIL, "no free port on this host")
+        return picked
 
 
 def _listener(port: int) -> socket.socket:
@@ -117,7 +125,8 @@ def _listener(port: int) -> socket.socket:
 
 
 def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
-    """The addresses of a name. A name server that is silent would hold us for half a minute."""
+    """The addresses of a name, and why there is none. A name server that is silent would hold us
+    for half a minute: it is left to a thread, which ends with the process of this question."""
     found: list[Any] = []
     failed: list[str] = []
 
@@ -129,7 +138,8 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
         except UnicodeError:
             failed.append("it is no host name")
 
-    thread = start_thread(resolve, "resolve")
+    thread = threading.Thread(target=resolve, daemon=True)
+    thread.start()
     thread.join(seconds)
     if thread.is_alive():
         return [], f"the name server did not answer in {seconds:.0f} s"

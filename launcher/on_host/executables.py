@@ -1,4 +1,4 @@
-"""Programs: whether one can be run, and if not, why."""
+"""Executables: whether a program can be run, and if not, why."""
 
 from __future__ import annotations
 

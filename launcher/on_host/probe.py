@@ -1,0 +1,316 @@
+"""Answers to a preflight: a host's Python, GPUs and disks, and its connections to the others.
+
+Each question may hang (a name server, a network disk, `nvidia-smi`): a process of its own answers
+it (`program`), and the launcher has a deadline for each and does not wait for what hangs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
+
+from ..agent import ports, proc
+from ..agent.folders import Folders, boot_id
+from ..agent.stats import memory
+from .executables import program_problem
+from .reach import connect
+
+Question = Mapping[str, Any]
+Said = Dict[str, Any]
+
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
+_CHECKPOINT = re.compile(
+    r"checkpoint|.+\.ckpt(-\d+)?\.index|.+-\d+\.index|.+\.weights\.h5|ckpt-\d+"
+)
+_CHECKPOINT_FOLDERS = 200
+_PROGRAM_SECONDS = 30.0
+_GPU_SECONDS = 15.0
+_RUN_FOLDER = re.compile(r"(.+-\d{8}-\d{6}-[0-9a-f]{4})\.")
+_PYTHON = """
+import json, sys
+from importlib import metadata, util
+names = "tensorflow tensorflow-cpu tensorflow-gpu tf-nightly tensorflow-rocm intel-tensorflow"
+found = ""
+for name in names.split():
+    try:
+        found = metadata.version(name)
+        break
+    except metadata.PackageNotFoundError:
+        continue
+try:
+    there = util.find_spec("tensorflow") is not None
+except (ImportError, ValueError):
+    there = False
+print()
+print(json.dumps({"version": sys.version.split()[0], "executable": sys.executable,
+                  "tensorflow": found, "there": there}))
+"""
+
+
+_MODULE = """
+import sys
+from importlib import util
+print()
+print(util.find_spec(sys.argv[1]) is not None)
+"""
+
+
+def account() -> Said:
+    """The user, the login shell, and the proxies of the environment."""
+    try:
+        entry = pwd.getpwuid(os.getuid())
+        user, shell = entry.pw_name, entry.pw_shell
+    except KeyError:
+        user, shell = str(os.getuid()), os.environ.get("SHELL", "")
+    names = [name for each in _PROXIES for name in (each, each.upper())]
+    proxies = {name: os.environ[name] for name in names if os.environ.get(name)}
+    return {"user": user, "shell": shell or "/bin/sh", "proxies": proxies}
+
+
+def python(asked: Question) -> Said:
+    """The version of an interpreter and of its TensorFlow, from the packages' metadata: an import
+    would take seconds and a GPU's memory. `failed` says why nothing is known."""
+    argv = (*asked["shell"], os.path.expanduser(asked["python"]), "-c", _PYTHON)
+    last, why = _last_line(argv, asked["env"], asked["cwd"])
+    if why:
+        return {"failed": why}
+    try:
+        found = json.loads(last)
+        return {name: found[name] for name in ("version", "executable", "tensorflow", "there")}
+    except (ValueError, KeyError, TypeError):
+        return {"failed": last[:300] or "it printed nothing"}
+
+
+def command(asked: Question) -> str:
+    """Reason for which a task's command cannot run with the `PATH` that its shells set; empty if it
+    can. For Python the command has a `module` (of `python -m`; empty: none)."""
+    path = asked["env"].get("PATH", os.environ.get("PATH", ""))
+    if asked["shell"]:
+        argv = (*asked["shell"], "/bin/sh", "-c", 'echo; echo "$PATH"')
+        path, why = _last_line(argv, asked["env"], asked["cwd"])
+        if why:
+            return why
+    program = os.path.expanduser(asked["program"])
+    why = program_problem(program, path)
+    if why or not asked["module"]:
+        return why
+    argv = (*asked["shell"], program, "-c", _MODULE, asked["module"])
+    last, why = _last_line(argv, asked["env"], asked["cwd"])
+    missing = f"{program} has no module {asked['module']}" if last == "False" else ""
+    return why or missing
+
+
+def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[str, str]:
+    """The last line that a program prints, and why there is none."""
+    environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
+    environ.update(env)
+    try:
+        done = _run(argv, _PROGRAM_SECONDS, environ, cwd=os.path.expanduser(cwd))
+    except OSError as error:  # of the program or of the directory
+        return "", f"{error.filename or argv[0]}: {error.strerror}"
+    except subprocess.TimeoutExpired:
+        return "", f"it did not answer in {_PROGRAM_SECONDS:.0f} s"
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    if done.returncode == 0 and lines:
+        return lines[-1], ""
+    errors = done.stderr.decode(errors="replace").strip().splitlines()
+    return "", errors[-1][:300] if errors else "it printed nothing"
+
+
+def _run(
+    argv: Sequence[str],
+    seconds: float,
+    env: Mapping[str, str] | None = None,
+    stderr: int = subprocess.PIPE,
+    cwd: str = "/",
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a program. One that does not end in time is killed; what it has started ends with the
+    session of this question's process.
+
+    Raises:
+        OSError: it cannot be started.
+        subprocess.TimeoutExpired: it did not end in time.
+    """
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    child = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=stderr, env=env, cwd=cwd)
+    try:
+        out, errors = child.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        raise
+    return subprocess.CompletedProcess(argv, child.returncode, out, errors)
+
+
+def gpus() -> Said:
+    """GPUs that nvidia-smi lists: index, name, driver, memory. `why` is what it says of those that
+    it does not list, or of itself: of a GPU that is lost, or has a defect, it prints a sentence
+    between these rows."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {"gpus": [], "why": ""}
+    query = "--query-gpu=index,name,driver_version,memory.total"
+    try:
+        done = _run(
+            [program, query, "--format=csv,noheader"], _GPU_SECONDS, stderr=subprocess.STDOUT
+        )
+    except subprocess.TimeoutExpired:
+        return {"gpus": [], "why": f"nvidia-smi did not answer in {_GPU_SECONDS:.0f} s"}
+    listed, why = [], ""
+    for line in done.stdout.decode(errors="replace").splitlines():
+        row = [field.strip() for field in line.split(",")]
+        if len(row) == 4 and row[0].isdigit():
+            listed.append(row)
+        elif line.strip() and not line.startswith("No devices"):
+            why = why or line.strip()[:200]
+    return {"gpus": listed, "why": why}
+
+
+def disk_space(folders: Folders, paths: Sequence[str]) -> Said:
+    """The free space where runs' folders and these log directories are, and the free memory. Of
+    each place what it is for, its path, its free bytes and its device."""
+    disks = []
+    places = [("tfmux's own folder", os.path.dirname(folders.run))]
+    for what, path in places + [("the log directory", _absolute(path)) for path in paths]:
+        while not os.path.exists(path) and path != "/":
+            path = os.path.dirname(path)
+        info = os.statvfs(path)
+        full = info.f_files and not info.f_favail
+        free = 0 if full else info.f_bavail * info.f_frsize
+        disks.append((what, path, free, os.stat(path).st_dev))
+    total, available = memory()
+    return {"disks": disks, "memory": (available, total)}
+
+
+def logdir(asked: Question) -> Said:
+    """Whether a log directory can be written, with a file (`mark`) that is really written and
+    stays where the question says so (`keep`), until the program ends. `base` is the folder that
+    exists, so many levels `above`; `why` says why it cannot be written, `old` is the newest
+    checkpoint and its age in seconds."""
+    path, base, above = _base(asked)
+    old, why = _checkpoint(path), ""
+    try:
+        with open(os.path.join(base, asked["mark"]), "x") as file:
+            file.write("tfmux checks whether this directory can be written\n")
+    except OSError as error:  # on a full disk the file is there, and empty
+        why = error.strerror or str(error)
+    if why or not asked["keep"]:
+        remove_mark(asked)
+    return {"path": path, "base": base, "above": above, "why": why, "old": old}
+
+
+def remove_mark(asked: Question) -> None:
+    """Removes the file of a question about a log directory."""
+    with suppress(OSError):  # it could not be made, or is gone
+        os.unlink(os.path.join(_base(asked)[1], asked["mark"]))
+
+
+def _base(asked: Question) -> tuple[str, str, int]:
+    path = _absolute(asked["path"])
+    base, above = path, 0
+    while not os.path.lexists(base) and base != "/":
+        base, above = os.path.dirname(base), above + 1
+    return path, base, above
+
+
+def _ports(check: Sequence[int]) -> Said:
+    owners = filter(None, map(ports.owner, check))
+    return {"owners": [owner.to_json() for owner in owners]}
+
+
+def leftovers(base: str) -> Said:
+    """Processes of ours that carry the tag of a run, or are in its agent's state file, while no
+    agent of that run lives here."""
+    everyone = proc.table()
+    tags, guarded = {}, set()
+    for pid in everyone:
+        if not _ours(pid):
+            continue
+        agent = proc.variable(pid, proc.AGENT_TAG)
+        if agent is not None:
+            guarded.add(agent.decode(errors="replace").rstrip(";"))
+        tag = proc.variable(pid, proc.TAG)
+        if tag is not None and tag.endswith(b";") and tag.count(b"/") >= 2:
+            run, _, rest = tag[:-1].decode(errors="replace").partition("/")
+            tags[pid] = (run, rest.rpartition("/")[0])
+    for run, known_processes in _known_processes(base):
+        for pid, start, task in known_processes:
+            process = everyone.get(pid)
+            if process is not None and process.start == start:
+                tags.setdefault(pid, (run, task))
+    found = [
+        (run, task, pid, proc.command_line(pid))
+        for pid, (run, task) in sorted(tags.items())
+        if run not in guarded
+    ]
+    return {"found": found}
+
+
+def _checkpoint(folder: str) -> tuple[str, float] | None:
+    """The newest checkpoint file in a log directory or one level below, and its age in seconds;
+    None where there is none."""
+    newest: tuple[str, float] | None = None
+    try:
+        below = [entry.path for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return None
+    for place in [folder, *sorted(below)[:_CHECKPOINT_FOLDERS]]:
+        with suppress(OSError):
+            for entry in os.scandir(place):
+                if _CHECKPOINT.fullmatch(entry.name):
+                    age = time.time() - entry.stat().st_mtime
+                    if newest is None or age < newest[1]:
+                        newest = (entry.path, age)
+    return newest
+
+
+def _known_processes(base: str) -> Iterator[tuple[str, Sequence[Any]]]:
+    """The known processes in the state files that agents of this boot have left, by run: pid,
+    start time and task."""
+    for name in os.listdir(base):
+        match = _RUN_FOLDER.match(name)
+        if match is None:
+            continue
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            with open(os.path.join(base, name, "state.json")) as file:
+                saved = json.load(file)
+            if saved["boot"] == boot_id():
+                yield (
+                    match.group(1),
+                    [(pid, start, task) for pid, start, task in saved["known_processes"]],
+                )
+
+
+def _ours(pid: int) -> bool:
+    try:
+        return os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
+        return False
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(os.path.expanduser(path))
+
+
+# Each question by its `what`, and the fields that it has besides.
+ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
+    "clock": lambda asked, folders: {"time": time.time()},
+    "account": lambda asked, folders: account(),
+    "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
+    "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
+    "gpus": lambda asked, folders: gpus(),
+    "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
+    "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
+    "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
+    "leftovers": lambda asked, folders: leftovers(os.path.dirname(folders.run)),
+    "ports": lambda asked, folders: _ports(asked["check"]),
+    "connect": lambda asked, folders: connect(  # as a task would, by name
+        asked["host"], asked["port"], asked["token"], asked["seconds"]
+    ),
+}

@@ -1,0 +1,241 @@
+"""Questions to a host that a short program there answers, and the session that asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from contextlib import suppress
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import Field, FiniteFloat, model_validator
+
+from ..errors import AgentError, HostError
+from ..hosts.programs import Answer, Count, Program, Question, Tagged, Text, read_answer
+from ..hosts.ssh import SshConnector
+from ..hosts.transport import Transport
+from ..hosts.transport_factory import transport_factory
+from ..plan.plan import HostPlan
+
+LEASE = 20.0
+"""Seconds without a beat after which the program ends: this process has died."""
+QUICK = 10.0
+SLOW = 35.0
+"""For checks that start a program there: longer than the program's own timeout."""
+
+Port = Annotated[int, Field(ge=1, le=65535)]
+Path = Annotated[str, Field(max_length=1 << 16)]
+Seconds = Annotated[FiniteFloat, Field(ge=0)]
+
+
+A = TypeVar("A", bound=Question)
+
+
+class ClockAnswer(Question):
+    """The time by the host's clock."""
+
+    WHAT = "clock"
+    time: FiniteFloat
+
+
+class AccountAnswer(Question):
+    """The user, the login shell, and the proxies of the environment."""
+
+    WHAT = "account"
+    user: Text
+    shell: Text
+    proxies: dict[Text, Text]
+
+
+class PythonAnswer(Question):
+    """An interpreter; `failed` says why nothing is known of it."""
+
+    WHAT = "python"
+    failed: Text = ""
+    version: Text = ""
+    executable: Text = ""
+    tensorflow: Text = ""
+    """Its version; empty where that is not known."""
+    there: bool = False
+    """TensorFlow is installed."""
+
+    @model_validator(mode="after")
+    def _is_one_or_failed(self) -> Self:
+        if not (self.failed or self.version):
+            raise ValueError("no version")
+        return self
+
+
+class CommandAnswer(Question):
+    """Why a task's command cannot run; empty if it can."""
+
+    WHAT = "command"
+    why: Text
+
+
+class GpusAnswer(Question):
+    """GPUs (index, name, driver, memory) as nvidia-smi lists them, and what it says besides."""
+
+    WHAT = "gpus"
+    gpus: tuple[tuple[Text, Text, Text, Text], ...] = ()
+    why: Text = ""
+
+
+class DiskSpaceAnswer(Question):
+    """Of each place what it is for, its path, its free bytes and its device; free and total
+    memory."""
+
+    WHAT = "disk_space"
+    disks: Annotated[tuple[tuple[Text, Text, Count, Count], ...], Field(min_length=1)]
+    memory: tuple[Count, Count]
+
+
+class LogdirAnswer(Question):
+    """A log directory, and the folder that exists so many levels `above` it; why it cannot be
+    written; the newest checkpoint (`old`) and its age in seconds."""
+
+    WHAT = "logdir"
+    path: Path
+    base: Path
+    above: Annotated[int, Field(ge=0, le=4096)]
+    why: Text = ""
+    old: tuple[Text, FiniteFloat] | None = None
+
+
+class PathAnswer(Question):
+    """Whether a path exists."""
+
+    WHAT = "path"
+    exists: bool
+
+
+class LeftoversAnswer(Question):
+    """Of each process left over its run, task, pid and command line."""
+
+    WHAT = "leftovers"
+    found: tuple[tuple[Text, Text, Count, Text], ...]
+
+
+class Owner(Answer):
+    """A process that listens on a port: pid 0 where it is not known whose it is. `task` is the tag
+    of a run's process."""
+
+    port: Port
+    pid: Count
+    command: Text
+    task: Text = ""
+
+
+class PortsAnswer(Question):
+    """Who listens on some ports."""
+
+    WHAT = "ports"
+    owners: tuple[Owner, ...]
+
+
+class ListenAnswer(Question):
+    """Ports on which the program cannot listen, and why; those which only root may use; free ones
+    that it has picked, and listens on."""
+
+    WHAT = "listen"
+    failed: dict[Annotated[str, Field(pattern=r"\A[0-9]{1,5}\z")], Text]
+    forbidden: tuple[Port, ...]
+    picked: tuple[Port, ...]
+
+
+class ConnectAnswer(Question):
+    """How a connection went, to which address, and how long its name and itself took."""
+
+    WHAT = "connect"
+    outcome: Literal["ok", "refused", "filtered", "no-route", "failed", "stranger", "unresolved"]
+    text: Text = ""
+    address: Text = ""
+    resolved: Seconds = 0.0
+    connected: Seconds = 0.0
+
+
+class ProbeSession:
+    """Session of the program on one host while a preflight checks it."""
+
+    def __init__(self, host: HostPlan, run_id: str, logins: SshConnector) -> None:
+        self._host = host.name
+        self._run_id = run_id
+        self._open = transport_factory(host, logins)
+        self._program: Program | None = None
+        self._ids = itertools.count(1)
+        self._waiting: dict[int, asyncio.Future[bytes]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._ended: HostError | None = None
+        self._logged_in = 0.0
+        self.start_seconds = 0.0
+        """From the login, in which a person may have been asked, to the program's first word."""
+
+    @property
+    def noise(self) -> bytes:
+        """Output of the login shell before our command ran."""
+        return b"" if self._program is None else self._program.noise
+
+    async def begin(self) -> None:
+        """Logs in and starts the program.
+
+        Raises:
+            HostError: says which step failed and why.
+        """
+        self._program = await Program.start(self._run_id, self._host, self._log_in, LEASE)
+        self.start_seconds = time.monotonic() - self._logged_in
+        self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._beat())]
+
+    async def ask(self, kind: type[A], timeout: float, **asked: Any) -> A:
+        """The answer to a question with these fields.
+
+        Raises:
+            AgentError: none in `timeout` seconds, or the host could not find it out.
+        """
+        assert self._program is not None
+        if self._ended is not None:
+            raise self._ended
+        ident = next(self._ids)
+        self._waiting[ident] = asyncio.get_running_loop().create_future()
+        try:
+            self._program.send({"what": kind.WHAT, "id": ident, **asked})
+            async with asyncio.timeout(timeout):
+                return read_answer(self._host, kind, await self._waiting[ident])
+        except TimeoutError as error:
+            what = f"no answer about {kind.WHAT} in {timeout:.0f} s"
+            raise AgentError(self._host, what) from error
+        finally:
+            del self._waiting[ident]
+
+    async def aclose(self) -> None:
+        """Ends the program, and waits until it has removed what it has made."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._program is not None:
+            await self._program.end()
+
+    async def _log_in(self, nonce: str) -> Transport:
+        transport = await self._open(self._run_id, nonce)
+        self._logged_in = time.monotonic()
+        return transport
+
+    async def _read(self) -> None:
+        assert self._program is not None
+        try:
+            while True:
+                raw = await self._program.receive_answer()
+                waiting = self._waiting.get(read_answer(self._host, Tagged, raw).id)
+                if waiting is not None and not waiting.done():
+                    waiting.set_result(raw)
+        except HostError as error:
+            self._ended = error
+            for waiting in self._waiting.values():
+                if not waiting.done():
+                    waiting.set_exception(error)
+
+    async def _beat(self) -> None:
+        assert self._program is not None
+        with suppress(OSError):
+            while True:
+                await asyncio.sleep(LEASE / 4)
+                self._program.send({"what": "beat"})
