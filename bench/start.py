@@ -48,7 +48,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
     with own_home():
         paints = interleave(
             {
-                "tfmux": lambda: paint(TFMUX, (b"looking for clusters", b"Demos"), b"q"),
+                "tfmux": lambda: paint(TFMUX, (b"looking for clusters", b"demos"), b"q"),
                 "empty": lambda: paint(empty, (b"an-empty-app",), b"\x11"),
             },
             options.rounds,

@@ -249,7 +249,7 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         launcher = RunFolder.all()[0].launcher_pid()
         tab = await chromium.tab()
         await tab.open(server.url)
-        await tab.wait_for("Active runs", "Demos")
+        await tab.wait_for("Runs 1", "demos")
         await tab.keys("Enter")
         await stepping(tab)
         assert RunFolder.all()[0].launcher_pid() == launcher

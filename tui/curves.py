@@ -89,12 +89,19 @@ _PLAIN = (1e-4, 1e15)
 """Sizes of values that are written without an exponent."""
 
 
-def ticks(low: float, high: float, most: int) -> list[float]:
-    """At most `most` round values (1, 2 or 5 × 10^n apart) from `low` to `high`."""
-    if not (high > low and most > 0):
-        return []
-    power = 10.0 ** math.floor(math.log10((high - low) / most))
-    return _multiples(low, high, most, (number * power for number in (*_ROUND, 20, 50, 100)))
+def scale(low: float, high: float, rows: int) -> list[float]:
+    """Round values, 1, 2 or 5 × 10^n apart, that reach from `low` or less to `high` or more: at
+    least three, and one for each second row where more have room."""
+    power = math.floor(math.log10(high - low)) + 1
+    chosen: list[float] = []
+    for step in (digit * 10.0**exponent for exponent in (power, power - 1, power - 2, power - 3)
+                 for digit in (5, 2, 1)):  # fmt: skip
+        first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+        if last - first >= 2 and chosen and 2 * (last - first) > rows:
+            break
+        if last - first >= 2:
+            chosen = [number * step for number in range(first, last + 1)]
+    return chosen
 
 
 def time_ticks(low: float, high: float, most: int) -> list[float]:

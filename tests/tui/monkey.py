@@ -69,7 +69,7 @@ _PHRASES: tuple[tuple[str, ...], ...] = (
     ("m", "o", "o", "e"),
     ("escape", "escape", "escape"),
     ("c", "enter"),
-    ("n", "1", "enter"),
+    ("a", "1", "enter"),
     ("3", "end", "enter"),
     ("2", "tab", "G", "end", "x"),
     ("4", "[", "x", "=", "enter", "escape"),

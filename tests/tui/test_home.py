@@ -54,7 +54,7 @@ async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator
     app = TfmuxApp(pages=[HomeScreen(clients, files)])
     try:
         async with app.run_test(size=size, notifications=True) as pilot:
-            await shows(pilot, "Demos")
+            await shows(pilot, "demos")
             yield pilot
     finally:
         clients.close()
@@ -99,11 +99,16 @@ def missing(pilot: Pilot[int], text: str) -> bool:
 
 
 async def test_an_empty_home_says_how_to_begin() -> None:
-    """No clusters, no runs: the demos stand there, and n is named."""
+    """No clusters, no runs: the demos stand there, and a is named."""
     async with home() as pilot:
-        await shows(pilot, "none yet: n makes one from a template")
+        await shows(pilot, "none yet: a makes one from a template")
         await shows(pilot, "1 ps + 2 workers train")
-        await shows(pilot, "Enter launch")
+        await shows(pilot, "Enter add a cluster")
+        await pilot.press("down", "down")
+        await shows(pilot, "l launch")
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: missing(pilot, "1 ps + 2 workers train"))
+        await shows(pilot, "▸ 22 demos")
 
 
 async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> None:
@@ -131,7 +136,7 @@ async def test_copy_rename_delete_and_undo() -> None:
         await until(pilot, lambda: len(library.saved()) == 2)
         assert [path.stem for path in library.saved()] == ["mine", "mine-2"]
         await until(pilot, lambda: on(pilot) == "mine-2")
-        await pilot.press("r", *"a", "enter")
+        await pilot.press("f2", *"a", "enter")
         await until(pilot, lambda: [p.stem for p in library.saved()] == ["a", "mine"])
         await until(pilot, lambda: on(pilot) == "a")
         await pilot.press("x")
@@ -213,8 +218,8 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
     begun_run("lost", ev.HostUp(1004.0, "localhost"))
     async with home() as pilot:
-        await shows(pilot, "Past runs 3")
-        await shows(pilot, "took   step   loss")
+        await shows(pilot, "Runs 3")
+        await shows(pilot, "time   step   loss")
         await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1 200  0.250")
         await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
         await shows(pilot, "worker:1 @tf3 failed 1")
@@ -227,8 +232,8 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
     folder = ended_run("good")
     (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     async with home() as pilot:
-        await shows(pilot, "Past runs 1")
-        await pilot.press("g", "home", "enter")
+        await shows(pilot, "Runs 1")
+        await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "the very first line")
         await shows(pilot, "✓ success")
@@ -243,8 +248,8 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
     (folder.path / "ps-0.log").write_bytes(b"I am the ps\n")
     (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
     async with home(size=(80, 24)) as pilot:
-        await shows(pilot, "Past runs 1")
-        await pilot.press("g", "home", "enter")
+        await shows(pilot, "Runs 1")
+        await pilot.press("tab", "home", "enter")
         await shows(pilot, "✗ failed")
         await shows(pilot, "what went wrong")
         await shows(pilot, "▸worker:0")
@@ -260,7 +265,7 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "? unknown")
-        await pilot.press("g", "home", "enter")
+        await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "ps:0 @localhost  lost")
 
@@ -339,16 +344,16 @@ async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
             await pilot.press("f9")
             await shows(pilot, "nothing is left on any host")
             await pilot.press("escape")
-            await shows(pilot, "Past runs 1")
+            await shows(pilot, "Runs 1")
     finally:
         other.close()
 
 
 @pytest.mark.large
 async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> None:
-    """n, a number, a name: the file is saved and the editor opens on it."""
+    """a, a number, a name: the file is saved and the editor opens on it."""
     async with home() as pilot:
-        await pilot.press("n")
+        await pilot.press("a")
         await shows(pilot, "One machine")
         await pilot.press("1")
         await shows(pilot, "Name")
@@ -365,9 +370,9 @@ async def test_everything_fits_80_by_24() -> None:
     library.create("mine", TEXT)
     ended_run("good")
     async with home(size=(80, 24)) as pilot:
-        await shows(pilot, "Past runs 1")
+        await shows(pilot, "Runs 1")
         await shows(pilot, "Enter open  l launch")
-        await shows(pilot, "✓ success  good-2026112…-7f3a  1:02  1 200  0.250")
+        await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1 200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
@@ -378,11 +383,10 @@ async def test_everything_fits_80_by_24() -> None:
 async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
     """In one line where it fits, else in several: no word of a demo's description is missing."""
     async with home(size=size) as pilot:
-        await shows(pilot, "Demos")
         await pilot.press("end")
         await until(pilot, lambda: not missing(pilot, "two-tasks"))
         assert isinstance(pilot.app, TfmuxApp)
-        width = pilot.app.screen.query_one("#catalog").size.width
+        width = pilot.app.screen.query_one("#clusters").size.width
         seen = " ".join(" ".join(row[:width] for row in screen_text(pilot.app)).split())
         assert "two tasks of one job; the first waits for the second, and where operations" in seen
         assert "…" not in seen
@@ -398,13 +402,13 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
     assert lock is not None
     try:
         async with home() as pilot:
-            await shows(pilot, "tasks  hosts   step   loss")
+            await shows(pilot, "time   step   loss  tasks")
+            await shows(pilot, "1 run active")
             assert isinstance(pilot.app, TfmuxApp)
             rows = screen_text(pilot.app)
-            (row,) = (row for row in rows if "living-20261120" in row and "▸" in row)
-            assert "1/3      1  1 200  0.250" in row
-            titles = [row.split()[0] for row in rows if row.startswith(" ") and row[1] != " "]
-            assert next(t for t in titles if t in ("Active", "Clusters", "Demos")) == "Active"
+            (number,) = (n for n, row in enumerate(rows) if "living-2026" in row and "▸" in row)
+            assert "1 200  0.250    1/3" in rows[number]
+            assert number < next(n for n, row in enumerate(rows) if "Clusters 1" in row)
             await shows(pilot, "x kill")
     finally:
         os.close(lock)
@@ -425,7 +429,7 @@ async def test_dialogs_name_the_keys_that_are_bound() -> None:
             await shows(pilot, "F3 or F9 kills   F2 cancels")
             await pilot.press("escape", "f2")
             await until(pilot, lambda: missing(pilot, "on all hosts?"))
-            await pilot.press("n")
+            await pilot.press("a")
             await shows(pilot, "Enter chooses, F2 cancels")
             await pilot.press("f2", "question_mark")
             await shows(pilot, "F2 back")

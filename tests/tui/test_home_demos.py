@@ -41,6 +41,6 @@ async def test_a_demo_without_the_trainer_says_what_to_install(
     """The sentence of the command line; nothing is launched."""
     monkeypatch.setitem(extras.MODULES, Extra.TRAINER, ("tfmux_no_such_module",))
     async with home() as pilot:
-        await pilot.press("end", "enter")
+        await pilot.press("end", "l")
         await shows(pilot, "pip install 'tfmux[trainer]'")
         assert isinstance(pilot.app.screen, HomeScreen) and not RunFolder.all()

@@ -39,9 +39,9 @@ async def test_from_a_template_to_a_cluster() -> None:
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "Demos")
+        await shows(pilot, "demos")
         erase = ["backspace"] * len("ps-workers")
-        burst(app, ["n", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
+        burst(app, ["a", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
         await shows(pilot, "1 Hosts")
     clients.close()
     assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
@@ -53,8 +53,8 @@ async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "Demos")
-        burst(app, ["n", "2", *"a", "enter"])
+        await shows(pilot, "demos")
+        burst(app, ["a", "2", *"a", "enter"])
         app.post_message(events.Paste("tf[1-2]"))
         burst(app, ["enter"])
         await shows(pilot, "1 Hosts")

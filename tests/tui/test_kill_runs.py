@@ -56,7 +56,7 @@ async def test_leaving_the_dialog_stops_no_kill(tmp_path: Path) -> None:
     names = [f"run-{number}" for number in range(40)]
     app = TfmuxApp(pages=[home := HomeScreen(clients)])
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "Demos")
+        await shows(pilot, "demos")
         runs = [entry(name, tmp_path) for name in [*names, "odd"]]
         app.push_screen(KillRunsDialog(runs, clients, PromptDialogs()))
         await shows(pilot, "Kill these 41 runs")
@@ -78,7 +78,7 @@ async def test_the_second_press_reaches_runs_that_are_still_being_attached_to(
     clients = SlowClients(tmp_path)
     app = TfmuxApp(pages=[HomeScreen(clients)])
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "Demos")
+        await shows(pilot, "demos")
         runs = [entry("far", tmp_path), entry("odd", tmp_path)]
         app.push_screen(KillRunsDialog(runs, clients, PromptDialogs()))
         await shows(pilot, "Kill these 2 runs")
@@ -95,7 +95,7 @@ async def test_a_run_that_has_ended_meanwhile_shows_its_stored_receipt() -> None
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)])
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "Demos")
+        await shows(pilot, "demos")
         runs = [entry(ended.run_id, ended.path)]
         app.push_screen(KillRunsDialog(runs, clients, PromptDialogs()))
         await shows(pilot, "Kill this run")

@@ -35,7 +35,7 @@ from tui.outcome import (
     rendered,
     report,
 )
-from tui.screens.home_rows import Rows
+from tui.screens.home_rows import run_row
 from tui.widgets.header import header_parts
 
 ENDED = Snapshot(
@@ -254,10 +254,9 @@ def test_an_outcome_looks_the_same_everywhere(
     summary = RunSummary(
         ENDED.run_id, RunFolder(tmp_path), 1000.0, 1083.0, outcome, clean=clean, proven=True
     )
-    rows = Rows(120, 1100.0, dict(TERMINAL), "cyan")
-    line = rows._line(RunEntry(summary, None))
-    assert (line.fields[0].text, f"bold {line.fields[0].style}") == words
-    assert clean or line.note.text == said
+    state, *_, note = run_row(RunEntry(summary, None), 1100.0, TERMINAL, 120).make()
+    assert (state.plain, f"bold {state.style}") == words
+    assert clean or note.plain == said
 
 
 def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:

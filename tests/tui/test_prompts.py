@@ -72,7 +72,7 @@ async def home(
     screen = HomeScreen(RunClients())
     app = TfmuxApp(pages=[screen])
     async with app.run_test(size=size, notifications=True) as pilot:
-        await shows(pilot, "Demos")
+        await shows(pilot, "demos")
         yield pilot, screen
 
 

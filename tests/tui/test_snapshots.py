@@ -142,7 +142,7 @@ def test_run_in_a_light_theme(snap_compare: Compare, training: ScriptedRun) -> N
     ("keys", "text"),
     [
         (["m"], "all logs, 4 of 4"),
-        (["M"], "global steps a second"),
+        (["M"], "Global steps a second"),
         (["H"], "Tasks on tf1"),
         (["question_mark"], "Kill all, on all hosts"),
         (["ctrl+p", *"kill all"], "Kill all, on all hosts"),
@@ -194,8 +194,8 @@ def pages() -> Iterator[TfmuxApp]:
         (["3"], "finish timeout", (120, 40)),
         (["4"], "The bundled trainer", (120, 40)),
         (["5"], "TF_CONFIG", (120, 40)),
-        (["escape", "down", "down"], "all-reduce", (120, 40)),
-        (["escape", "down", "down", "n"], "1-9 or Enter chooses", (120, 40)),
+        (["escape"], "22 demos", (120, 40)),
+        (["escape", "a"], "1-9 or Enter chooses", (120, 40)),
     ],
     ids=["hosts", "field", "jobs", "jobs-small", "rules", "file", "plan", "home", "new"],
 )
@@ -207,11 +207,11 @@ def test_pages(
     async def prepare(pilot: Pilot[Any]) -> None:
         await shows(pilot, "1 Hosts")
         for key in keys:
-            if key == "n":  # Home is drawn only while no dialog covers it
+            if key == "a":  # Home is drawn only while no dialog covers it
                 await settled(pilot)
             await pilot.press(key)
             if key == "escape":
-                await shows(pilot, "all-reduce")
+                await shows(pilot, "22 demos")
         await shows(pilot, text)
         await settled(pilot)
 

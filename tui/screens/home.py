@@ -1,4 +1,4 @@
-"""Home screen: saved clusters, active runs, past runs, demos."""
+"""Home screen: what runs, what happened, what can be started, from top to bottom."""
 
 from __future__ import annotations
 
@@ -12,51 +12,67 @@ from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, VerticalScroll
-from textual.widgets import OptionList, Static
+from textual.containers import Container, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import DataTable, Static
 
 from launcher.cluster import library, load, name_problem
 from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
+from launcher.quantities import counted
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
+from tui.format import StatusColor
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
-from tui.screens.home_rows import Rows, detail
+from tui.screens.home_rows import (
+    CLUSTER_ORDERS,
+    CLUSTER_TITLES,
+    RUN_ORDERS,
+    RUN_TITLES,
+    cluster_row,
+    demo_rows,
+    detail,
+    note_text,
+    run_row,
+    title,
+)
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
+from tui.tables import TableRow
 from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter
+from tui.widgets.table import Table
 
 POLL_SECONDS = 2.0
 """Between two reads of this machine's files; hosts are asked only when the screen is opened."""
-BESIDE_FROM, BELOW_FROM = 180, 36
-"""Cells of width from which on details of the row under the cursor are shown beside the list, and
-rows of height from which on they are shown below it."""
+BESIDE_FROM, BELOW_FROM = 160, 36
+"""Cells of width from which on details of the row under the cursor are shown beside the tables,
+and rows of height from which on they are shown below; on a smaller screen only its note is."""
+DEMOS, NEW = "demos", "new"
+"""Keys of the rows that are no entry: the group of the demos, and a first cluster."""
 
 
 class HomeScreen(Page):
-    """One list of everything there is."""
+    """Runs, active ones first; below them clusters, and the demos as a group of theirs."""
 
     CSS_PATH: ClassVar = [STYLES, "home.tcss"]
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "Open; a demo: launch", id="home.open"),
-        Binding("j", "move(1)", "Down", id="home.down"),
-        Binding("k", "move(-1)", "Up", id="home.up"),
+        Binding("enter", "open", "Open", id="home.open"),
+        Binding("tab", "other_table", "Runs, or clusters", id="home.other"),
         Binding("l", "launch", "Launch at once", id="home.launch"),
         Binding("t", "test", "Test: check every host", id="home.test"),
-        Binding("e", "edit", "Edit the cluster", id="home.edit"),
-        Binding("n", "new", "New cluster", id="home.new"),
+        Binding("a", "new", "Add a cluster", id="home.new"),
         Binding("c", "copy", "Copy the cluster", id="home.copy"),
-        Binding("r", "rename", "Rename the cluster", id="home.rename"),
+        Binding("f2", "rename", "Rename the cluster", id="home.rename"),
         Binding("x,delete", "remove", "Delete the cluster, or kill the run", id="home.remove"),
         Binding("u,ctrl+z", "undo", "Undo the deletion", id="home.undo"),
         Binding("f5", "again", "Refresh, and ask the hosts", id="home.again"),
@@ -70,21 +86,24 @@ class HomeScreen(Page):
         self._entries = Entries([], [], [], [])
         self._new = ""
         """The row that was just made: the cursor goes there once it is in the list."""
-        self._shown: object = None
+        self._demos_shown: bool | None = None
+        """A person's wish; without one, demos are shown while there is no cluster."""
         self._deleted: list[Deleted] = []
 
     def compose(self) -> ComposeResult:
-        yield Static("tfmux", id="title", markup=False)
+        yield Static(id="title", markup=False)
         with Container(id="content"):
-            yield OptionList(id="catalog", markup=False)
-            with VerticalScroll(id="detail", can_focus=False):
+            with Vertical(id="tables"):
+                yield Table("runs", "Runs")
+                yield Table("clusters", "Clusters", wraps=1)
+            with VerticalScroll(id="detail", classes="framed", can_focus=False):
                 yield Static(id="about", markup=False)
-        yield KeyFooter()
+        yield KeyFooter(clickable=True)
 
     def on_mount(self) -> None:
         self.prompts.serve(self.app)
-        self.set_class(self.app.no_color, "-colourless")
-        self.set_focus(self._list)
+        self._runs.display = False
+        self.set_focus(self._clusters)
         self.set_interval(POLL_SECONDS, self._read_if_shown)
 
     def on_screen_resume(self) -> None:
@@ -95,12 +114,20 @@ class HomeScreen(Page):
         beside = self.size.width >= BESIDE_FROM
         self.set_class(beside, "-beside")
         self.set_class(not beside and self.size.height >= BELOW_FROM, "-below")
-        self._shown = None
         self.call_after_refresh(self._show)
 
     @property
-    def _list(self) -> OptionList:
-        return self.query_one(OptionList)
+    def _runs(self) -> Table:
+        return self.query_one("#runs", Table)
+
+    @property
+    def _clusters(self) -> Table:
+        return self.query_one("#clusters", Table)
+
+    @property
+    def _table(self) -> Table:
+        """The table with the cursor."""
+        return self._runs if self._runs.has_focus else self._clusters
 
     # reading
 
@@ -124,55 +151,104 @@ class HomeScreen(Page):
         self.app.call_from_thread(self._accept, self._catalog.read())
 
     def _accept(self, entries: Entries) -> None:
+        first = not self._entries.demos
         self._entries = entries
         self._show()
+        if first and entries.active:
+            self.set_focus(self._runs)
 
     # showing
 
+    @on(Table.Ordered)
     def _show(self) -> None:
-        rows_list = self._list
-        width = rows_list.size.width - 4
-        state = (width, self._entries, int(time.time() / 30))
-        if not self._entries.demos or state == self._shown or width <= 0:
-            return  # not read yet, or nothing new
-        self._shown = state
-        accent = theme_colour(self.app, "accent-text")
-        rows = Rows(width, time.time(), status_colours(self.app), accent)
-        nothing = f"none yet: {key_of(self, 'home.new')} makes one from a template"
-        shown = rows.options(self._entries, nothing)
-        ids = [option.id for option in shown]
-        here = self._key
-        if self._new in ids:
-            here, self._new = self._new, ""
-        at = rows_list.highlighted or 0
-        rows_list.clear_options()
-        rows_list.add_options(shown)
-        places = [i for i, name in enumerate(ids) if name]
-        after = (i for i in places if i >= at)
-        rows_list.highlighted = ids.index(here) if here and here in ids else next(after, places[-1])
-        if rows_list.highlighted <= 2:
-            rows_list.scroll_to(y=0, animate=False)
+        if not self._entries.demos:  # not read yet
+            return
+        now, colours = time.time(), status_colours(self.app)
+        active, clusters, past, _ = self._entries
+        self.query_one("#title", Static).update(self._title())
+        self._show_runs([*active, *past], now)
+        rows = [
+            cluster_row(entry, now, colours)
+            for entry in self._clusters.ordered(clusters, CLUSTER_ORDERS)
+        ]
+        if not rows:
+            none = Text(f"none yet: {key_of(self, 'home.new')} makes one from a template", "dim")
+            rows = [TableRow(NEW, [Text("+ a cluster"), none, Text()])]
+        rows += demo_rows(self._entries.demos, shown=self._demos_are_shown, key=DEMOS)
+        self._clusters.border_title = Content(f"Clusters {len(clusters) or ''}".rstrip())
+        self._clusters.show(CLUSTER_TITLES, rows)
+        if self._new in [row.key for row in rows]:
+            self.set_focus(self._clusters)
+            self._clusters.go_to(self._new)
+            self._new = ""
         self._show_detail()
 
+    def _show_runs(self, runs: list[RunEntry], now: float) -> None:
+        table, colours = self._runs, status_colours(self.app)
+        width = self.query_one("#tables").size.width
+        table.show(
+            RUN_TITLES,
+            [run_row(entry, now, colours, width) for entry in table.ordered(runs, RUN_ORDERS)],
+        )
+        table.border_title = Content(f"Runs {len(runs)}")
+        if not runs and table.has_focus:
+            self.set_focus(self._clusters)
+        table.display = bool(runs)
+
+    def _title(self) -> Text:
+        count, colours = len(self._entries.active), status_colours(self.app)
+        text = Text(no_wrap=True)
+        text.append("tfmux", f"bold {theme_colour(self.app, 'accent-text')}")
+        if count:
+            text.append(f"   {counted(count, 'run')} active", f"bold {colours[StatusColor.GOOD]}")
+        else:
+            text.append("   no run is active", "dim")
+        return text
+
     @property
-    def _key(self) -> str | None:
-        """Key of the row under the cursor."""
-        at = self._list.highlighted
-        return None if at is None else self._list.get_option_at_index(at).id
+    def _demos_are_shown(self) -> bool:
+        return not self._entries.clusters if self._demos_shown is None else self._demos_shown
 
     @property
     def entry(self) -> Entry | None:
-        """The row under the cursor."""
-        here = self._key
+        """What is under the cursor."""
+        here = self._table.key
         every = (entry for entries in self._entries for entry in entries)
         return next((entry for entry in every if entry.key == here), None)
 
-    @on(OptionList.OptionHighlighted)
+    @on(DataTable.RowHighlighted)
     def _show_detail(self) -> None:
-        entry = self.entry
-        about = Text() if entry is None else detail(entry, status_colours(self.app))
+        entry, colours = self.entry, status_colours(self.app)
+        box, whole = (
+            self.query_one("#detail"),
+            self.has_class("-beside") or self.has_class("-below"),
+        )
+        box.border_title = Content(title(entry)) if entry and whole else None
+        about = Text()
+        if entry is not None:
+            about = detail(entry, colours) if whole else note_text(entry, colours)
         self.query_one("#about", Static).update(about)
+        box.display = whole or bool(about)
         self.query_one(KeyFooter).show(self._hints(entry))
+
+    def on_descendant_focus(self) -> None:
+        """Shows the details of the other table's row."""
+        self._show_detail()
+
+    @on(Table.PastEnd)
+    def _past_end(self, event: Table.PastEnd) -> None:
+        """Goes on in the other table."""
+        if event.table is self._runs and event.by > 0:
+            self.set_focus(self._clusters)
+            self._clusters.move_cursor(row=0)
+        elif event.table is self._clusters and event.by < 0 and self._runs.display:
+            self.set_focus(self._runs)
+            self._runs.move_cursor(row=self._runs.row_count - 1)
+
+    def action_other_table(self) -> None:
+        """Goes to the runs, or to the clusters."""
+        if self._runs.display:
+            self.set_focus(self._clusters if self._runs.has_focus else self._runs)
 
     def _hints(self, entry: Entry | None) -> list[tuple[str, str]]:
         hints: list[tuple[str, str]] = []
@@ -186,10 +262,14 @@ class HomeScreen(Page):
             case RunEntry():
                 hints = [("home.open", "open")]
             case DemoEntry():
-                hints = [("home.open", "launch"), ("home.edit", "look"), ("home.copy", "copy")]
+                hints = [("home.launch", "launch"), ("home.open", "look"), ("home.copy", "copy")]
+            case None if self._table.key == NEW:
+                hints = [("home.open", "add a cluster")]
+            case None if self._table.key == DEMOS:
+                hints = [("home.open", "close" if self._demos_are_shown else "show")]
         if self._deleted:
             hints.append(("home.undo", "undo"))
-        hints += [("home.new", "new"), ("kill_all", "kill all"), ("leave", "leave")]
+        hints += [("home.new", "add"), ("kill_all", "kill all"), ("leave", "leave")]
         return [*hints, ("help", "help"), ("home.again", "refresh")]
 
     # commands
@@ -197,23 +277,19 @@ class HomeScreen(Page):
     def leave(self) -> None:
         self.app.exit()
 
-    def action_move(self, by: int) -> None:
-        """Moves the cursor down or up."""
-        if by > 0:
-            self._list.action_cursor_down()
-        else:
-            self._list.action_cursor_up()
-
-    @on(OptionList.OptionSelected)
+    @on(DataTable.RowSelected)
     def action_open(self) -> None:
-        """Opens the editor or the run; launches a demo."""
+        """Opens the run, or the cluster in the editor; shows or hides the demos."""
         match self.entry:
-            case ClusterEntry() as entry:
+            case ClusterEntry() | DemoEntry() as entry:
                 self.app.push_screen(self.editor(entry.path))
-            case DemoEntry():
-                self.action_launch()
             case RunEntry() as entry:
                 self._open_run(entry)
+            case None if self._table.key == DEMOS:
+                self._demos_shown = not self._demos_are_shown
+                self._show()
+            case None if self._table.key == NEW:
+                self.action_new()
 
     @work(thread=True, exclusive=True, group="open", exit_on_error=False)
     def _open_run(self, entry: RunEntry) -> None:
@@ -229,11 +305,6 @@ class HomeScreen(Page):
 
     def editor(self, path: Path) -> EditorScreen:
         return EditorScreen(path, self.clients, self.prompts)
-
-    def action_edit(self) -> None:
-        """Opens the editor; a demo's file can only be saved under another name there."""
-        if isinstance(entry := self.entry, ClusterEntry | DemoEntry):
-            self.app.push_screen(self.editor(entry.path))
 
     def action_launch(self) -> None:
         """Launches the cluster or demo at once."""

@@ -1,153 +1,143 @@
-"""Rows of the home screen, and the details of one of them, as text of a given width."""
+"""Rows of Home's two tables, and the details of what is under the cursor."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.text import Text
-from textual.widgets.option_list import Option
 
 from launcher.cluster import ClusterModel
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
-from launcher.session.history import RunSummary
-from tui.catalog import ClusterEntry, DemoEntry, Entries, Entry, RunEntry
+from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
 from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
-from tui.widgets.columns import CellText, Column, Columns, TableLine, indented
+from tui.tables import TableRow, right
 
-Colours = dict[StatusColor, str]
-NARROW = 90
-"""Cells of width below which step and loss matter more than the whole of a run's id."""
-_INDENT = 2
-_NAME = 40
-"""Cells of the longest name of a cluster that is shown whole in its row."""
-_RUN = (Column(), Column())
-_FIGURES = (Column("step", 1, right=True), Column("loss", 2, right=True))
-_ACTIVE = (
-    *_RUN,
-    Column("tasks", 1, right=True),
-    Column("hosts", 3, right=True),
-    *_FIGURES,
-    Column("elapsed", 2, right=True),
+Colours = Mapping[StatusColor, str]
+RUN_TITLES: Sequence[str | Text] = [
+    *("state", "run", right("time"), right("step"), right("loss")),
+    *(right("tasks"), right("started"), "note"),
+]
+CLUSTER_TITLES: Sequence[str | Text] = ["cluster", "tasks and hosts", right("changed")]
+RUN_ORDERS = (
+    lambda entry: str(entry.summary.outcome or entry.summary.phase or ""),
+    lambda entry: entry.summary.run_id,
+    lambda entry: (entry.summary.ended or entry.summary.last) - entry.summary.started,
+    lambda entry: entry.summary.step or 0,
+    lambda entry: entry.summary.loss or 0.0,
+    lambda entry: entry.summary.tasks,
+    lambda entry: entry.summary.started,
+    lambda entry: entry.summary.first_failure,
 )
-_PAST = (*_RUN, Column("took", 2, right=True), *_FIGURES, Column("started", 3, right=True))
-_CLUSTERS = (Column(least=16), Column("tasks and hosts"), Column("changed", 1, right=True))
-_DEMOS = (Column(least=16),)
+"""What each column of the runs orders by."""
+CLUSTER_ORDERS = (
+    lambda entry: entry.path.stem,
+    lambda entry: shape(entry.cluster) if entry.cluster else "",
+    lambda entry: entry.stamp.mtime_ns if entry.stamp else 0,
+)
+_OTHERS = 66
+"""Cells of a row of runs beside the run's id."""
+_SHORTEST_ID, _TELLING = 20, 11
+"""Cells of an id at least, and those of its end, which tell it from the others: `183002-7f3a`."""
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Makes the list: titles of sections, and below each its rows, aligned, in `width` cells."""
-
-    width: int
-    now: float
-    colours: Colours
-    accent: str
-
-    def options(self, entries: Entries, no_clusters: str) -> list[Option]:
-        """The list; rows have the keys of their entries. `no_clusters` stands in for clusters."""
-        result: list[Option] = []
-        sections: list[tuple[str, Sequence[Column], Sequence[Entry]]] = [
-            ("Active runs", _ACTIVE, entries.active),
-            ("Clusters", _CLUSTERS, entries.clusters),
-            ("Past runs", _PAST, entries.past),
-            ("Demos", _DEMOS, entries.demos),
-        ]
-        for title, columns, section in sections:
-            if not section and title != "Clusters":
-                continue
-            result += [Option("", disabled=True)] if result else []
-            lines = [self._line(entry) for entry in section]
-            table = Columns(columns, lines, self.width - _INDENT)
-            head = Text(no_wrap=True, end="")
-            head.append(title, f"bold {self.accent}")
-            head.append(f" {len(section)}" if section else "", "dim")
-            result.append(Option(table.titles(head, _INDENT), disabled=True))
-            if not section:
-                result.append(Option(Text(f"  {no_clusters}", "dim"), disabled=True))
-            result += [
-                Option(indented(table.row(line), _INDENT), id=entry.key)
-                for entry, line in zip(section, lines, strict=True)
-            ]
-        return result
-
-    def _line(self, entry: Entry) -> TableLine:
-        match entry:
-            case ClusterEntry():
-                return self._cluster(entry)
-            case DemoEntry():
-                return TableLine([CellText(entry.name)], CellText(entry.about, "dim"))
-            case RunEntry():
-                return self._active(entry) if entry.active else self._past(entry)
-
-    def _cluster(self, entry: ClusterEntry) -> TableLine:
-        name = CellText(_short(entry.path.stem, _NAME))
-        if entry.cluster is None:
-            more = f"  and {entry.problems - 1} more" if entry.problems > 1 else ""
-            problem = f"! {entry.problem}{more}"
-            return TableLine(
-                [name, CellText(), CellText()], CellText(problem, self.colours[StatusColor.BAD])
-            )
-        changed, note = CellText(), CellText()
-        if not entry.saved:
-            note = CellText(str(entry.path), "dim")
-        elif entry.stamp is not None:
-            changed = CellText(f"{age(self.now - entry.stamp.mtime_ns / 1e9)} ago", "dim")
-        return TableLine([name, CellText(shape(entry.cluster)), changed], note)
-
-    def _active(self, entry: RunEntry) -> TableLine:
-        run, report = entry.summary, entry.report
-        word, color = f"▸ {run.phase or 'active'}", StatusColor.GOOD
-        if run.phase is not RunPhase.RUNNING:
-            color = StatusColor.BUSY
-        note = CellText(f"waits for {run.waiting}" if run.waiting else "", "dim")
-        live = run.live
-        if entry.launcher is None:
-            word, color = "? asking hosts" if report is None else "▸ unsupervised", StatusColor.BUSY
-        lost = [host for host in report.hosts if host.unreachable] if report else []
-        if report is not None and entry.launcher is None:
-            live = sum(len(host.tasks) for host in report.hosts)
-        if lost:
-            word, color = "? unreachable", StatusColor.BAD
-            told = "; ".join(f"{host.name}: {host.unreachable}" for host in lost)
-            note = CellText(told, self.colours[StatusColor.BAD])
-        fields = [
-            CellText(word, f"bold {self.colours[color]}"),
-            CellText(self._id(run.run_id)),
-            CellText(f"{live}/{run.tasks}" if run.tasks else ""),
-            CellText(str(len(run.hosts) or "")),
-            *_figures(run),
-            CellText(clock(self.now - run.started), "dim"),
-        ]
-        return TableLine(fields, note)
-
-    def _past(self, entry: RunEntry) -> TableLine:
-        run = entry.summary
-        mark, color = outcome_mark(run.outcome, clean=run.clean)
-        fields = [
-            CellText(f"{mark} {run.outcome or 'unknown'}", self.colours[color]),
-            CellText(self._id(run.run_id)),
-            CellText(clock((run.ended or run.last) - run.started) if run.started else ""),
-            *_figures(run),
-            CellText(f"{age(self.now - run.started)} ago" if run.started else "", "dim"),
-        ]
-        told = [f"! {run.problem}"] if run.problem else []
-        told += [] if run.clean else [UNCONFIRMED]
-        told += [run.first_failure] if run.first_failure else []
-        return TableLine(fields, CellText("  ".join(told), self.colours[StatusColor.BAD]))
-
-    def _id(self, run_id: str) -> str:
-        """A run's id; on a small screen its beginning and what tells it from its like."""
-        if self.width >= NARROW or len(run_id) <= 18:
-            return run_id
-        return f"{run_id[:12]}…{run_id[-5:]}"
-
-
-def _figures(run: RunSummary) -> list[CellText]:
+def run_row(entry: RunEntry, now: float, colours: Colours, width: int) -> TableRow:
+    """A run, active or past; in a screen of so many cells."""
+    run = entry.summary
+    word, color = _state(entry)
+    spent = (now if entry.active else run.ended or run.last) - run.started
     step = "" if run.step is None else thousands(run.step)
-    return [CellText(step), CellText("" if run.loss is None else figure(run.loss))]
+    note = note_text(entry, colours)
+    note.no_wrap = True
+    return TableRow(
+        entry.key,
+        [
+            Text(word, f"bold {colours[color]}" if entry.active else colours[color]),
+            Text(short_id(run.run_id, width - _OTHERS)),
+            right(clock(spent) if run.started else ""),
+            right(step),
+            right("" if run.loss is None else figure(run.loss)),
+            right(_alive(entry)),
+            right(f"{age(now - run.started)} ago" if run.started else "", "dim"),
+            note,
+        ],
+    )
+
+
+def short_id(run_id: str, width: int) -> str:
+    """A run's id; where it is too long its beginning, and the end that tells it from others."""
+    width = max(_SHORTEST_ID, width)
+    if len(run_id) <= width:
+        return run_id
+    return f"{run_id[: width - _TELLING - 1]}…{run_id[-_TELLING:]}"
+
+
+def _state(entry: RunEntry) -> tuple[str, StatusColor]:
+    run = entry.summary
+    if not entry.active:
+        mark, color = outcome_mark(run.outcome, clean=run.clean)
+        return f"{mark} {run.outcome or 'unknown'}", color
+    if entry.report is not None and any(host.unreachable for host in entry.report.hosts):
+        return "? unreachable", StatusColor.BAD
+    if entry.launcher is None:
+        return ("? asking hosts" if entry.report is None else "▸ unsupervised"), StatusColor.BUSY
+    running = run.phase is RunPhase.RUNNING
+    return f"▸ {run.phase or 'active'}", StatusColor.GOOD if running else StatusColor.BUSY
+
+
+def _alive(entry: RunEntry) -> str:
+    """Tasks that have a process, of how many; of a past run, how many there were."""
+    run = entry.summary
+    if not run.tasks or not entry.active:
+        return str(run.tasks or "")
+    live = run.live
+    if entry.launcher is None and entry.report is not None:
+        live = sum(len(host.tasks) for host in entry.report.hosts)
+    return f"{live}/{run.tasks}"
+
+
+def note_text(entry: Entry, colours: Colours) -> Text:
+    """What is to be known first of an entry: what a run waits for or failed of, what is wrong with
+    a cluster file; often nothing."""
+    bad = colours[StatusColor.BAD]
+    match entry:
+        case ClusterEntry(problem=problem, problems=problems) if problem:
+            more = f"  and {problems - 1} more" if problems > 1 else ""
+            return Text(f"! {problem}{more}", bad)
+        case RunEntry(active=True, summary=run, report=report):
+            lost = [host for host in report.hosts if host.unreachable] if report else []
+            if lost:
+                return Text("; ".join(f"{host.name}: {host.unreachable}" for host in lost), bad)
+            return Text(f"waits for {run.waiting}" if run.waiting else "", "dim")
+        case RunEntry(summary=run):
+            told = [f"! {run.problem}"] if run.problem else []
+            told += [] if run.clean else [UNCONFIRMED]
+            told += [run.first_failure] if run.first_failure else []
+            return Text("  ".join(told), bad)
+    return Text()
+
+
+def cluster_row(entry: ClusterEntry, now: float, colours: Colours) -> TableRow:
+    """A cluster file: its tasks, or what is wrong with it, and when it was changed."""
+    about = note_text(entry, colours) or Text(shape(entry.cluster) if entry.cluster else "")
+    if not entry.saved:
+        about.append(f"  {entry.path}", "dim")
+    changed = ""
+    if entry.stamp is not None:
+        changed = f"{age(now - entry.stamp.mtime_ns / 1e9)} ago"
+    return TableRow(entry.key, [Text(entry.path.stem), about, right(changed, "dim")])
+
+
+def demo_rows(demos: Sequence[DemoEntry], *, shown: bool, key: str) -> Iterator[TableRow]:
+    """The group of the demos, as a row with this key, and below it the demos if they are shown."""
+    count = counted(len(demos), "demo")
+    about = "each trains on this machine at once, without configuration"
+    yield TableRow(
+        key, [Text(f"{'▾' if shown else '▸'} {count}", "bold"), Text(about, "dim"), Text()]
+    )
+    for entry in demos if shown else ():
+        yield TableRow(entry.key, [Text(f"  {entry.name}"), Text(entry.about, "dim"), Text()])
 
 
 def shape(cluster: ClusterModel) -> str:
@@ -166,22 +156,33 @@ def shape(cluster: ClusterModel) -> str:
     return f"{' + '.join(jobs)} on {where}"
 
 
+def title(entry: Entry) -> str:
+    """The name over an entry's details."""
+    match entry:
+        case ClusterEntry():
+            return entry.path.stem
+        case DemoEntry():
+            return f"demo {entry.name}"
+        case RunEntry():
+            return entry.summary.run_id
+
+
 def detail(entry: Entry, colours: Colours) -> Text:
-    """Details of a row, shown beside the list."""
+    """Details of an entry, shown beside or below the tables."""
     text = Text()
     bad = colours[StatusColor.BAD]
     match entry:
         case ClusterEntry():
-            text.append(f"{entry.path.stem}\n\n", "bold")
             _pair(text, "file", str(entry.path))
             if entry.cluster is None:
                 text.append(f"\n! {entry.problem}\n", bad)
                 if entry.problems > 1:
                     text.append(f"and {entry.problems - 1} more: see the editor\n", "dim")
             else:
-                _append_jobs(text, entry.cluster)
+                for name, job in entry.cluster.jobs.items():
+                    more = f"  and {len(job.tasks) - 12} more" if len(job.tasks) > 12 else ""
+                    _pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)
         case DemoEntry():
-            text.append(f"demo {entry.name}\n\n", "bold")
             text.append(f"{entry.about}\n\n")
             text.append("Runs on this machine, without configuration.", "dim")
         case RunEntry():
@@ -196,7 +197,6 @@ def _pair(text: Text, key: str, value: str, style: str = "") -> None:
 
 def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
     run = entry.summary
-    text.append(f"{run.run_id}\n\n", "bold")
     started = time.localtime(run.started)
     _pair(text, "started", time.strftime("%Y-%m-%d %H:%M:%S", started))
     if run.ended is not None:
@@ -225,13 +225,3 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         else:
             text.append(" ".join(map(str, host.tasks)) or "no task")
     text.append("\n")
-
-
-def _append_jobs(text: Text, cluster: ClusterModel) -> None:
-    for name, job in cluster.jobs.items():
-        more = f"  and {len(job.tasks) - 12} more" if len(job.tasks) > 12 else ""
-        _pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)
-
-
-def _short(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

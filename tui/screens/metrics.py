@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
 
 from rich.text import Text
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.content import Content
 from textual.screen import Screen
-from textual.widgets import Label
 
 from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
 from launcher.session.control import RunControl
 from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
+from tui.tables import Cells, TableRow, right
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
-from tui.widgets.metric_table import MetricTable
 from tui.widgets.plot import Drawn, Plot, marker, style
+from tui.widgets.table import Table
 
 MAX_CURVES = 12
 """Curves that a terminal can still tell apart; the table below has all tasks."""
 SMOOTHING = (0.0, 0.6, 0.9, 0.97)
 CURSOR_STEP = 0.02
+BESIDE_FROM = 160
+"""Cells of width from which on the plots stand beside each other."""
+_TITLES: Sequence[str | Text] = ["task", right("step"), right("loss"), right("steps/s"), "others"]
+_ORDERS: Sequence[Callable[[TaskView], Any]] = (
+    lambda task: task.id,
+    lambda task: task.step or 0,
+    lambda task: task.loss or 0.0,
+    lambda task: task.rate or 0.0,
+)
 
 
 class MetricsScreen(Screen[None]):
@@ -35,8 +48,8 @@ class MetricsScreen(Screen[None]):
         Binding("escape,M", "app.pop_screen", "Back to the logs", id="metrics.back"),
         Binding("plus", "smooth(1)", "More smoothing", id="metrics.smoother"),
         Binding("minus", "smooth(-1)", "Less smoothing", id="metrics.rougher"),
-        Binding("left", "cursor(-1)", "Values earlier", id="metrics.earlier"),
-        Binding("right", "cursor(1)", "Values later", id="metrics.later"),
+        Binding("left", "cursor(-1)", "Values earlier", id="metrics.earlier", priority=True),
+        Binding("right", "cursor(1)", "Values later", id="metrics.later", priority=True),
     ]
 
     def __init__(self, control: RunControl) -> None:
@@ -48,21 +61,21 @@ class MetricsScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield RunHeader()
-        with Vertical(classes="body"):
-            yield Label(id="loss-title", markup=False)
-            yield Plot(id="loss")
-            yield Label(id="rate-title", markup=False)
-            yield Plot(id="rate")
-            yield MetricTable(id="values")
+        with Vertical(id="plots"):
+            yield Plot("loss")
+            yield Plot("rate")
+        yield Table("values", "Figures")
         hints = [("kill_all", "kill all"), ("metrics.back", "back")]
         hints += [("metrics.smoother metrics.rougher", "smoothing")]
         hints += [("metrics.earlier metrics.later", "read values")]
         yield KeyFooter([*hints, ("hosts", "hosts"), ("help", "help")])
 
     def on_mount(self) -> None:
+        self.set_focus(self.query_one(Table))
         self.set_interval(1.0, self._draw)
 
     def on_resize(self) -> None:
+        self.query_one("#plots").set_class(self.size.width >= BESIDE_FROM, "-beside")
         self.call_after_refresh(self._draw)  # curves are resampled to the width of their plots
 
     def action_smooth(self, by: int) -> None:
@@ -76,6 +89,7 @@ class MetricsScreen(Screen[None]):
         self._cursor = None if at >= 1.0 else max(0.0, at)
         self._draw()
 
+    @on(Table.Ordered)
     def _draw(self) -> None:
         if self.app.screen is not self:
             return
@@ -94,26 +108,32 @@ class MetricsScreen(Screen[None]):
         speeds = [rates(points, started) for points in shown_points]
         weight = SMOOTHING[self._smoothing]
         shown = f", {MAX_CURVES} of {len(tasks)} tasks" if len(tasks) > MAX_CURVES else ""
-        self.query_one("#loss-title", Label).update(f"loss  smoothing {weight:g}{shown}")
-        self.query_one("#rate-title", Label).update(f"global steps a second{shown}")
+        self.query_one("#loss").border_title = f"Loss, smoothing {weight:g}{shown}"
+        self.query_one("#rate").border_title = f"Global steps a second{shown}"
         for name, curves in (("#loss", losses), ("#rate", speeds)):
             lines = [
-                Drawn(numbers[task.id], smoothed(of, weight))
+                Drawn(numbers[task.id], smoothed(of, weight), str(task.id))
                 for task, of in zip(drawn, curves, strict=True)
             ]
             self.query_one(name, Plot).show(lines, (begin, end), moment)
         at = moment if moment is not None else end
 
-        def row(task: TaskView) -> tuple[Text, list[str]]:
+        def cells(task: TaskView) -> Cells:
             points = series[task.id]
             of = [curve(points.times, values, started) for values in (points.steps, points.losses)]
             values = [value_at(one, at) for one in (*of, rates(points, started))]
             number = numbers[task.id]
             sign = f"{marker(number)} " if self.app.no_color else ""
-            return Text(f"{sign}{task.id}", f"bold {style(number)}"), _words(task, values)
+            *figures, others = _words(task, values)
+            name = Text(f"{sign}{task.id}", f"bold {style(number)}")
+            return [name, *map(right, figures), Text(others, "dim")]
 
-        titles = (f"at {clock(at)}", "step", "loss", "steps/s")
-        self.query_one(MetricTable).show(tasks, titles, row)
+        table = self.query_one(Table)
+        table.border_title = Content(f"Figures at {clock(at)}")
+        rows = [
+            TableRow(str(task.id), partial(cells, task)) for task in table.ordered(tasks, _ORDERS)
+        ]
+        table.show(_TITLES, rows)
 
 
 def _words(task: TaskView, values: list[float | None]) -> list[str]:

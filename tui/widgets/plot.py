@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rich.text import Text
 from textual.widget import Widget
 
-from tui.curves import Curve, resampled, tick_texts, ticks, time_ticks
+from tui.curves import Curve, resampled, scale, tick_texts, time_ticks
 from tui.format import clock
 from tui.log.rows import TASK_COLOURS
 
@@ -24,7 +24,11 @@ _MARKERS = "*x+o#%@=&$~^"
 _HALF = 0.5001
 """Rounds a share in the middle of two dots up, although it may be a bit less."""
 _LABEL = 4
-_ROWS_A_TICK, _CELLS_A_TICK = 3, 14
+_CELLS_A_TICK = 14
+_DASH = 4
+"""Cells for which one of several curves in the same cells has its colour before the next has."""
+_NAMES_FROM = 70
+"""Cells of width from which on the names of the curves stand at their ends."""
 _CONSTANT = 1e-6
 """Share of a value by which others may differ that count as equal: sums of floats do."""
 
@@ -34,6 +38,7 @@ class Drawn(NamedTuple):
 
     number: int
     curve: Curve
+    name: str = ""
 
 
 def marker(number: int) -> str:
@@ -50,7 +55,7 @@ class Plot(Widget):
     """Curves between a scale of values and one of time."""
 
     def __init__(self, id: str) -> None:  # noqa: A002 Textual's name
-        super().__init__(id=id)
+        super().__init__(id=id, classes="framed")
         self._curves: Sequence[Drawn] = ()
         self._span = (0.0, 0.0)
         self._moment: float | None = None
@@ -81,22 +86,26 @@ def plot(
     rows = height - 2
     if not ys or rows < 1:
         return Text("nothing to draw yet", "dim")
-    low, high = _padded(min(ys), max(ys))
-    values = ticks(low, high, max(2, rows // _ROWS_A_TICK))
+    values = scale(*_apart(min(ys), max(ys)), rows)
+    low, high = values[0], values[-1]
     texts = tick_texts(values)
     gutter = max([_LABEL, *map(len, texts)]) + 1
     if gutter > width // 2:
         gutter, values, texts = 1, [], []
-    canvas = _Canvas(max(1, width - gutter), rows, _padded(*span, 0.0), (low, high))
+    names = max(len(one.name) for one in curves) + 1 if width >= _NAMES_FROM else 0
+    canvas = _Canvas(max(1, width - gutter - names), rows, _apart(*span), (low, high))
     for one in curves:
         canvas.draw(one)
     marks = {canvas.row(value): text for value, text in zip(values, texts, strict=True)}
+    ends = _ends(canvas, curves) if names else {}
     line = None if moment is None else canvas.column(moment)
     result = Text(no_wrap=True, end="")
     for row in range(rows):
         label = marks.get(row, "")
         result.append(f"{label:>{gutter - 1}}{'┤' if label else '│'}", "dim")
         result.append_text(canvas.cells(row, line, colourless))
+        if row in ends:
+            result.append(f" {ends[row].name}", "" if colourless else style(ends[row].number))
         result.append("\n")
     return result.append_text(_time_scale(canvas, gutter))
 
@@ -112,11 +121,23 @@ def _time_scale(canvas: _Canvas, gutter: int) -> Text:
     return Text(f"{' ' * (gutter - 1)}└{''.join(rule)}\n{''.join(labels)}", "dim")
 
 
-def _padded(low: float, high: float, share: float = 0.05) -> tuple[float, float]:
-    """A range that is not empty, with some room beyond both ends."""
+def _apart(low: float, high: float) -> tuple[float, float]:
+    """A range that is not empty."""
     if high - low <= _CONSTANT * abs(high):
         return low - (abs(low) or 1.0) / 2, high + (abs(high) or 1.0) / 2
-    return low - (high - low) * share, high + (high - low) * share
+    return low, high
+
+
+def _ends(canvas: _Canvas, curves: Sequence[Drawn]) -> dict[int, Drawn]:
+    """The row for the name of each curve: where the curve ends, or the nearest free one."""
+    taken: dict[int, Drawn] = {}
+    for one in curves:
+        if one.curve[1] and one.name:
+            at = canvas.row(one.curve[1][-1])
+            free = [row for row in range(canvas.height) if row not in taken]
+            if free:
+                taken[min(free, key=lambda row: abs(row - at))] = one
+    return taken
 
 
 class _Canvas:
@@ -159,7 +180,7 @@ class _Canvas:
             if not here:
                 text.append("│" if column == line else " ", "dim" if column == line else "")
                 continue
-            owner = list(here)[column % len(here)]  # curves that cross take turns
+            owner = list(here)[column // _DASH % len(here)]  # curves that coincide take turns
             bits = 0
             for each in here.values():
                 bits |= each

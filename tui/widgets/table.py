@@ -156,6 +156,8 @@ class Table(DataTable[Text]):
         self._rows = ()
         self.clear()
         self._rows = rows
+        for column in self.ordered_columns:
+            column.content_width = column.label.cell_len
         if self._wraps is not None:
             column = self.ordered_columns[self._wraps]
             column.width, column.auto_width = self._wide, False
@@ -203,8 +205,9 @@ class Table(DataTable[Text]):
             shown = self.get_row(row.key)
             for number, (old, new) in enumerate(zip(shown, row.make(), strict=True)):
                 if old != new or old.style != new.style:
-                    wider = new.cell_len > self.ordered_columns[number].content_width
-                    self.update_cell(row.key, str(number), new, update_width=wider)
+                    width = self.ordered_columns[number].content_width
+                    other = new.cell_len > width or new.cell_len < old.cell_len == width
+                    self.update_cell(row.key, str(number), new, update_width=other)
 
     def action_scroll_home(self) -> None:
         """The first row, or in a table of cells the first column."""
