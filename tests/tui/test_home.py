@@ -233,7 +233,8 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
     (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     async with home() as pilot:
         await shows(pilot, "Runs 1")
-        await pilot.press("tab", "home", "enter")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "the very first line")
         await shows(pilot, "✓ success")
@@ -249,7 +250,8 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
     (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Runs 1")
-        await pilot.press("tab", "home", "enter")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
         await shows(pilot, "✗ failed")
         await shows(pilot, "what went wrong")
         await shows(pilot, "▸worker:0")
@@ -265,7 +267,8 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "? unknown")
-        await pilot.press("tab", "home", "enter")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "ps:0 @localhost  lost")
 

@@ -94,7 +94,7 @@ class HomeScreen(Page):
         yield Static(id="title", markup=False)
         with Container(id="content"):
             with Vertical(id="tables"):
-                yield Table("runs", "Runs")
+                yield Table("runs", "Runs", fits=True)
                 yield Table("clusters", "Clusters", wraps=1)
             with VerticalScroll(id="detail", classes="framed", can_focus=False):
                 yield Static(id="about", markup=False)

@@ -63,10 +63,10 @@ class HostsScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield RunHeader()
         yield Static(id="allocation", markup=False)
-        yield Table("hosts", "Hosts")
+        yield Table("hosts", "Hosts", fits=True)
         with Vertical(id="host", classes="framed"):
             yield Static(id="about", markup=False)
-            yield Table("tasks")
+            yield Table("tasks", fits=True)
         hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
         yield KeyFooter([*hints, ("help", "help")])
 

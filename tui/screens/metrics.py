@@ -64,7 +64,7 @@ class MetricsScreen(Screen[None]):
         with Vertical(id="plots"):
             yield Plot("loss")
             yield Plot("rate")
-        yield Table("values", "Figures")
+        yield Table("values", "Figures", fits=True)
         hints = [("kill_all", "kill all"), ("metrics.back", "back")]
         hints += [("metrics.smoother metrics.rougher", "smoothing")]
         hints += [("metrics.earlier metrics.later", "read values")]

@@ -66,10 +66,11 @@ class Table(DataTable[Text]):
         *,
         cells: bool = False,
         wraps: int | None = None,
+        fits: bool = False,
     ) -> None:
         """`title` stands in the frame. `cells`: the cursor goes from cell to cell, and the first
         column is always in sight. The column `wraps` takes the width that the others leave, and
-        may have several lines."""
+        may have several lines. A table that `fits` is as high as its rows."""
         super().__init__(
             id=id,
             classes="framed" if title else None,
@@ -80,6 +81,7 @@ class Table(DataTable[Text]):
         )
         self.border_title = Content(title)
         self._wraps = wraps
+        self._fits = fits
         self._wide = 0
         """Width of the column that wraps."""
         self._titles: list[Text] = []
@@ -139,6 +141,8 @@ class Table(DataTable[Text]):
             self._wide = wide
             self._replace(rows, self.key)
         self._fill()
+        if self._fits:  # Textual's `auto` is that of the rows before, while a table is hidden
+            self.styles.height = len(rows) + 1 + self.gutter.height
 
     def _width_left(self, rows: Sequence[TableRow]) -> int:
         """Width of the column that wraps."""
