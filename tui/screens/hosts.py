@@ -80,6 +80,8 @@ class HostsScreen(Screen[None]):
 
     @on(Table.Ordered)
     def _show(self) -> None:
+        if not self.query("#tasks"):  # not yet, or not any more
+            return
         snapshot, now = self._control.snapshot(), time.time()
         colours = status_colours(self.app)
         self.query_one(RunHeader).show(snapshot)
@@ -99,6 +101,8 @@ class HostsScreen(Screen[None]):
     @on(DataTable.RowHighlighted, "#hosts")
     def _show_host(self) -> None:
         """Shows the tasks of the host under the cursor."""
+        if not self.query("#tasks"):
+            return
         key = self.query_one("#hosts", Table).key
         load = next(
             (one for one in host_loads(self._control.snapshot()) if one.host.name == key), None
