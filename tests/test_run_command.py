@@ -167,7 +167,7 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         (["--"], "there is no command"),
         (["-n", "0", "--", "true"], "-n 0: write a number of tasks from 1 on"),
         (["-n", "x", "--", "true"], "invalid int value"),
-        (["-n", "5000", "--", "true"], "5000 tasks are too many"),
+        (["-n", "5000", "--", "true"], "5,000 tasks are too many"),
         (["-n", "3", "-H", "localhost:2", "--", "true"], "-n 3 tasks need 3 slots"),
         (["-H", "a b", "--", "true"], "is not known behind a host"),
         (["-H", "-x", "--", "true"], "expected one argument"),

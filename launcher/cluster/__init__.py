@@ -31,13 +31,14 @@ if TYPE_CHECKING:
     from .placeholders import literal
     from .problems import NO_LOCAL_TASKS
     from .read import load, loads, read_text
-    from .values import MOST_NODES, name_problem, nearest, nearest_word
+    from .values import MOST_HOSTS, MOST_TASKS, name_problem, nearest, nearest_word
 
 __all__ = [
     "AUTO_SECONDS",
     "DEFAULT_LOG_LIMIT",
     "LOCALHOST",
-    "MOST_NODES",
+    "MOST_HOSTS",
+    "MOST_TASKS",
     "NO_LOCAL_TASKS",
     "TABLES",
     "AddressPart",

@@ -26,10 +26,9 @@ from .addresses import LOCALHOST, SshDestination, TaskAddress
 from .choices import Framework, HostSource
 from .model import Slurm, node_name
 from .shorthand import host_name
-from .values import LONGEST_NAME
+from .values import LONGEST_NAME, MOST_HOSTS
 
 MOST_BYTES = 1 << 20
-MOST_HOSTS = 1024
 _MOST_SLOTS = 1_000_000
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")

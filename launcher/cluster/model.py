@@ -53,7 +53,6 @@ from .values import (
     Warm,
     WordList,
     Words,
-    one_of,
 )
 
 
@@ -138,7 +137,7 @@ class HostDefaults(Table):
         Key("shell lines before each of its tasks. A job's own `setup` wins", _AS_RUN),
     ] = None
     shell: Annotated[
-        Annotated[Shell, one_of(Shell)] | None,
+        Shell | None,
         Key("shell through which its tasks are started. A job's own `shell` wins", _AS_RUN),
     ] = None
     env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
@@ -219,7 +218,7 @@ class Job(Table):
         Text | None, Key("shell lines before each task, such as `conda activate tf`", _AS_HOST)
     ] = None
     shell: Annotated[
-        Annotated[Shell, one_of(Shell)] | None,
+        Shell | None,
         Key("shell through which its tasks are started", _AS_HOST),
     ] = None
     data: Annotated[
@@ -262,29 +261,23 @@ class RunSettings(Table):
     )
     framework: Annotated[
         Framework,
-        one_of(Framework),
         Key("whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
     ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
-        one_of(Success),
         Key(
             "whose clean exit makes the run a success. "
             "`all` means every task of the cluster except ps"
         ),
     ] = Success.CHIEF
-    on_failure: Annotated[
-        OnFailure, one_of(OnFailure), Key("what a task's failure does to the run")
-    ] = OnFailure.STOP
+    on_failure: Annotated[OnFailure, Key("what a task's failure does to the run")] = OnFailure.STOP
     max_restarts: Annotated[Count, Key("restarts of each task")] = 3
     on_disconnect: Annotated[
         OnDisconnect,
-        one_of(OnDisconnect),
         Key("what a host does when it has lost the launcher"),
     ] = OnDisconnect.STOP
     on_hangup: Annotated[
         OnHangup,
-        one_of(OnHangup),
         Key(
             "what happens to the run when the program that launched it disappears without "
             "detaching. Its terminal was closed, or it was killed"
@@ -316,7 +309,6 @@ class RunSettings(Table):
     ] = ""
     shell: Annotated[
         Shell,
-        one_of(Shell),
         Key(
             "shell through which tasks are started. `login` is the account's own, with "
             "`/etc/profile` and what conda and modules put there. See `docs/environment.md`"
@@ -483,11 +475,6 @@ class Slurm(Table):
         for key, value in asked if self.job is not None else ():
             if value:
                 yield key, None, f'nothing is asked of Slurm with job = "{self.job}": remove {key}'
-
-    @classmethod
-    def missing(cls, key: str) -> str:
-        """Advice for a required key that is missing."""
-        return {"nodes": "the number of nodes is missing: write such as nodes = 4"}[key]
 
 
 def node_name(number: int) -> str:

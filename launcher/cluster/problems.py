@@ -1,39 +1,55 @@
-"""Checks between the values of a cluster file.
+"""Problems of a cluster file: those of its values, and then those between values.
 
-The models check each value alone. These checks find mistakes that otherwise show up on some host
-minutes later: two tasks on one port, a `localhost` that means another machine on every host, an
-unknown placeholder in a command. Nothing is looked up on the network.
-
-A cluster in which wrong values were patched has `UNKNOWN` hosts. They are skipped, so that one
-mistake is reported once.
+pydantic finds the first ones, alone; `value_problems` writes its errors for people who write TOML.
+`violations` finds mistakes between values that else show up on some host minutes later: two tasks
+on one port, a `localhost` that means another machine on every host, an unknown placeholder in a
+command. They are looked for in a file whose values are right, so that one mistake is reported once.
+Nothing is looked up on the network.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
+import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from ..errors import Problem
 from ..ids import TaskId
+from ..printable import escaped
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .choices import Framework
 from .key_lines import KeyPath
-from .model import PENDING, SSH_OPTIONS, ClusterModel, Host, Job, RunSettings
+from .model import (
+    NAMED_TABLES,
+    PENDING,
+    SSH_OPTIONS,
+    TABLES,
+    ClusterModel,
+    Host,
+    Job,
+    RunSettings,
+    tables_in,
+)
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, names_in, nearest_job
 from .ranks import has_ranks
-from .values import COMMAND, nearest
-
-UNKNOWN = ""
-"""The host of a task or of an SSH destination that could not be parsed."""
+from .values import COMMAND, MOST_HOSTS, MOST_TASKS, TEXT_NEEDED, nearest
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-_LONGEST_WORD_JOB = 64
+_LONGEST_JOB = 64
 PREPARE = "prepare"
 """The job of the tasks that run the `prepare` lines."""
 _NO_LOGDIR = frozenset({"logdir"})
+_SHOWN = 60
+_LONGEST_KEY = 100
+"""Characters of an unknown key in a message."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +65,182 @@ class Violation:
     part: AddressPart | None = None
 
 
-def violations(cluster: ClusterModel) -> Iterator[Violation]:
-    """Makes all checks between the values of a cluster; the order is arbitrary."""
-    for check in _CHECKS:
-        yield from check(cluster)
+def violations(
+    cluster: ClusterModel, raw: Mapping[str, Any], *, for_launch: bool
+) -> list[Violation]:
+    """Makes all checks between the values of a cluster, whose tables are `raw`; the order is
+    arbitrary. `for_launch` also looks for the local files and directories that it names."""
+    if beyond := list(_limits(cluster)):
+        return beyond
+    checks = (*_CHECKS, _missing_paths) if for_launch else _CHECKS
+    return [_at_default(each, raw) for check in checks for each in check(cluster)]
+
+
+def value_problems(details: Sequence[ErrorDetails]) -> list[Violation]:
+    """What pydantic's errors say of single values: the value, and what to write."""
+    unknown = [_path(detail) for detail in details if detail["type"] == "extra_forbidden"]
+    # A key that is missing because its name is misspelled is one mistake.
+    meant = {(*path[:-1], near) for path in unknown if (near := _meant(path))}
+    if any(len(_path(d)) == 1 and _is_job(d["input"]) for d in details):
+        meant.add(("jobs",))
+    return [
+        Violation(_path(detail), found, _sentence(detail), detail.get("ctx", {}).get("part"))
+        for detail in details
+        for found in (None if detail["type"] == "missing" else detail["input"],)
+        if detail["type"] != "missing" or _path(detail) not in meant
+        # A list whose elements are all wrong is not empty.
+        if detail["type"] != "too_short" or not detail["input"]
+    ]
+
+
+def as_problem(violation: Violation, line: int | None) -> Problem:
+    """What is wrong, as it is shown: without control characters, and short."""
+    found = "" if violation.found is None else _display(violation.found)
+    key = escaped(_dotted(violation.path))
+    path = violation.path if violation.part is None else (*violation.path, str(violation.part))
+    return Problem(key, line, found, escaped(violation.message), path)
+
+
+def _display(found: object) -> str:
+    """Formats a value of the file, shortened and without control characters."""
+    match found:
+        case str():
+            quoted = '"' + escaped(found[: _SHOWN + 1]) + '"'
+        case bool():
+            quoted = str(found).lower()
+        case dict():
+            quoted = "a table"
+        case list() | tuple():
+            quoted = "a list" if found else "an empty list"
+        case int() if abs(found) > 10**_SHOWN:
+            quoted = "a huge number"
+        case _:
+            quoted = str(found)
+    return quoted if len(quoted) <= _SHOWN + 2 else quoted[:_SHOWN] + '…"'
+
+
+def _dotted(path: KeyPath) -> str:
+    """Formats a path of keys: `jobs.ps.tasks[0]`."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            plain = re.fullmatch(r"[A-Za-z0-9_-]+", key)
+            short = key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
+            text += ("." if text else "") + (short if plain else f'"{short}"')
+    return text
+
+
+def _path(detail: ErrorDetails) -> KeyPath:
+    return tuple(key for key in detail["loc"] if key != "[key]")
+
+
+_SENTENCES = {
+    "string_type": TEXT_NEEDED,
+    "bool_type": "write true or false, without quotes",
+    "int_type": "write a whole number, without quotes or a unit",
+    "float_type": "write a number, without quotes or a unit",
+    "finite_number": "write a number that ends, not inf or nan",
+    "greater_than_equal": "write a number from {ge:.0f} on",
+    "less_than_equal": "write a number up to {le:.0f}",
+}
+"""What to write, for each type of pydantic's errors that needs no more than its bounds."""
+_EMPTY = {
+    "tasks": 'the job has no tasks: write at least one, such as ["tf1:2222"]',
+    "command": 'the command is empty: write a program and its arguments, ["{python}", "train.py"]',
+    "via": 'the command is empty: write such as ["podman", "exec", "-i", "tf1"]',
+}
+_MISSING = {
+    "jobs": "the file has no jobs: write such as [jobs.worker]",
+    "tasks": 'the job has no tasks: write such as tasks = ["tf1:2222"]',
+    "nodes": "the number of nodes is missing: write such as nodes = 4",
+}
+_LISTS = {
+    "tasks": 'list of host:port, such as ["tf1:2222", "tf2:auto"]',
+    "command": 'list of arguments, such as ["{python}", "train.py"]',
+    "via": 'list of arguments, such as ["podman", "exec", "-i", "tf1"]',
+}
+
+
+def _sentence(detail: ErrorDetails) -> str:
+    """Says what to write in place of a value."""
+    path, value, context = _path(detail), detail["input"], detail.get("ctx", {})
+    key = "command" if path[0] == "hooks" else str(path[-1])
+    match detail["type"]:
+        case "missing":
+            return _MISSING[key]
+        case "extra_forbidden":
+            return _unknown(path, value)
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"write a table: [{_dotted(path)}]"
+        case "tuple_type" if isinstance(value, str):
+            split = {"tasks": ",", "command": None, "via": None}
+            words = value.split(split[key]) if key in split else [value]
+            kind = _LISTS.get(key, "list").partition(",")[0]
+            return f"write a {kind}: [{', '.join(map(_quoted, words or ['…']))}]"
+        case "tuple_type":
+            return "write a " + _LISTS.get(key, 'list, such as ["…", "…"]')
+        case "too_short":
+            return _EMPTY[key]
+        case "enum":
+            words = re.findall("'([^']*)'", context["expected"])
+            hint = nearest(value, words) if isinstance(value, str) else ""
+            choice = " or ".join(f'"{word}"' for word in words)
+            return f"write {choice}" + (f"; {hint}" if hint else "")
+    sentence = _SENTENCES.get(detail["type"])
+    return detail["msg"] if sentence is None else sentence.format(**context)
+
+
+def _quoted(word: str) -> str:
+    word = word.strip()
+    return '"' + (word if len(word) <= 60 else word[:59] + "…") + '"'
+
+
+def _is_job(value: object) -> bool:
+    return isinstance(value, dict) and "tasks" in value
+
+
+def _known(table: KeyPath) -> list[str]:
+    """Lists the keys that a table may have."""
+    model: type[BaseModel] = ClusterModel
+    for key in table:
+        model = tables_in(model).get(str(key), model)
+    return list(model.model_fields)
+
+
+def _meant(path: KeyPath) -> str:
+    matches = difflib.get_close_matches(str(path[-1])[:100], _known(path[:-1]), n=1, cutoff=0.6)
+    return matches[0] if matches else ""
+
+
+def _unknown(path: KeyPath, value: object) -> str:
+    """Says what to write in place of an unknown key."""
+    key, table = str(path[-1]), path[:-1]
+    if len(key) > _LONGEST_KEY:
+        key = f"{key[:_LONGEST_KEY]}…"
+    if not table and _is_job(value):
+        return f"unknown table: a job is written [jobs.{key}]"
+    tables = [name for name, model in TABLES.items() if key in model.model_fields]
+    if tables and not (table and table[0] in tables):
+        below = [name for name in tables if table and name.startswith(f"{table[0]}.")]
+        right = (below or tables)[0]
+        right = right if right not in NAMED_TABLES else f"{right}.NAME"
+        return f"unknown key here: {key} belongs in [{right}]"
+    if near := _meant(path):
+        return f'unknown key: did you mean "{near}"?'
+    return f"unknown key: the keys here are {', '.join(_known(table))}"
+
+
+def _limits(cluster: ClusterModel) -> Iterator[Violation]:
+    """What one launcher process does not hold; the other checks of so many would take long."""
+    tasks = sum(len(job.tasks) for job in cluster.jobs.values())
+    counts = (("hosts", len(cluster.hosts), MOST_HOSTS), ("jobs", tasks, MOST_TASKS))
+    for table, count, most in counts:
+        if count > most:
+            what = "tasks" if table == "jobs" else table
+            message = f"the file has {count:,} {what}, and a run has at most {most:,}: "
+            yield Violation((table,), None, f"{message}write fewer, or start several runs")
 
 
 def _hosts(cluster: ClusterModel) -> Iterator[Violation]:
@@ -133,9 +321,9 @@ def _jobs(cluster: ClusterModel) -> Iterator[Violation]:
         yield Violation(("jobs",), None, "the file has no jobs: write such as [jobs.worker]")
     for name, job in cluster.jobs.items():
         path: KeyPath = ("jobs", name)
-        if not _JOB.fullmatch(name) or len(name) > _LONGEST_WORD_JOB:
+        if not _JOB.fullmatch(name) or len(name) > _LONGEST_JOB:
             message = "a job's name must be a letter followed by letters, digits, '_' and '-', "
-            yield Violation(path, name, f"{message}at most {_LONGEST_WORD_JOB} characters")
+            yield Violation(path, name, f"{message}at most {_LONGEST_JOB} characters")
         elif job.in_cluster and "-" in name:
             message = "TensorFlow does not allow '-' in the name of a cluster job: write "
             message += f"jobs.{name.replace('-', '_')}, or in_cluster = false"
@@ -191,7 +379,7 @@ def _tasks(cluster: ClusterModel) -> Iterator[Violation]:
             yield Violation(path, str(place), message, AddressPart.PORT)
             continue
         address = cluster.address(place.host)
-        if not cluster.in_spec(task.job) or address == UNKNOWN:
+        if not cluster.in_spec(task.job):
             continue
         other, name = called.setdefault(join(address.lower(), place.port), (task, place.host))
         if other != task:
@@ -252,7 +440,7 @@ def _loopback(cluster: ClusterModel) -> Iterator[Violation]:
     for host in hosts:
         address = cluster.address(host)
         given = host in cluster.hosts and cluster.hosts[host].address is not None
-        if not elsewhere or address == UNKNOWN or not is_loopback(address):
+        if not elsewhere or not is_loopback(address):
             continue
         if given or host != LOCALHOST:
             message = f"{address} means another machine on {elsewhere[0]}: set the name that the "
@@ -299,8 +487,6 @@ def _no_entry(cluster: ClusterModel, entry: str) -> str | None:
     size = len(cluster.jobs[job].tasks)
     if not colon or index in map(str, range(size)):
         return None
-    if any(place.host == UNKNOWN for place in cluster.jobs[job].tasks):
-        return None  # its list of tasks could not be read
     return f"{job} has no such task: write {job}:0" + (f" to {job}:{size - 1}" if size > 1 else "")
 
 
@@ -361,9 +547,8 @@ def _logdir(cluster: ClusterModel) -> Iterator[Violation]:
 
 def _every_task(cluster: ClusterModel) -> Iterator[tuple[TaskId, KeyPath]]:
     for name, job in cluster.jobs.items():
-        for index, place in enumerate(job.tasks):
-            if place.host != UNKNOWN:
-                yield TaskId(name, index), ("jobs", name, "tasks", index)
+        for index in range(len(job.tasks)):
+            yield TaskId(name, index), ("jobs", name, "tasks", index)
 
 
 def _machine(cluster: ClusterModel, host: str) -> object:
@@ -371,24 +556,7 @@ def _machine(cluster: ClusterModel, host: str) -> object:
     entry = cluster.hosts.get(host)
     if entry is None or entry.ssh is None:
         return LOCALHOST if host == LOCALHOST else ("unknown", host)
-    if entry.ssh.host == UNKNOWN:
-        return ("unknown", host)
     return (entry.ssh.host.lower(), entry.ssh.port or 22, entry.jump)
-
-
-_CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
-    _hosts,
-    _engine,
-    _jobs,
-    _own_tf_config,
-    _tasks,
-    _loopback,
-    _forward,
-    _gpus,
-    _start,
-    _placeholders,
-    _logdir,
-)
 
 
 LONGEST_WORD = 128 * 1024 - 1
@@ -396,7 +564,7 @@ LONGEST_WORD = 128 * 1024 - 1
 _ANY_PORT = 65535
 
 
-def too_long(cluster: ClusterModel) -> Iterator[Violation]:
+def _too_long(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds `TF_CONFIG`, words of commands and variables that become too long."""
     places = {
         job: [join(cluster.address(p.host), p.port or _ANY_PORT) for p in entry.tasks]
@@ -442,7 +610,7 @@ def _texts(cluster: ClusterModel) -> Iterator[tuple[KeyPath, str]]:
 _DEFAULTS: KeyPath = ("defaults", "host")
 
 
-def unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
+def _unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
     """Finds defaults that no host would have."""
     if not any(value for _, value in cluster.defaults.host):
         return
@@ -454,7 +622,7 @@ def unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
         yield Violation(_DEFAULTS, None, f"{message}machine, or remove this table")
 
 
-def at_default(violation: Violation, raw: dict[str, Any]) -> Violation:
+def _at_default(violation: Violation, raw: Mapping[str, Any]) -> Violation:
     """Places what is wrong with a host's value in `[defaults.host]`, if it stands there."""
     inherited: KeyPath = (*_DEFAULTS, *violation.path[2:])
     if violation.path[0] != "hosts" or len(violation.path) < 3 or _has(raw, violation.path):
@@ -473,15 +641,48 @@ def _has(raw: Any, path: KeyPath) -> bool:
 NO_LOCAL_TASKS = "tasks run only on Linux, not on this machine: add a host with ssh"
 
 
-def unsupported(cluster: ClusterModel) -> Iterator[Violation]:
-    """Finds tasks of this machine, where that is not Linux; it can still launch on hosts."""
-    return iter(()) if sys.platform == "linux" else _unsupported(cluster)
-
-
 def _unsupported(cluster: ClusterModel) -> Iterator[Violation]:
-    for name, job in cluster.jobs.items():
+    """Tasks of this machine, where that is not Linux; it can still launch on hosts."""
+    jobs = {} if sys.platform == "linux" else cluster.jobs
+    for name, job in jobs.items():
         for index, place in enumerate(job.tasks):
-            if place.host != UNKNOWN and cluster.is_local(place.host):
+            if cluster.is_local(place.host):
                 path: KeyPath = ("jobs", name, "tasks", index)
                 yield Violation(path, str(place), NO_LOCAL_TASKS, AddressPart.HOST)
                 break
+
+
+def _missing_paths(cluster: ClusterModel) -> Iterator[Violation]:
+    """Local files and directories that the file names and that do not exist."""
+    run = cluster.run
+    folders: list[tuple[KeyPath, str]] = [(("run", "data", i), p) for i, p in enumerate(run.data)]
+    if "{" not in run.workdir:
+        folders.append((("run", "workdir"), run.workdir))
+    for name, job in cluster.jobs.items():
+        folders += [(("jobs", name, "data", i), path) for i, path in enumerate(job.data)]
+    for place, path in folders:
+        if path and not os.path.isdir(cluster.local_path(path)):
+            yield Violation(place, path, f"no such directory: {cluster.local_path(path)}")
+    for name, host in cluster.hosts.items():
+        for key, file in (("identity", host.identity), ("known_hosts", host.known_hosts)):
+            if file and not os.path.isfile(cluster.local_path(file)):
+                message = f"no such file: {cluster.local_path(file)}"
+                yield Violation(("hosts", name, key), file, message)
+
+
+_CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
+    _hosts,
+    _engine,
+    _jobs,
+    _own_tf_config,
+    _tasks,
+    _loopback,
+    _forward,
+    _gpus,
+    _start,
+    _placeholders,
+    _logdir,
+    _too_long,
+    _unused_defaults,
+    _unsupported,
+)

@@ -1,56 +1,31 @@
-"""Reader of cluster files: makes a `ClusterModel` of the text, or a list of all problems in it.
+"""Reader of cluster files: makes a `ClusterModel` of the text, or a list of the problems in it.
 
-All problems are reported at once, each with its key, line, the value there and what to write. To
-check what must hold between values although some are wrong, the wrong ones are replaced by
-stand-ins first.
+Each problem has its key, line, the value there and what to write. They come in rounds: a text that
+is no TOML has one; then all problems of single values; when there are none, all between values.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
+from pydantic import ValidationError
 
 from ..errors import ClusterFileError, Problem
 from ..printable import escaped
-from .addresses import SshDestination, TaskAddress
-from .key_lines import FileLines, KeyLines, KeyPath
-from .model import NAMED_TABLES, TABLES, ClusterModel, Slurm, tables_in
-from .problems import (
-    UNKNOWN,
-    Violation,
-    at_default,
-    too_long,
-    unsupported,
-    unused_defaults,
-    violations,
-)
+from .key_lines import FileLines, KeyLines
+from .model import ClusterModel
+from .problems import Violation, as_problem, value_problems, violations
 from .values import nearest
 
 _LARGEST = 16 * 1024 * 1024
 _SHOWN = 60
-_LONGEST_KEY = 100
-"""Characters of an unknown key in a message."""
 _NAME_ADDED = "  # the name of the file"
 """End of a line that is not the user's."""
-
-_STAND_INS: dict[str, Any] = {
-    "name": "unnamed",
-    "tasks": [TaskAddress(UNKNOWN, None)],
-    "ssh": SshDestination(None, UNKNOWN, None),
-    "command": ["true"],
-    "via": ["true"],
-    "nodes": 1024,
-    "time": "1",
-}
 
 
 def load(path: Path | str, *, base: Path | None = None, for_launch: bool = False) -> ClusterModel:
@@ -90,22 +65,23 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: a number of 5,000 digits, too
         line, violation = toml_problem(error, text, lines)
-        raise ClusterFileError(source, [_problem(violation, line)]) from None
+        raise ClusterFileError(source, [as_problem(violation, line)]) from None
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
     raw.setdefault("name", stem or "cluster")
-    cluster, wrong = _read(raw)
-    if cluster is not None:
-        place = FileLines(lines, _lines_added(text), source)
-        cluster = cluster.based_on(base, place).with_pending_nodes()
-        between = [*violations(cluster), *too_long(cluster)]
-        between += [*unused_defaults(cluster), *unsupported(cluster)]
-        between += _missing_paths(cluster) if for_launch else ()
-        between = [at_default(violation, raw) for violation in between]
-        wrong += [violation for violation in between if not _covered(violation, wrong)]
-    if cluster is None or wrong:
-        problems = dict.fromkeys(_problem(f, lines.of(f.path)) for f in wrong)
-        raise ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
+    try:
+        cluster = ClusterModel.model_validate(raw)
+    except ValidationError as error:
+        raise _error(source, value_problems(error.errors(include_url=False)), lines) from None
+    place = FileLines(lines, _lines_added(text), source)
+    cluster = cluster.based_on(base, place).with_pending_nodes()
+    if wrong := violations(cluster, raw, for_launch=for_launch):
+        raise _error(source, wrong, lines)
     return cluster
+
+
+def _error(source: str, wrong: Iterable[Violation], lines: KeyLines) -> ClusterFileError:
+    problems = dict.fromkeys(as_problem(each, lines.of(each.path)) for each in wrong)
+    return ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
 
 
 def with_file_name(text: str, name: str) -> str:
@@ -115,159 +91,6 @@ def with_file_name(text: str, name: str) -> str:
 
 def _lines_added(text: str) -> int:
     return int(text.partition("\n")[0].endswith(_NAME_ADDED))
-
-
-def _read(raw: dict[str, Any]) -> tuple[ClusterModel | None, list[Violation]]:
-    """Validates the tables: the cluster with patched values (None: impossible), and what is
-    wrong."""
-    try:
-        return ClusterModel.model_validate(raw), []
-    except ValidationError as error:
-        details = error.errors(include_url=False)
-    wrong = [_violation(detail) for detail in details]
-    meant = {
-        (*f.path[:-1], near)
-        for f, detail in zip(wrong, details, strict=True)
-        if detail["type"] == "extra_forbidden" and (near := _meant(f.path))
-    }
-    wrong = [f for f in wrong if f.found is not None or f.path not in meant]
-    patched = _copied(raw, 4)
-    try:
-        for violation in wrong:
-            if len(violation.path) == 1:
-                _move_table(patched, str(violation.path[0]))
-            _patch_value(patched, violation.path)
-        for path in meant:
-            if len(path) > 1:
-                _patch_value(patched, path)
-        return ClusterModel.model_validate(patched), wrong
-    except (ValidationError, KeyError, TypeError, IndexError, AttributeError):
-        return None, wrong
-
-
-def _patch_value(raw: dict[str, Any], path: KeyPath) -> None:
-    """Replaces a wrong value by a stand-in, or removes its key.
-
-    Raises:
-        KeyError, TypeError, IndexError: there is no stand-in for it.
-    """
-    first = str(path[0])
-    named = first in NAMED_TABLES
-    if named and len(path) == 1:
-        raise KeyError(first)
-    if named and len(path) == 2:
-        needed = "ssh" if first == "hosts" else "tasks"
-        raw[first][path[1]] = {needed: _STAND_INS[needed]}
-        return
-    outer = path[: 2 if named else 1] if len(path) > 1 else ()
-    table: Any = raw
-    for key in outer:
-        table = table[key]
-    field, *rest = map(str, path[len(outer) :])
-    inner = table.get(field)
-    if field == "tasks" and len(rest) == 1 and isinstance(inner, list):
-        inner[int(rest[0])] = _STAND_INS["tasks"][0]
-    elif field in ("env", "ready") and len(rest) == 1 and isinstance(inner, dict):
-        inner.pop(rest[0], None)
-    elif field in _STAND_INS and first != "start":
-        table[field] = _STAND_INS[field]
-    else:
-        table.pop(field, None)
-
-
-def _move_table(raw: dict[str, Any], table: str) -> None:
-    """Copies a table with a wrong name to the place that was meant."""
-    near = _meant((table,))
-    if _is_job(raw.get(table)) and table not in TABLES:
-        raw.setdefault("jobs", {}).setdefault(table, raw[table])
-    elif near and near != table:
-        raw.setdefault(near, raw[table])
-
-
-def _is_job(value: object) -> bool:
-    return isinstance(value, dict) and "tasks" in value
-
-
-def _copied(value: Any, levels: int) -> Any:
-    """Copies the outer levels, which are all that is patched, however deep the rest is."""
-    if levels and isinstance(value, dict):
-        return {key: _copied(inner, levels - 1) for key, inner in value.items()}
-    return list(value) if levels and isinstance(value, list) else value
-
-
-def _covered(violation: Violation, wrong: list[Violation]) -> bool:
-    """Something at the same place is wrong already, and may be the cause."""
-    paths = ((violation.path, other.path) for other in wrong)
-    return any(mine[: len(its)] == its[: len(mine)] for mine, its in paths)
-
-
-def _violation(detail: ErrorDetails) -> Violation:
-    path = tuple(key for key in detail["loc"] if key != "[key]")
-    match detail["type"]:
-        case "missing" if path[-1] == "tasks":
-            message = 'the job has no tasks: write such as tasks = ["tf1:2222"]'
-            return Violation(path, None, message)
-        case "missing" if issubclass(table := TABLES.get(str(path[0]), ClusterModel), Slurm):
-            return Violation(path, None, table.missing(str(path[-1])))
-        case "missing":
-            return Violation(path, None, "the file has no jobs: write such as [jobs.worker]")
-        case "extra_forbidden":
-            return Violation(path, detail["input"], _unknown(path, detail["input"]))
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return Violation(path, detail["input"], f"write a table: [{_dotted(path)}]")
-        case "tuple_type":
-            return Violation(path, detail["input"], "write a list")
-    part = detail.get("ctx", {}).get("part")
-    return Violation(path, detail["input"], detail["msg"], part)
-
-
-def _known(table: KeyPath) -> list[str]:
-    """Lists the keys that a table may have."""
-    model: type[BaseModel] = ClusterModel
-    for key in table:
-        model = tables_in(model).get(str(key), model)
-    return list(model.model_fields)
-
-
-def _meant(path: KeyPath) -> str:
-    matches = difflib.get_close_matches(str(path[-1])[:100], _known(path[:-1]), n=1, cutoff=0.6)
-    return matches[0] if matches else ""
-
-
-def _unknown(path: KeyPath, value: object) -> str:
-    """Says what to write in place of an unknown key."""
-    key, table = str(path[-1]), path[:-1]
-    if len(key) > _LONGEST_KEY:
-        key = f"{key[:_LONGEST_KEY]}…"
-    if not table and _is_job(value):
-        return f"unknown table: a job is written [jobs.{key}]"
-    tables = [name for name, model in TABLES.items() if key in model.model_fields]
-    if tables and not (table and table[0] in tables):
-        below = [name for name in tables if table and name.startswith(f"{table[0]}.")]
-        right = (below or tables)[0]
-        right = right if right not in NAMED_TABLES else f"{right}.NAME"
-        return f"unknown key here: {key} belongs in [{right}]"
-    if near := _meant(path):
-        return f'unknown key: did you mean "{near}"?'
-    return f"unknown key: the keys here are {', '.join(_known(table))}"
-
-
-def _missing_paths(cluster: ClusterModel) -> Iterator[Violation]:
-    """Local files and directories that the file names and that do not exist."""
-    run = cluster.run
-    folders: list[tuple[KeyPath, str]] = [(("run", "data", i), p) for i, p in enumerate(run.data)]
-    if "{" not in run.workdir:
-        folders.append((("run", "workdir"), run.workdir))
-    for name, job in cluster.jobs.items():
-        folders += [(("jobs", name, "data", i), path) for i, path in enumerate(job.data)]
-    for place, path in folders:
-        if path and not os.path.isdir(cluster.local_path(path)):
-            yield Violation(place, path, f"no such directory: {cluster.local_path(path)}")
-    for name, host in cluster.hosts.items():
-        for key, file in (("identity", host.identity), ("known_hosts", host.known_hosts)):
-            if file and not os.path.isfile(cluster.local_path(file)):
-                message = f"no such file: {cluster.local_path(file)}"
-                yield Violation(("hosts", name, key), file, message)
 
 
 def _bytes(path: Path) -> bytes:
@@ -313,44 +136,6 @@ def _decoded(data: bytes, source: str) -> str:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             message = "the file is UTF-16: save it as UTF-8"
         raise ClusterFileError(source, [Problem("", line, found, message)]) from None
-
-
-def _problem(violation: Violation, line: int | None) -> Problem:
-    found = "" if violation.found is None else _display(violation.found)
-    key = escaped(_dotted(violation.path))
-    path = violation.path if violation.part is None else (*violation.path, str(violation.part))
-    return Problem(key, line, found, escaped(violation.message), path)
-
-
-def _display(found: object) -> str:
-    """Formats a value of the file, shortened and without control characters."""
-    match found:
-        case str():
-            quoted = '"' + escaped(found[: _SHOWN + 1]) + '"'
-        case bool():
-            quoted = str(found).lower()
-        case dict():
-            quoted = "a table"
-        case list() | tuple():
-            quoted = "a list" if found else "an empty list"
-        case int() if abs(found) > 10**_SHOWN:
-            quoted = "a huge number"
-        case _:
-            quoted = str(found)
-    return quoted if len(quoted) <= _SHOWN + 2 else quoted[:_SHOWN] + '…"'
-
-
-def _dotted(path: KeyPath) -> str:
-    """Formats a path of keys: `jobs.ps.tasks[0]`."""
-    text = ""
-    for key in path:
-        if isinstance(key, int):
-            text += f"[{key}]"
-        else:
-            plain = re.fullmatch(r"[A-Za-z0-9_-]+", key)
-            short = key if len(key) <= _SHOWN else key[: _SHOWN - 1] + "…"
-            text += ("." if text else "") + (short if plain else f'"{short}"')
-    return text
 
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")

@@ -15,9 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .addresses import LOCALHOST, SshDestination, TaskAddress, check_host
-
-MOST = 4096
-"""Entries that one line may expand to."""
+from .values import MOST_TASKS
 
 _RANGE = re.compile(r"(?P<before>[^\[\]\s,]*)\[(?P<inside>[0-9][0-9,-]*)\](?P<after>[^\s,]*)")
 _TIMES = re.compile(r"(?P<entry>.+?)\*(?P<count>[0-9]{1,6})")
@@ -34,15 +32,15 @@ def entries(text: str) -> list[str]:
     """Parses entries separated by commas, semicolons or blanks, and expands brackets and stars.
 
     Raises:
-        ShorthandError: it expands to more than 4,096 entries, or a range is empty.
+        ShorthandError: it expands to more than 2,048 entries, or a range is empty.
     """
     found: list[str] = []
     for word in _WORD.findall(text.strip().strip("[]{}()") if _is_list(text) else text):
         for entry in _expanded(word.strip("\"'")):
             if entry:
                 found.append(entry)
-            if len(found) > MOST:
-                raise ShorthandError(f"it expands to more than {MOST} entries")
+            if len(found) > MOST_TASKS:
+                raise ShorthandError(f"it expands to more than {MOST_TASKS} entries")
     return found
 
 
@@ -111,7 +109,7 @@ def _expanded(word: str) -> Iterator[str]:
     times = _TIMES.fullmatch(word)
     if times:
         for entry in _expanded(times["entry"]):
-            for _ in range(min(int(times["count"]), MOST + 1)):
+            for _ in range(min(int(times["count"]), MOST_TASKS + 1)):
                 yield entry
         return
     match = _RANGE.fullmatch(word)
@@ -134,8 +132,8 @@ def _numbers(inside: str) -> Iterator[str]:
             raise ShorthandError(
                 f"the range [{part}] is not in ascending order: write such as [1-4]"
             )
-        if int(last) - int(first) >= MOST:
-            raise ShorthandError(f"the range [{part}] has more than {MOST} entries")
+        if int(last) - int(first) >= MOST_TASKS:
+            raise ShorthandError(f"the range [{part}] has more than {MOST_TASKS} entries")
         wide = len(first) if first.startswith("0") else 0
         for number in range(int(first), int(last) + 1):
             yield f"{number:0{wide}d}"

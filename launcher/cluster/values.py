@@ -1,8 +1,8 @@
-"""Types of the values in a cluster file: validation with plain messages, and JSON Schema.
+"""Types of the values in a cluster file.
 
-pydantic's own messages speak to programmers ("Input should be a valid string"); these say what
-to write. TOML has types of its own, so nothing is converted silently, except whole numbers in
-`env`.
+What pydantic can check it checks: types, bounds, words; `problems` has its errors in the words of
+people who write cluster files. Rules of our own are here, with the JSON Schema for other programs.
+TOML has types of its own, so nothing is converted silently, except whole numbers in `env`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,16 @@ import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from .addresses import (
@@ -44,6 +50,7 @@ _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 COMMAND = "{command}"
 """In a word of `via`: the whole command, quoted for a shell."""
+TEXT_NEEDED = 'write text in quotes, such as "…"'
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
 _FILLED = {"type": "string", "minLength": 1}
@@ -94,19 +101,27 @@ def nearest(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f'did you mean "{found}"?' if found else otherwise
 
 
-def text(value: Any) -> str:
-    """Validates a string that can be an argument of a process."""
-    if not isinstance(value, str):
-        raise wrong('write text in quotes, such as "…"')
+def _no_nul(value: str) -> str:
     if "\0" in value:
         raise wrong("a NUL character is not allowed")
     return value
 
 
-def _words(value: Any) -> str:
-    if not text(value).strip():
+def text(value: Any) -> str:
+    """Validates a string that can be an argument of a process."""
+    if not isinstance(value, str):
+        raise wrong(TEXT_NEEDED)
+    return _no_nul(value)
+
+
+def _filled(value: str) -> str:
+    if not value.strip():
         raise wrong("it is empty: write a value, or remove the key")
-    return text(value)
+    return value
+
+
+def _words(value: Any) -> str:
+    return _filled(text(value))
 
 
 def _parsed(parse: Callable[[str], Any], kind: type = str) -> Rule:
@@ -121,65 +136,10 @@ def _parsed(parse: Callable[[str], Any], kind: type = str) -> Rule:
     return Rule(validate, _FILLED)
 
 
-def _number(low: int, what: str) -> Rule:
-    def validate(value: Any) -> float:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise wrong(f"write {what}, without quotes or a unit")
-        if not low <= value <= _TEN_YEARS:  # so nan and numbers beyond floats are refused, too
-            raise wrong(f"write {what}, from {low:g} to {_TEN_YEARS:.0f}")
-        return float(value)
-
-    return Rule(validate, {"type": "number", "minimum": low, "maximum": _TEN_YEARS})
-
-
-def _whole(low: int, high: int, what: str) -> Rule:
-    def validate(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise wrong(f"write {what}, a whole number without quotes or a unit")
-        if not low <= value <= high:
-            raise wrong(f"write {what}, from {low} to {high}")
-        return value
-
-    return Rule(validate, {"type": "integer", "minimum": low, "maximum": high})
-
-
-def _flag(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise wrong("write true or false, without quotes")
-    return value
-
-
-def _list(value: Any) -> Any:
-    if isinstance(value, str):
-        raise wrong(f"write a list: [{_quoted(value)}]")
-    if not isinstance(value, list | tuple):
-        raise wrong('write a list, such as ["…", "…"]')
-    return tuple(value)
-
-
-def _tasks(value: Any) -> Any:
-    if isinstance(value, str):
-        raise wrong(f"write a list: [{', '.join(map(_quoted, value.split(',')))}]")
-    if not isinstance(value, list | tuple):
-        raise wrong('write a list of host:port, such as ["tf1:2222", "tf2:auto"]')
-    if not value:
-        raise wrong('the job has no tasks: write at least one, such as ["tf1:2222"]')
-    return tuple(value)
-
-
-def _command(value: Any) -> Any:
-    if isinstance(value, str):
-        words = value.split() or ["…"]
-        raise wrong(f"write a list of arguments: [{', '.join(map(_quoted, words))}]")
-    if not isinstance(value, list | tuple):
-        raise wrong('write a list of arguments, such as ["{python}", "train.py"]')
-    if not value:
-        raise wrong(
-            'the command is empty: write a program and its arguments, ["{python}", "train.py"]'
-        )
-    if isinstance(value[0], str) and not value[0].strip():
+def _program(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value[0].strip():
         raise wrong("the first argument is empty: it must be the program")
-    return tuple(value)
+    return value
 
 
 def _order(value: Any) -> Any:
@@ -191,42 +151,21 @@ def _order(value: Any) -> Any:
     return tuple(value)
 
 
-def _via(value: Any) -> Any:
-    form = 'such as ["podman", "exec", "-i", "tf1"]'
-    if isinstance(value, str):
-        raise wrong(f"write a list of arguments: [{', '.join(map(_quoted, value.split() or '…'))}]")
-    if not isinstance(value, list | tuple):
-        raise wrong(f"write a list of arguments, {form}")
-    if not value:
-        raise wrong(f"the command is empty: write a program and its arguments, {form}")
-    program = value[0]
-    if isinstance(program, str) and not program.strip():
-        raise wrong("the first argument is empty: it must be the program")
-    if isinstance(program, str) and "/" in program and not program.startswith(("/", "~/")):
+def _via(value: tuple[str, ...]) -> tuple[str, ...]:
+    program = _program(value)[0]
+    if "/" in program and not program.startswith(("/", "~/")):
         raise wrong('write the program as an absolute path, "~/…", or only its name')
-    if isinstance(program, str) and program.rpartition("/")[2] == "ssh":
-        if not any(isinstance(word, str) and COMMAND in word for word in value):
-            raise wrong(
-                "ssh gives its arguments to a shell, which needs them quoted: end with "
-                f'"{COMMAND}", such as ["ssh", "login", "podman exec -i tf1 {COMMAND}"]'
-            )
-    return tuple(value)
+    if program.rpartition("/")[2] == "ssh" and not any(COMMAND in word for word in value):
+        raise wrong(
+            "ssh gives its arguments to a shell, which needs them quoted: end with "
+            f'"{COMMAND}", such as ["ssh", "login", "podman exec -i tf1 {COMMAND}"]'
+        )
+    return value
 
 
-def _argument(value: Any) -> str:
-    if _CONTROL.search(text(value)):
+def _argument(value: str) -> str:
+    if _CONTROL.search(value):
         raise wrong("control characters, such as line breaks, are not allowed: remove them")
-    return text(value)
-
-
-def _quoted(word: str) -> str:
-    word = word.strip()
-    return '"' + (word if len(word) <= 60 else word[:59] + "…") + '"'
-
-
-def _table(value: Any) -> Any:
-    if not isinstance(value, dict):
-        raise wrong('write a table, such as { NAME = "value" }')
     return value
 
 
@@ -320,21 +259,7 @@ def _warm(value: Any) -> Any:
     return tuple(value)
 
 
-def one_of(words: type[StrEnum]) -> BeforeValidator:
-    """Makes a validator of an enum's words; its error names the nearest word."""
-
-    def validate(value: Any) -> StrEnum:
-        known = [str(word) for word in words]
-        if value in known:
-            return words(value)
-        choice = " or ".join(f'"{word}"' for word in known)
-        hint = nearest(value, known) if isinstance(value, str) else ""
-        raise wrong(f"write {choice}" + (f"; {hint}" if hint else ""))
-
-    return BeforeValidator(validate)
-
-
-def _some(what: str) -> WithJsonSchema:
+def _list_of(what: str) -> WithJsonSchema:
     return WithJsonSchema(
         {"type": "array", "items": {"type": "string", "description": what}, "minItems": 1}
     )
@@ -348,23 +273,27 @@ Name = Annotated[
         {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": LONGEST_NAME},
     ),
 ]
-Text = Annotated[str, Rule(text, {"type": "string"})]
-Words = Annotated[str, Rule(_words, _FILLED)]
-Flag = Annotated[bool, Rule(_flag, {"type": "boolean"})]
-WordList = Annotated[tuple[Words, ...], BeforeValidator(_list)]
-IgnorePatterns = Annotated[
-    tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...], BeforeValidator(_list)
+Text = Annotated[str, AfterValidator(_no_nul)]
+Words = Annotated[Text, AfterValidator(_filled), WithJsonSchema(_FILLED)]
+Flag = StrictBool
+WordList = tuple[Words, ...]
+IgnorePatterns = tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...]
+Command = Annotated[
+    tuple[Text, ...],
+    Field(min_length=1),
+    AfterValidator(_program),
+    _list_of("program, then arguments"),
 ]
-Command = Annotated[tuple[Text, ...], BeforeValidator(_command), _some("program, then arguments")]
 Via = Annotated[
-    tuple[Annotated[str, Rule(_argument, {"type": "string"})], ...],
-    BeforeValidator(_via),
-    _some("program, then arguments"),
+    tuple[Annotated[Text, AfterValidator(_argument)], ...],
+    Field(min_length=1),
+    AfterValidator(_via),
+    _list_of("program, then arguments"),
 ]
 Tasks = Annotated[
     tuple[Annotated[TaskAddress, _parsed(TaskAddress.parse, TaskAddress), _AS_TEXT], ...],
-    BeforeValidator(_tasks),
-    _some("host:port"),
+    Field(min_length=1),
+    _list_of("host:port"),
 ]
 Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestination), _AS_TEXT]
 Jump = Annotated[str, _parsed(parse_jump)]
@@ -373,8 +302,8 @@ Address = Annotated[str, _parsed(parse_address)]
 Python = Annotated[str, Rule(_python, _FILLED)]
 EnvName = Annotated[str, Rule(_env_name, _FILLED)]
 EnvValue = Annotated[str, Rule(_env_value, {"type": ["string", "integer"]})]
-Env = Annotated[dict[EnvName, EnvValue], BeforeValidator(_table)]
-EnvNames = Annotated[tuple[EnvName, ...], BeforeValidator(_list)]
+Env = dict[EnvName, EnvValue]
+EnvNames = tuple[EnvName, ...]
 Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
 Warm = Annotated[
     bool | tuple[str, ...],
@@ -389,15 +318,17 @@ Warm = Annotated[
     ),
 ]
 MetricsPattern = Annotated[str, Rule(_metrics, REGEX)]
-SECONDS = _number(0, "a number of seconds")
-Seconds = Annotated[float, SECONDS]
-Lease = Annotated[float, _number(1, "a number of seconds")]
-Gpus = Annotated[int, _whole(0, 1024, "a number of GPUs")]
-MOST_NODES = 1024
-Nodes = Annotated[int, _whole(1, MOST_NODES, "a number of nodes")]
-Count = Annotated[int, _whole(0, 1_000_000, "a count")]
-Steps = Annotated[int, _whole(1, _LARGEST, "a number of steps")]
-Bytes = Annotated[int, _whole(1, _LARGEST, "a number of bytes")]
+Seconds = Annotated[float, Field(strict=True, ge=0, le=_TEN_YEARS, allow_inf_nan=False)]
+Lease = Annotated[float, Field(strict=True, ge=1, le=_TEN_YEARS, allow_inf_nan=False)]
+MOST_HOSTS = 1024
+"""Hosts of a run: one launcher process holds a connection to each."""
+MOST_TASKS = 2048
+"""Tasks of a run. Beyond it a scheduler is the better tool."""
+Gpus = Annotated[int, Field(strict=True, ge=0, le=1024)]
+Nodes = Annotated[int, Field(strict=True, ge=1, le=MOST_HOSTS)]
+Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Steps = Annotated[int, Field(strict=True, ge=1, le=_LARGEST)]
+Bytes = Annotated[int, Field(strict=True, ge=1, le=_LARGEST)]
 
 
 _WORDS: dict[str, Readiness] = {
@@ -405,6 +336,14 @@ _WORDS: dict[str, Readiness] = {
     "started": ProcessStarted(),
     "auto": Auto(),
 }
+
+
+def _seconds(value: Any) -> float:
+    # "not … <=" refuses nan, too
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not 0 <= value <= _TEN_YEARS:
+        raise wrong("write a number of seconds from 0, without quotes or a unit")
+    return float(value)
 
 
 def _ready(value: Any) -> Readiness:
@@ -415,7 +354,7 @@ def _ready(value: Any) -> Readiness:
     if isinstance(value, dict) and set(value) == {"log"}:
         return LogMatches(pattern(value["log"]))
     if isinstance(value, dict) and set(value) == {"after"}:
-        return After(SECONDS.check(value["after"]))
+        return After(_seconds(value["after"]))
     hint = nearest(value, _WORDS) if isinstance(value, str) else ""
     forms = 'write "listening", "started", "auto", { log = "regex" } or { after = 5.0 }'
     raise wrong(forms + (f"; {hint}" if hint else ""))
@@ -495,12 +434,6 @@ def _option(value: Any) -> str:
     return given
 
 
-def _options(value: Any) -> Any:
-    if not isinstance(value, list | tuple):
-        raise wrong('write a list, such as ["--account=proj42", "--constraint=a100"]')
-    return tuple(value)
-
-
 def _partition(value: Any) -> str:
     if not _PARTITION.fullmatch(text(value)):
         raise wrong("write the partition's name; several with commas")
@@ -513,4 +446,4 @@ Partition = Annotated[
 ]
 JobId = Annotated[str, Rule(_job_id, {"type": "string", "pattern": f"^{_JOB_ID.pattern}$"})]
 Option = Annotated[str, Rule(_option, {"type": "string", "pattern": "^--[a-z]"})]
-Options = Annotated[tuple[Option, ...], BeforeValidator(_options)]
+Options = tuple[Option, ...]

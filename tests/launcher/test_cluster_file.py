@@ -135,7 +135,7 @@ BAD = {
         10,
         "only letters",
     ),
-    "GPUs as a text": ('address = "tf1"', 'gpus = "2"', "hosts.tf1.gpus", 5, "a number of GPUs"),
+    "GPUs as a text": ('address = "tf1"', 'gpus = "2"', "hosts.tf1.gpus", 5, "a whole number"),
     "python as a relative path": (
         'address = "tf1"',
         'python = "venv/bin/python"',
@@ -210,10 +210,10 @@ IN_RUN = {
     "relative log directory": ('logdir = "logs"', "logdir", "absolute"),
     "another user's home": ('logdir = "~bob/x"', "logdir", "~/"),
     "negative lease": ("lease = -1", "lease", "from 1"),
-    "endless lease": ("lease = inf", "lease", "from 1"),
+    "endless lease": ("lease = inf", "lease", "not inf"),
     "negative grace": ("grace = -0.5", "grace", "from 0"),
     "grace with a unit": ('grace = "10s"', "grace", "or a unit"),
-    "true as a number": ("max_restarts = true", "max_restarts", "a count"),
+    "true as a number": ("max_restarts = true", "max_restarts", "a whole number"),
     "flag as a text": ('pty = "yes"', "pty", "true or false"),
     "NUL": ('setup = "a\\u0000b"', "setup", "NUL"),
     "variable's name": ('env = { "A B" = "1" }', 'env."A B"', "letters"),
@@ -290,22 +290,27 @@ def test_the_path_of_a_problem_names_the_half_of_an_address(task: str, part: str
     assert problem.key == "jobs.worker.tasks[0]"
 
 
-def test_all_mistakes_are_told_at_once() -> None:
-    """Mistakes of different kinds and places come in one error, in the order of the lines."""
-    text = (
-        GOOD.replace("address", "adress")
-        .replace("tf1:2222", "tf1: 2222")
-        .replace('"tf2:auto"', '"tf9:auto"')
-        .replace('"chief"', '"chef"')
+def test_mistakes_are_told_in_two_rounds() -> None:
+    """All wrong values come in one error, in the order of the lines; then, in a file whose values
+    are right, all that is wrong between them."""
+    between = (
+        GOOD.replace('"tf2:auto"', '"tf9:auto"')
         .replace('["worker"]', '["wrker"]')
         .replace("{python}", "{pithon}")
     )
-    assert [(p.key, p.line) for p in problems(text)] == [
+    values = (
+        between.replace("address", "adress")
+        .replace("tf1:2222", "tf1: 2222")
+        .replace('"chief"', '"chef"')
+    )
+    assert [(p.key, p.line) for p in problems(values)] == [
         ("hosts.tf1.adress", 5),
         ("jobs.ps.tasks[0]", 11),
+        ("run.success", 18),
+    ]
+    assert [(p.key, p.line) for p in problems(between)] == [
         ("jobs.worker.tasks[1]", 14),
         ("run.command[0]", 17),
-        ("run.success", 18),
         ("start.order[2][0]", 21),
     ]
 
@@ -337,7 +342,7 @@ def test_lines_are_right_in_every_way_of_writing() -> None:
         jobs."ps" . tasks = [
             "tf1:1", "tf1:2",
 
-            "tf1:x" ]
+            "tf1:2" ]
         [jobs.worker]
         tasks = ["tf1:3"]
         env.A = \"\"\"

@@ -176,14 +176,39 @@ def test_a_large_file_is_read_and_a_huge_one_refused(tmp_path: Path) -> None:
         load(file)
 
 
+@pytest.mark.parametrize(
+    ("hosts", "tasks", "key", "said"),
+    [
+        (1024, 2048, "", ""),
+        (1025, 1, "hosts", "the file has 1,025 hosts, and a run has at most 1,024"),
+        (1, 2049, "jobs", "the file has 2,049 tasks, and a run has at most 2,048"),
+    ],
+)
+def test_more_than_one_launcher_holds_is_refused(
+    hosts: int, tasks: int, key: str, said: str
+) -> None:
+    """The limits are those that the manual states; a file of exactly that size is read."""
+    tables = "".join(f'[hosts.h{number}]\nssh = "h{number}"\n' for number in range(hosts))
+    places = ", ".join(f'"h{number % hosts}:{2000 + number}"' for number in range(tasks))
+    text = f'{tables}[jobs.worker]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n'
+    if not key:
+        assert len(loads(text, "c", Path("/")).jobs["worker"].tasks) == tasks
+        return
+    (problem,) = problems(text)
+    assert problem.key == key and problem.line and said in problem.message
+
+
 def test_addresses_that_linux_does_not_take_are_an_error() -> None:
     """A word or a variable of 128 KiB starts no program: it is said before anything is started,
     with the way out. The bound is exact: `TF_CONFIG` of one task less is taken."""
 
+    name = "a" * 120
+
     def text(count: int, more: str = "", run: str = "") -> str:
         places = ",".join(f'"tf1:{number}"' for number in range(10000, 10000 + count))
         return (
-            f'[hosts.tf1]\nssh = "tf1"\n[jobs.worker]\ntasks = [{places}]\n{more}\n'
+            f'[hosts.tf1]\nssh = "tf1"\naddress = "{name}"\n[jobs.worker]\n'
+            f"tasks = [{places}]\n{more}\n"
             f"[run]\ncommand = ['true', '{{index}}']\n{run}\n"
         )
 
@@ -195,14 +220,14 @@ def test_addresses_that_linux_does_not_take_are_an_error() -> None:
         return []
 
     def taken(count: int) -> bool:
-        spec = {"worker": [f"tf1:{number}" for number in range(10000, 10000 + count)]}
+        spec = {"worker": [f"{name}:{number}" for number in range(10000, 10000 + count)]}
         config = {"cluster": spec, "task": {"type": "worker", "index": count - 1}}
         longest = len(f"TF_CONFIG={json.dumps(config)}")
         with suppress(OSError):
             return subprocess.run(["true"], env={"A": "x" * (longest - 2)}).returncode == 0
         return False
 
-    most = bisect_left(range(20000), True, lo=9000, key=lambda n: bool(wrong(text(n)))) - 1
+    most = bisect_left(range(2048), True, lo=500, key=lambda n: bool(wrong(text(n)))) - 1
     assert taken(most) and not taken(most + 1)
     (problem,) = wrong(text(most + 1))
     assert problem.key == "jobs.worker.tasks"
@@ -210,4 +235,4 @@ def test_addresses_that_linux_does_not_take_are_an_error() -> None:
     assert not wrong(text(most + 1, "in_cluster = false"))
     assert not wrong(text(most + 1, run='framework = "none"'))
     env = "framework = 'none'\nenv = { ALL = 'a{worker_hosts}', NONE = '{{cluster}}' }"
-    assert [p.key for p in problems(text(13500, run=env))] == ["run.env.ALL"]
+    assert [p.key for p in problems(text(1100, run=env))] == ["run.env.ALL"]

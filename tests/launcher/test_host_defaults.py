@@ -104,7 +104,7 @@ def test_this_machine_has_them_where_it_has_a_table() -> None:
         ('python = "bin/python"', "defaults.host.python", "write an absolute path"),
         ('user = "a b"', "defaults.host.user", 'write such as "root"'),
         ('shell = "bash"', "defaults.host.shell", 'write "none" or "login"'),
-        ("gpus = -1", "defaults.host.gpus", "from 0 to 1024"),
+        ("gpus = -1", "defaults.host.gpus", "from 0 on"),
         ('env = { A = "{nope}" }', "defaults.host.env.A", "unknown placeholder"),
         ('env = { TF_CONFIG = "x" }', "defaults.host.env.TF_CONFIG", "tfmux sets TF_CONFIG"),
         ('python = "~/python"', "defaults.host.python", '"~/" is not expanded through via'),

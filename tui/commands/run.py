@@ -10,6 +10,7 @@ from pathlib import Path
 
 from launcher.cluster import (
     LOCALHOST,
+    MOST_TASKS,
     ClusterModel,
     Framework,
     HostSource,
@@ -30,8 +31,6 @@ from launcher.paths import expand_user
 from launcher.printable import printable
 from tui.commands.launch import launch
 from tui.stderr import message
-
-MOST_TASKS = 4096
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -123,7 +122,7 @@ def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:
         found = {WORKER: _equal(arguments, count)}
     tasks = sum(host.slots for hosts in found.values() for host in hosts)
     if tasks > MOST_TASKS:
-        raise TfmuxError(f"{tasks} tasks are too many: at most {MOST_TASKS}")
+        raise TfmuxError(f"{tasks:,} tasks are too many: a run has at most {MOST_TASKS:,}")
     return found
 
 

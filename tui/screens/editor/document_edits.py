@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.cluster import LOCALHOST, MOST_NODES, Slurm, node_name
+from launcher.cluster import LOCALHOST, MOST_HOSTS, Slurm, node_name
 from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.shorthand import aliases, missing_hosts
 from tui.screens.editor.fields import Field
@@ -33,7 +33,7 @@ def host_names(document: ClusterDocument) -> list[str]:
     if (engine := engine_of(document)) is None:
         return list(document.table("hosts"))
     nodes = document.get(engine.table, "nodes")
-    count = nodes if isinstance(nodes, int) and 0 < nodes <= MOST_NODES else 1
+    count = nodes if isinstance(nodes, int) and 0 < nodes <= MOST_HOSTS else 1
     return [node_name(number) for number in range(count)]
 
 
