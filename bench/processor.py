@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from launcher.agent import proc
+from launcher.agent import processes
 from launcher.store.runs import RunFolder
 
 
@@ -31,8 +31,8 @@ def of_run(folder: RunFolder, screen: int) -> dict[str, list[int]]:
     launcher = folder.launcher_pid() or 0
     found: dict[str, list[int]] = {"UI": [screen], "launcher": [launcher], "agent": []}
     wanted = f"{folder.run_id};".encode()
-    for process in proc.table().values():
-        if proc.variable(process.pid, proc.AGENT_TAG) == wanted:
+    for process in processes.table().values():
+        if processes.variable(process.pid, processes.AGENT_TAG) == wanted:
             found["agent"].append(process.pid)
     return found
 

@@ -75,8 +75,7 @@ class Agent:
             case wire.BEAT:
                 self._send(wire.PONG, {})
             case wire.PORTS:
-                picked = list(range(20000, 20000 + body["pick"]))
-                self._send(wire.REPLY, {**reply, "picked": picked, "owners": []})
+                self._send(wire.REPLY, {**reply, "busy": [], "owners": []})
             case wire.STATS:
                 self._send(wire.REPLY, {**reply, **_FIGURES})
             case wire.START:
@@ -95,7 +94,7 @@ class Agent:
                     self._send(wire.EXITED, said)
                     self._send(wire.EOF, {**said, "eof": True})
                 self._attempts.clear()
-                receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 8}
+                receipt = {"ids": [body["id"]], "tasks": body.get("tasks"), "signalled": 8}
                 self._send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.01})
 
     def _send(self, kind: int, body: Body) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Iterator
 
 from docs.markdown import table
 from launcher.agent import wire
-from launcher.agent.fields import Record
-from launcher.agent.messages import MESSAGES, TaskFacts
-from launcher.agent.requests import REQUESTS, Question
+from launcher.hosts.frames import MESSAGES, REQUESTS, Frame, Question, Request, TaskFacts
 
 _RAW = {
     wire.DATA: ("number of the log, offset, bytes", "Bytes of a log."),
@@ -38,11 +37,11 @@ def _frame(kind: int) -> tuple[str, ...]:
     if kind in _RAW:
         body, about = _RAW[kind]
         return (str(kind), name, body, "", about)
-    record: type[Record] = REQUESTS[kind] if kind in REQUESTS else MESSAGES[kind]
+    record: type[Frame | Request] = REQUESTS[kind] if kind in REQUESTS else MESSAGES[kind]
     return (str(kind), name, *_columns(record))
 
 
-def _columns(record: type[Record]) -> tuple[str, str, str]:
+def _columns(record: type[Frame | Request]) -> tuple[str, str, str]:
     answer = _fields(record.ANSWER) or "done" if issubclass(record, Question) else ""
     about = " ".join((inspect.getdoc(record) or "").split())
     if issubclass(record, TaskFacts):
@@ -50,9 +49,9 @@ def _columns(record: type[Record]) -> tuple[str, str, str]:
     return _fields(record), answer, about
 
 
-def _fields(record: type[Record]) -> str:
-    return ", ".join(f"`{name}`" for name in record._rules if name != "id" or record in _NAMED)
-
-
-_NAMED = {record for record in REQUESTS.values() if not issubclass(record, Question)}
-"""Frames whose `id` is a field of their own, not that of a question."""
+def _fields(record: type[Frame | Request]) -> str:
+    if issubclass(record, Frame):
+        names = list(record.model_fields)
+    else:
+        names = [field.name for field in dataclasses.fields(record)]
+    return ", ".join(f"`{name}`" for name in names)

@@ -5,11 +5,51 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
-from .agent.task_id import TaskId
+from .agent.wire import TASK_NAME
 
-__all__ = ["TaskId", "is_run_id", "new_run_id", "tag"]
+
+class TaskId(NamedTuple):
+    """One task of a job, `worker:0`, as TensorFlow writes it. Stored and sent as text, also as the
+    key of a table."""
+
+    job: str
+    index: int  # type: ignore[assignment]  # hides the method of tuples
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.index}"
+
+    @property
+    def stem(self) -> str:
+        """The name of the task's files (`worker-0`): a colon is no good in a file name."""
+        return f"{self.job}-{self.index}"
+
+    @classmethod
+    def parse(cls, text: str) -> TaskId:
+        """Reads `worker:0`.
+
+        Raises:
+            ValueError: the text is no `job:index`.
+        """
+        job, colon, index = text.rpartition(":")
+        if not colon or not job or not index.isdecimal():
+            raise ValueError(f"{text!r} is not a task: write job:index, such as worker:0")
+        return cls(job, int(index))
+
+    @classmethod
+    def from_frame(cls, text: str) -> TaskId | None:
+        """The task that a frame names in its one accepted form; it becomes the name of a file."""
+        return cls.parse(text) if TASK_NAME.fullmatch(text) else None
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        # Imported when a model needs it: the first frame of the UI has none.
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(
+            _task_id, serialization=core_schema.to_string_ser_schema()
+        )
 
 
 def _task_id(value: object) -> TaskId:
@@ -19,19 +59,6 @@ def _task_id(value: object) -> TaskId:
         return TaskId.parse(value)
     raise ValueError("not a task: text such as worker:0 is needed")
 
-
-def _schema(cls: type[TaskId], source: Any, handler: Any) -> Any:
-    # Imported when a model needs it: the first frame of the UI has none.
-    from pydantic_core import core_schema
-
-    return core_schema.no_info_plain_validator_function(
-        _task_id, serialization=core_schema.to_string_ser_schema()
-    )
-
-
-# Stored and sent as text, also as the key of a table. The class is the agent's, which has no
-# pydantic.
-TaskId.__get_pydantic_core_schema__ = classmethod(_schema)  # type: ignore[attr-defined]
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _STAMP = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")

@@ -1,4 +1,4 @@
-"""Channel of a launcher: frames in, frames out, log bytes by credit.
+"""Channels of launchers: accepted from bridges; frames in, frames out, log bytes by credit.
 
 Control frames go first; log bytes are read from their files (in a thread) a few chunks ahead, in
 turn for all logs, and never past the credit. So a receipt never queues behind more than one chunk
@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import errno
 import os
+import selectors
 import socket
+import struct
+import time
 from collections import deque
-from typing import Callable
+from typing import Callable, Mapping
 
 from . import wire
-from .drain import Log
-from .log import error_text, log_line
-from .messages import Answer, Message
-from .threads import start_thread
-from .workers import Later, WorkerThread
+from .logs import Log
+from .threads import Later, WorkerThread, error_text, log_line, start_thread
+from .wire import Json
 
 _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
+_MOST_QUERIES = 8
+"""Channels without a launcher; the oldest is closed for the next."""
 
 
 class OpenLog:
@@ -70,8 +73,6 @@ class Channel:
         self.admitted = False
         self.token = ""
         self.closed = False
-        self.texts: dict[int, str] = {}
-        """Shared texts, by their numbers."""
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
         self.sent = 0
@@ -83,25 +84,22 @@ class Channel:
         self._reading = 0
         self._data: deque[tuple[OpenLog, bytes]] = deque()
 
-    def send(self, message: Message) -> None:
+    def send(self, kind: int, body: Mapping[str, object]) -> None:
         """Queues a control frame; log bytes go behind it."""
-        self._control.append(message.encode())
+        self._control.append(wire.encode(kind, body))
 
-    def answer(self, ident: int | None, answer: Answer) -> None:
-        """Queues the answer to a question, unless nobody waits for it."""
-        if ident is not None:
-            try:
-                frame = wire.encode(wire.REPLY, {"id": ident, **answer.to_json()})
-            except wire.WireError as error:
-                frame = wire.encode(wire.REPLY, {"id": ident, "error": str(error)})
-            self._control.append(frame)
+    def answer(self, ident: object, answer: Json) -> None:
+        """Queues the answer to a question."""
+        try:
+            self.send(wire.REPLY, {"id": ident, **answer})
+        except wire.WireError as error:
+            self.refuse(ident, str(error))
 
-    def refuse(self, ident: int | None, error: str) -> None:
-        """Queues an error in the place of an answer, unless nobody waits for one."""
-        if ident is not None:
-            self._control.append(wire.encode(wire.REPLY, {"id": ident, "error": error}))
+    def refuse(self, ident: object, error: str) -> None:
+        """Queues an error in the place of an answer."""
+        self.send(wire.REPLY, {"id": ident, "error": error})
 
-    def answer_in_thread(self, ident: int | None, work: Callable[[], Answer]) -> None:
+    def answer_in_thread(self, ident: object, work: Callable[[], Json]) -> None:
         """Does what may block (a disk, a name server) in a thread of its own, and queues its
         answer."""
 
@@ -118,6 +116,10 @@ class Channel:
             start_thread(act, "answer")
         except OSError as error:
             self.refuse(ident, error_text(error))
+
+    def open_log(self, number: int, log: Log, position: int) -> None:
+        """Has a log sent from a byte on, under a number."""
+        self.open_logs[number] = OpenLog(number, log, position)
 
     def allow(self, credit: int) -> None:
         """Lets so many bytes of logs in all be sent."""
@@ -216,3 +218,203 @@ class Channel:
                 self._turn += step + 1
                 return log
         return None
+
+
+class Channels:
+    """All channels of an agent, on its selector.
+
+    `handle` gets each frame with its channel; `lost` is called when the channel of a launcher
+    has ended that neither left nor was replaced.
+    """
+
+    def __init__(
+        self,
+        selector: selectors.BaseSelector,
+        handle: Callable[[Channel, wire.Frame], None],
+        lost: Callable[[], None],
+        later: Later,
+        disk: WorkerThread,
+    ) -> None:
+        self._selector = selector
+        self._reader = disk
+        self._handle = handle
+        self._lost = lost
+        self._later = later
+        self._all: list[Channel] = []
+        self._unlistened: list[socket.socket] = []
+        self._replaced: dict[str, str] = {}
+        """Launchers that another one has replaced, by their token, and by whom."""
+        self.last_beat = time.monotonic()
+        """When a launcher was last heard."""
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    # --- coming and going -----------------------------------------------------------------
+
+    def accept(self, listener: socket.socket) -> None:
+        """Accepts the connection of a bridge of this user; closes any other."""
+        try:
+            link, _ = listener.accept()
+        except OSError as error:
+            log_line(f"a connection could not be accepted: {error_text(error)}")
+            self._selector.unregister(listener)  # else it would be ready again at once
+            self._unlistened.append(listener)
+            return
+        link.setblocking(False)
+        uid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+        if uid != os.getuid():
+            link.close()
+            return
+        self._selector.register(link, selectors.EVENT_READ, link)
+
+    def open(self, link: socket.socket) -> None:
+        """Receives the descriptors of a bridge, and confirms that we have them."""
+        self._selector.unregister(link)
+        size = struct.calcsize("2i")
+        descriptors: tuple[int, ...] = ()
+        try:
+            # Without the flag each task would inherit the channel and keep it open.
+            flags = socket.MSG_CMSG_CLOEXEC
+            _, extra, _, _ = link.recvmsg(1, socket.CMSG_SPACE(size), flags)
+            for level, kind, data in extra:
+                if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                    descriptors += struct.unpack(f"{len(data) // 4}i", data[: len(data) // 4 * 4])
+            source, sink = descriptors
+            link.send(b"k")
+            channel = Channel(link, source, sink, self._reader, self._later)
+            self._selector.register(source, selectors.EVENT_READ, channel)
+        except (OSError, ValueError) as error:
+            log_line(f"a channel could not be opened: {error}")
+            link.close()
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        self._all.append(channel)
+        queries = [each for each in self._all if not each.admitted]
+        for query in queries[:-_MOST_QUERIES]:  # each has three descriptors
+            self._drop(query)
+
+    def listen(self) -> None:
+        """Goes on to accept connections where one could not be accepted."""
+        while self._unlistened:
+            self._selector.register(self._unlistened.pop(), selectors.EVENT_READ, None)
+
+    def admit(self, channel: Channel, token: str, launcher: str) -> bool:
+        """Makes `channel` the launcher's; every other launcher is replaced. False when it was
+        replaced itself: cut off while another took over, it must not steal the run back."""
+        if token in self._replaced:
+            channel.send(wire.GONE, {"by": self._replaced[token]})
+            self._flush_and_drop(channel)
+            return False
+        channel.admitted = True  # first of all: else letting go of the others looks like a death
+        channel.token = token
+        for other in [c for c in self._all if c is not channel and c.admitted]:
+            if other.token != token:
+                self._replaced[other.token] = launcher
+                other.send(wire.GONE, {"by": launcher})
+            self._flush_and_drop(other)
+        return True
+
+    def close(self) -> None:
+        """Closes the channels of all launchers."""
+        for channel in self._all:
+            channel.close()
+
+    def _drop(self, channel: Channel) -> None:
+        if channel not in self._all:
+            return
+        self._all.remove(channel)
+        for fd in (channel.source, channel.sink):
+            if fd in self._selector.get_map():
+                self._selector.unregister(fd)
+        channel.close()
+        if channel.admitted and not self.has_launcher:
+            self._lost()
+
+    def _flush_and_drop(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError as error:
+            log_line(f"channel: {error}")
+        self._drop(channel)
+
+    # --- frames ---------------------------------------------------------------------------
+
+    @property
+    def has_launcher(self) -> bool:
+        """Whether a launcher has been admitted, and is still connected."""
+        return any(channel.admitted for channel in self._all)
+
+    def send(self, kind: int, body: Mapping[str, object]) -> None:
+        """Sends a frame to the launcher, if one is there."""
+        for channel in self._all:
+            if channel.admitted:
+                channel.send(kind, body)
+
+    @property
+    def queued(self) -> bool:
+        """Whether a channel has control frames that are not sent yet."""
+        return any(channel.queued for channel in self._all)
+
+    @property
+    def is_behind(self) -> bool:
+        """There is something that a launcher has not been sent."""
+        return any(channel.is_behind for channel in self._all)
+
+    def read(self) -> None:
+        """Handles what has come on the channels that are read."""
+        for channel in list(self._all):
+            if not channel.closed:  # another's hello may have closed it
+                self._read(channel)
+
+    def _read(self, channel: Channel) -> None:
+        for _ in range(4):
+            if channel not in self._all:
+                return
+            data = channel.receive()
+            if data is None:
+                return
+            if not data:
+                self._drop(channel)
+                return
+            try:
+                for frame in channel.decoder.feed(data):
+                    if channel not in self._all:  # the frame before has closed it
+                        return
+                    self._handle(channel, frame)
+                    if channel.admitted:
+                        self.last_beat = time.monotonic()
+            except Exception as error:  # whatever came: this channel is at fault, not the run
+                channel.send(wire.ERROR, _refusal(error))
+                self._flush_and_drop(channel)
+                return
+
+    def write(self) -> None:
+        """Sends what the channels take."""
+        for channel in list(self._all):
+            self._write(channel)
+
+    def _write(self, channel: Channel) -> None:
+        try:
+            channel.pump()
+        except OSError:
+            self._read(channel)  # a kill may have been the last thing that was said
+            self._drop(channel)
+            return
+        wanted = channel.wants_to_write()
+        try:
+            registered = channel.sink in self._selector.get_map()
+            if wanted and not registered:
+                self._selector.register(channel.sink, selectors.EVENT_WRITE, channel)
+            elif registered and not wanted:
+                self._selector.unregister(channel.sink)
+        except OSError:
+            self._drop(channel)
+
+
+def _refusal(error: Exception) -> Json:
+    """What a launcher is told whose frame could not be handled."""
+    if isinstance(error, wire.VersionError):
+        return {"text": str(error), "code": wire.OTHER_VERSION}
+    return {"text": f"{type(error).__name__}: {error}"}

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
+import math
 import os
 import re
 import stat
 import time
 from contextlib import suppress
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
+AGENT_DIED = "the agent died"
+"""How an agent ended that could not write it down."""
 
 
 class FolderError(Exception):
@@ -106,12 +111,39 @@ def lock_within(descriptor: int, seconds: float) -> bool:
             time.sleep(0.005)
 
 
+def lock_file(path: str, seconds: float = math.inf) -> int:
+    """A descriptor of a file, made if need be, that is locked; after so many seconds it may not be.
+
+    Who had it locked before may have removed it meanwhile: then a new one is made and locked.
+
+    Raises:
+        OSError: it is a link, or nothing can be written there.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        got = lock_within(descriptor, deadline - time.monotonic())
+        with suppress(FileNotFoundError):
+            if not got or os.stat(path).st_ino == os.fstat(descriptor).st_ino:
+                return descriptor
+        os.close(descriptor)
+
+
+class Before(NamedTuple):
+    """An earlier agent of the run on this host. `certain`: nothing of it can live. `text` says how
+    it ended (empty: there was none), `tasks` are the facts of its attempts."""
+
+    certain: bool
+    text: str = ""
+    tasks: tuple[dict[str, Any], ...] = ()
+
+
 class Folders:
-    """The places of one run on this host. `name` is the agent's second address, in the kernel's
-    own ("abstract") space of names, where no cleaner of `/tmp` comes. `failure` says why an
-    engine could not start the agent: only bridges can tell it anybody. A watchdog keeps `watch`
-    locked as long as it lives, and has its pid and start time in there. `began` names the boot
-    and the agent that began, `proof` the same one when nothing was left at its end."""
+    """The places of one run on this host. `failure` says why an engine could not start the agent:
+    only bridges can tell it anybody. A watchdog keeps `watch` locked as long as it lives, and has
+    its pid and start time in there. `began` names the boot and the agent that began; `end` is one
+    line that the agent, or its watchdog, has left for the next agent (`write_end`)."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -121,16 +153,14 @@ class Folders:
         self.lock = os.path.join(self.local, digest + ".lock")
         self.watch = os.path.join(self.local, digest + ".watch")
         self.failure = os.path.join(self.local, digest + ".failed")
-        self.name = f"\0tfmux-{os.getuid()}-{digest}"
         self.home = os.path.expanduser("~")
         state = environ.get("XDG_STATE_HOME") or os.path.join(self.home, ".local", "state")
         base = self._writable(os.path.join(state, "tfmux"), "state")
         self._cache = environ.get("XDG_CACHE_HOME") or os.path.join(self.home, ".cache")
         self.run = os.path.join(base, name)
         self.logs = logs or os.path.join(self.run, "logs")
-        self.state = os.path.join(self.run, "state.json")
         self.began = os.path.join(self.run, "began")
-        self.proof = os.path.join(self.run, "exit")
+        self.end = os.path.join(self.run, "exit")
         self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
@@ -148,10 +178,10 @@ class Folders:
             private(self.logs)
         return new
 
-    def begin(self, new: bool) -> bool:
-        """Takes the run's folder for an agent that begins. Returns whether nothing of an earlier
-        one's can live: there was none (the folder is `new`), its end was proven (`prove_end`), or
-        the machine has booted since.
+    def begin(self, new: bool) -> Before:
+        """Takes the run's folder for an agent that begins. Nothing of an earlier one's can live
+        where there was none (the folder is `new`), its end was proven (`write_end`), or the machine
+        has booted since.
 
         Without that proof an agent and its watchdog have died together, and what they had started
         may have left no mark. No later agent can know better, so the doubt stays with the folder.
@@ -159,25 +189,28 @@ class Folders:
         Raises:
             FolderError: the proof of the earlier end cannot be taken away.
         """
-        before = _read(self.began)
-        booted_since = before != "" and not before.startswith(boot_id())
-        certain = new or booted_since or before == _read(self.proof) != ""
+        began, end = _read(self.began), _read_end(self.end)
+        booted_since = began != "" and not began.startswith(boot_id())
+        certain = new or booted_since or began == end.get("proves", "") != ""
         try:
-            _unlink(self.proof)
+            _unlink(self.end)
         except OSError as error:
-            raise FolderError(f"{self.proof}: {error.strerror}") from error
+            raise FolderError(f"{self.end}: {error.strerror}") from error
         # A proof is about this beginning alone: the watchdog of an earlier agent may have been
         # stopped, and write its own much later.
         self._beginning = f"{boot_id()} {os.urandom(8).hex()}"
         with suppress(OSError):  # a full disk: the next agent has a doubt too many, not one too few
             _write(self.began, self._beginning)
-        return certain
+        if not began and not end:
+            return Before(certain)
+        return Before(certain, end.get("text", AGENT_DIED), tuple(end.get("tasks", ())))
 
-    def prove_end(self) -> None:
-        """Writes down that at the end of an agent nothing was left of what it had started, by the
-        kernel's word, or nothing but survivors that the saved state names."""
+    def write_end(self, text: str, tasks: list[dict[str, Any]], *, proven: bool) -> None:
+        """Writes down how the agent ended and what had become of its tasks. `proven`: nothing is
+        left of what it had started, by the kernel's word."""
+        end = {"proves": self._beginning if proven else "", "text": text, "tasks": tasks}
         with suppress(OSError):  # a full disk: then there is a doubt
-            _write(self.proof, self._beginning)
+            _write(self.end, json.dumps(end))
 
     @property
     def cache(self) -> str:
@@ -216,8 +249,7 @@ class Folders:
                         remove_tree(entry.path)
                     else:
                         _unlink(entry.path)
-        self.unlink_socket()
-        for path in (self.lock, self.watch):
+        for path in (self.socket, self.lock, self.watch):  # the next agent waits for the last one
             _unlink(path)
 
     def touch(self) -> None:
@@ -226,7 +258,7 @@ class Folders:
             try:
                 os.utime(path)
             except FileNotFoundError:
-                continue  # too late; there is the second address
+                continue  # too late
 
     def unlink_socket(self) -> None:
         """Removes the socket's file when the agent has stopped listening."""
@@ -249,10 +281,21 @@ def _read(path: str) -> str:
         return ""
 
 
+def _read_end(path: str) -> dict[str, Any]:
+    try:
+        with open(path) as file:
+            end = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return end if isinstance(end, dict) else {}
+
+
 def _write(path: str, text: str) -> None:
+    """Writes a whole file or none: half of one is no word."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(path, flags, 0o600), "w") as file:
+    with open(os.open(path + ".new", flags, 0o600), "w") as file:
         file.write(text)
+    os.rename(path + ".new", path)
 
 
 def remove_tree(path: str) -> bool:

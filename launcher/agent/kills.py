@@ -14,14 +14,20 @@ import signal
 import time
 from typing import Iterator
 
-from . import requests
-from .channels import Channels
-from .log import error_text
-from .messages import MOST_SURVIVORS, KillReceipt, UnendedProcess
-from .proc import Key, Process, command_lines, send, table
-from .process_tracker import STRANGER_SECONDS, ProcessTracker
-from .task_id import TaskId
+from . import wire
+from .channel import Channels
+from .processes import (
+    STRANGER_SECONDS,
+    Key,
+    Process,
+    ProcessTracker,
+    command_lines,
+    send,
+    table,
+)
 from .tasks import Attempts
+from .threads import error_text
+from .wire import Json
 
 SCAN = 0.02
 KILL_SCAN = 0.005
@@ -42,7 +48,7 @@ class Kills:
         self._channels = channels
         self._all: list[TaskKill] = []
         self.doubted = False
-        """The last kill of everything may have left something that it could not name."""
+        """The last kill of everything may have left something."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self._signalled = 0
@@ -55,18 +61,23 @@ class Kills:
     def __bool__(self) -> bool:
         return bool(self._all)
 
-    def request(self, wanted: requests.Kill) -> None:
+    def covers(self, task: str) -> bool:
+        """The task is being killed."""
+        return any(kill.tasks is None or task in kill.tasks for kill in self._all)
+
+    def request(self, wanted: Json) -> None:
         """Begins a kill, or joins a request to one that is under way."""
-        tasks = None if wanted.tasks is None else set(map(str, wanted.tasks))
+        ident, grace = int(wanted["id"]), float(wanted["grace"])
+        tasks = None if wanted.get("tasks") is None else set(map(str, wanted["tasks"]))
         for kill in self._all:
             # Pressed again; or the tasks are being ended with all others. KILL of one task
             # meanwhile is a kill of its own: the grace of the others goes on.
-            if kill.tasks == tasks or (kill.tasks is None and wanted.grace > 0):
-                kill.ids.append(wanted.id)
-                if wanted.grace <= 0:
+            if kill.tasks == tasks or (kill.tasks is None and grace > 0):
+                kill.ids.append(ident)
+                if grace <= 0:
                     kill.force()
                 return
-        self.begin([wanted.id], tasks, wanted.grace)
+        self.begin([ident], tasks, grace)
         self.step()  # the signal goes out in this very turn
 
     def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
@@ -85,11 +96,10 @@ class Kills:
                 self._attempts.kills_ended()
             self._attempts.poll()
             if kill.tasks is None:
-                self.doubted = not receipt.confirmed
-                self._signalled += receipt.signalled
-                receipt = receipt.replace(signalled=self._signalled)
+                self.doubted = bool(receipt["survivors"]) or not receipt["confirmed"]
+                receipt["signalled"] = self._signalled = self._signalled + receipt["signalled"]
             if kill.ids or kill.tasks is None:
-                self._channels.send(receipt)
+                self._channels.send(wire.RECEIPT, receipt)
 
 
 class TaskKill:
@@ -130,7 +140,7 @@ class TaskKill:
         """It is time for the next look, or the kernel has just confirmed that nothing is left."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
-    def step(self) -> KillReceipt | None:
+    def step(self) -> Json | None:
         """Looks, signals, and returns the receipt when there is nothing more to do."""
         try:
             return self._examine()
@@ -144,7 +154,7 @@ class TaskKill:
             self.next_look = now + SCAN
             return None
 
-    def _examine(self) -> KillReceipt | None:
+    def _examine(self) -> Json | None:
         now = time.monotonic()
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
@@ -208,22 +218,22 @@ class TaskKill:
             except (ProcessLookupError, PermissionError):
                 continue
 
-    def _receipt(self, now: float, doubt: str) -> KillReceipt:
+    def _receipt(self, now: float, doubt: str) -> Json:
         """`doubt` says why nothing was found and yet something may be left."""
-        listed = self._left[:MOST_SURVIVORS]
-        return KillReceipt(
-            ids=tuple(self.ids),
-            tasks=None if self.tasks is None else tuple(map(TaskId.parse, sorted(self.tasks))),
-            signalled=len(self._signalled),
-            survivors=tuple(
-                UnendedProcess(process.pid, command, process.state)
+        listed = self._left[: wire.MOST_SURVIVORS]
+        return {
+            "ids": list(self.ids),
+            "tasks": None if self.tasks is None else sorted(self.tasks),
+            "signalled": len(self._signalled),
+            "survivors": [
+                {"pid": process.pid, "command": command, "state": process.state}
                 for process, command in zip(listed, command_lines(listed))
-            ),
-            confirmed=self.tasks is None and not doubt,
-            doubt=doubt,
-            unlisted=len(self._left) - len(listed),
-            seconds=round(now - self._began, 3),
-        )
+            ],
+            "confirmed": self.tasks is None and not doubt,
+            "doubt": doubt,
+            "unlisted": len(self._left) - len(listed),
+            "seconds": round(now - self._began, 3),
+        }
 
 
 _NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"

@@ -1,4 +1,4 @@
-"""Ports of this host: which process listens on each, and which are free.
+"""Ports of this host: which process listens on each, and on which a server could listen.
 
 Listening sockets come from netlink's sock_diag (0.1 ms, LISTEN only), or from
 `/proc/net/tcp*` where netlink is forbidden. Joined with the descriptors of processes they tell
@@ -8,24 +8,18 @@ which process holds a port.
 from __future__ import annotations
 
 import errno
-import fcntl
-import json
 import os
-import random
 import socket
 import struct
 from contextlib import suppress
-from typing import Iterable, TextIO
+from typing import Iterable
 
-from .messages import PortOwner
-from .proc import TAG, bounded, command_line, read_process, short_name, variable
+from .processes import TAG, bounded, command_line, short_name, variable
+from .wire import Json
 
 _NETLINK_SOCK_DIAG = 4
 _SOCK_DIAG_BY_FAMILY = 20
 _LISTEN = 10
-_LOW, _HIGH = 15000, 32000
-"""Picked below the range of outgoing connections (32768 and up on Linux), where any client on
-the host could take a port between our look and the task's bind."""
 
 
 def listeners() -> dict[int, set[int]]:
@@ -90,7 +84,7 @@ def holds(pids: Iterable[int], inodes: set[int]) -> int | None:
     return None
 
 
-def owner(port: int) -> PortOwner | None:
+def owner(port: int) -> Json | None:
     """The process that listens on a port (pid 0 and no command for one whose descriptors we may
     not see); None when nobody does."""
     inodes = listeners().get(port)
@@ -101,7 +95,7 @@ def owner(port: int) -> PortOwner | None:
     except OSError:  # no descriptor is left
         pid = None
     if pid is None:
-        return PortOwner(port, 0, "")
+        return {"port": port, "pid": 0, "command": ""}
     command, task = short_name(pid), ""
 
     def read() -> None:
@@ -112,68 +106,20 @@ def owner(port: int) -> PortOwner | None:
 
     with suppress(OSError):  # no thread can be started
         bounded(read)
-    return PortOwner(port, pid, command, task)
+    return {"port": port, "pid": pid, "command": command, "task": task}
 
 
-class Picker:
-    """Picks free ports and never the same one twice, whichever agent of this user asks.
-
-    Two host names may mean one machine, and two runs may start at the same time: between a pick
-    and the task's bind only the file `claims` (in the host-local folder of all the user's
-    agents) knows that a port is taken. A claim is good as long as its agent lives.
-    """
-
-    def __init__(self, claims: str) -> None:
-        self._claims = claims
-
-    def pick(self, count: int, avoid: Iterable[int]) -> list[int]:
-        """`count` ports on which a server could listen now, none of `avoid`.
-
-        Raises:
-            OSError: there are none, or the claims cannot be noted.
-        """
-        if not count:
-            return []
-        with open(self._claims, "a+") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            claimed = _claimed(file)
-            picked = _pick(count, {*avoid, *claimed})
-            me = read_process(os.getpid())
-            claimed.update({port: [os.getpid(), me.start if me else 0] for port in picked})
-            file.seek(0)
-            file.truncate()
-            json.dump(claimed, file)
-        return picked
+def look(check: Iterable[int], candidates: Iterable[int]) -> Json:
+    """Who listens on the ports to check, and on which candidates no server could listen now."""
+    owners = [owner(port) for port in check]
+    return {
+        "owners": [each for each in owners if each],
+        "busy": [port for port in candidates if not free(port)],
+    }
 
 
-def _pick(count: int, taken: set[int]) -> list[int]:
-    picked: list[int] = []
-    for port in random.sample(range(_LOW, _HIGH), min(4000, _HIGH - _LOW)):
-        if len(picked) == count:
-            break
-        if port not in taken and _free(port):
-            picked.append(port)
-    if len(picked) < count:
-        raise OSError(errno.EADDRNOTAVAIL, "no free port on this host")
-    return picked
-
-
-def _claimed(file: TextIO) -> dict[int, list[int]]:
-    """The ports claimed by agents that live."""
-    file.seek(0)
-    try:
-        noted = json.load(file)
-    except ValueError:  # nobody has claimed anything yet, or the disk was full then
-        return {}
-    alive: dict[int, list[int]] = {}
-    for port, (pid, start) in noted.items():
-        process = read_process(pid)
-        if process is not None and process.start == start:
-            alive[int(port)] = [pid, start]
-    return alive
-
-
-def _free(port: int) -> bool:
+def free(port: int) -> bool:
+    """A server could listen on it now."""
     for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as probe:

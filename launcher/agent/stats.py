@@ -8,10 +8,9 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping
 
-from .messages import StatsAnswer
-from .proc import Process
-from .task_id import TaskId
+from .processes import Process
 from .threads import start_thread
+from .wire import TASK_NAME, Json
 
 if TYPE_CHECKING:
     import subprocess
@@ -30,7 +29,7 @@ class StatsSampler:
         self._machine: tuple[int, int] | None = None
         self._gpus = _Gpus()
 
-    def sample(self, members: Mapping[int, tuple[Process, str]]) -> StatsAnswer:
+    def sample(self, members: Mapping[int, tuple[Process, str]]) -> Json:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
         now = time.monotonic()
         passed = now - self._at if self._at else 0.0
@@ -46,14 +45,17 @@ class StatsSampler:
         self._at, self._ticks = now, ticks
         busy = self._machine_busy()
         total, available = memory()
-        named = ((TaskId.from_frame(task), share) for task, share in usage.items())
-        return StatsAnswer(
-            cpu=busy,
-            memory_total=total,
-            memory_used=total - available,
-            gpus=tuple(self._gpus.lines()),
-            tasks={task: (round(cpu, 3), int(rss)) for task, (cpu, rss) in named if task},
-        )
+        return {
+            "cpu": busy,
+            "memory_total": total,
+            "memory_used": total - available,
+            "gpus": self._gpus.lines(),
+            "tasks": {
+                task: (round(cpu, 3), int(rss))
+                for task, (cpu, rss) in usage.items()
+                if TASK_NAME.fullmatch(task)
+            },
+        }
 
     def _machine_busy(self) -> float | None:
         with open("/proc/stat") as file:

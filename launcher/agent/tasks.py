@@ -15,7 +15,6 @@ States of an attempt:
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import math
 import os
@@ -26,25 +25,25 @@ import termios
 import time
 from contextlib import suppress
 from enum import IntEnum
-from typing import Callable, Mapping, NamedTuple, Sequence, TypeVar
+from typing import Mapping, NamedTuple, Sequence
 
-from . import children, ports
-from .channels import Channels
-from .descriptors import check_for_task, close_others, restore_limit
-from .drain import Log
-from .log import error_text
-from .messages import Exited, Listening, OutputEnded, PortOwner, Started, TaskFacts
-from .proc import read_process
-from .process_tracker import ProcessTracker
-from .requests import Release, Start
-from .task_id import TaskId
-from .task_logs import TaskLogs
-from .workers import WorkerThread
+from . import ports, wire
+from .channel import Channels
+from .logs import Log, TaskLogs
+from .processes import (
+    Killer,
+    ProcessTracker,
+    check_for_task,
+    close_others,
+    is_child,
+    read_process,
+    reap,
+    restore_limit,
+    set_parent_death_signal,
+)
+from .threads import Later, WorkerThread, error_text
+from .wire import Json
 
-F = TypeVar("F", bound=TaskFacts)
-
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
 _PIPE_BYTES = 256 * 1024
 _DROPPED = ("TFMUX_AGENT", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
 """Variables that no task inherits. With the last three bash takes itself for a login over SSH, and
@@ -67,18 +66,6 @@ _MOST_ENDED = 5
 task that is restarted for weeks has thousands."""
 _KILL_ROUND = 0.005
 _BEING_ENDED = "the run is being ended"
-
-_libc = ctypes.CDLL(None, use_errno=True)
-
-
-def set_parent_death_signal(number: int) -> None:
-    """Asks the kernel for `number` when the parent thread ends."""
-    _libc.prctl(PR_SET_PDEATHSIG, number, 0, 0, 0)
-
-
-def become_subreaper() -> None:
-    """Orphaned descendants become our children instead of init's."""
-    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 class State(IntEnum):
@@ -120,12 +107,24 @@ class Attempt:
         self.began_at = log.size
         self.asked_at = time.monotonic()
         self.ended_at = 0.0
-        self.port_owner: PortOwner | None = None
+        self.port_owner: Json | None = None
         """Who listened on its port before it was started."""
         self.listening = False
         self.error = ""
         self.status: int | None = None
         self.signal: str | None = None
+
+    @classmethod
+    def ended_before(cls, facts: Json, logs: TaskLogs) -> Attempt:
+        """An attempt of an earlier agent, from the facts that this one has left of it."""
+        log = logs.log(facts["task"], 1 << 62)
+        log.size = max(log.size, facts["size"])
+        attempt = cls(facts["task"], facts["attempt"], log, None)
+        attempt.state = State.CLOSED
+        attempt.pid, attempt.began_at = facts["pid"], facts["began_at"]
+        attempt.error = facts["error"]
+        attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
+        return attempt
 
     @property
     def announced(self) -> bool:
@@ -160,25 +159,25 @@ class Attempt:
             os.close(self.gate)
             self.gate = -1
 
-    def facts(self, kind: type[F], port_owner: PortOwner | None = None) -> F:
-        """Facts of it for the launcher, as a message of some kind."""
-        return kind(
-            task=TaskId.parse(self.task),
-            attempt=self.number,
-            pid=self.pid,
-            error=self.error,
-            ended=self.ended,
-            status=self.status,
-            signal=self.signal,
-            listening=self.listening,
-            size=self.log.size,
-            began_at=self.began_at,
-            eof=self.state is State.CLOSED,
-            lost=self.log.lost,
-            cut=self.log.cut,
-            port_owner=port_owner,
-            gated=self.gated,
-        )
+    def facts(self, port_owner: Json | None = None) -> Json:
+        """What a launcher is told of it."""
+        return {
+            "task": self.task,
+            "attempt": self.number,
+            "pid": self.pid,
+            "error": self.error,
+            "ended": self.ended,
+            "status": self.status,
+            "signal": self.signal,
+            "listening": self.listening,
+            "size": self.log.size,
+            "began_at": self.began_at,
+            "eof": self.state is State.CLOSED,
+            "lost": self.log.lost,
+            "cut": self.log.cut,
+            "port_owner": port_owner,
+            "gated": self.gated,
+        }
 
 
 class Program(NamedTuple):
@@ -233,11 +232,7 @@ class Program(NamedTuple):
 
 
 class Attempts:
-    """All attempts that this host knows of.
-
-    `later` runs something in the agent's loop; `on_change` is called when there is something new to
-    be saved.
-    """
+    """All attempts that this host knows of. Tasks get the `umask` of the login."""
 
     def __init__(
         self,
@@ -246,8 +241,9 @@ class Attempts:
         channels: Channels,
         logs: TaskLogs,
         tracker: ProcessTracker,
-        later: Callable[[Callable[[], None]], None],
-        on_change: Callable[[], None],
+        later: Later,
+        disk: WorkerThread,
+        umask: int,
     ) -> None:
         self.all = known
         self.none_left = True
@@ -257,9 +253,9 @@ class Attempts:
         self._logs = logs
         self._tracker = tracker
         self._later = later
-        self._on_change = on_change
-        self._opener = WorkerThread("opener")
-        self._killer: children.Killer | None = None
+        self._disk = disk
+        self._umask = umask
+        self._killer: Killer | None = None
         self._scanned_at = 0.0
         self._me = os.getpid()
 
@@ -268,36 +264,32 @@ class Attempts:
 
     # --- starting -------------------------------------------------------------------------
 
-    def start(
-        self,
-        wanted: Start,
-        argv: Sequence[str],
-        variables: Mapping[str, str],
-        umask: int,
-        refused: bool,
-    ) -> None:
-        """Starts an attempt with this command and these variables; the launcher is told the result
-        when it is known."""
-        task, number = str(wanted.task), wanted.attempt
+    def start(self, wanted: Json, *, refused: bool) -> None:
+        """Starts an attempt; the launcher is told the result when it is known."""
+        task, number, gated = str(wanted["task"]), int(wanted["attempt"]), bool(wanted.get("gated"))
         for attempt in self.all:
             if attempt.task == task and attempt.number == number:  # asked again after a cut
                 if attempt.announced:
-                    self._channels.send(attempt.facts(Started))
-                if not wanted.gated:
-                    self._open_gate(attempt)
+                    self._channels.send(wire.STARTED, attempt.facts())
+                if not gated:
+                    attempt.open_gate()
                 return
-        log = self._logs.log(task, wanted.log_limit)
-        attempt = Attempt(task, number, log, wanted.port, gated=wanted.gated)
+        env = {**os.environ, **wanted["env"]}
+        for name in _DROPPED:
+            env.pop(name, None)
+        pty = bool(wanted.get("pty"))
+        program = Program(list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated)
+        if pty and gated:
+            raise ValueError("a terminal has no gate")
+        port = int(wanted["port"]) if wanted.get("port") else None
+        log = self._logs.log(task, int(wanted["log_limit"]))
+        attempt = Attempt(task, number, log, port, gated=gated)
         self._forget_closed(task)
         self.all.append(attempt)
         if refused:
             self._refuse(attempt, _BEING_ENDED)
             return
-        env = {**os.environ, **variables}
-        for name in _DROPPED:
-            env.pop(name, None)
-        program = Program(argv, env, wanted.cwd, wanted.pty, umask, wanted.gated)
-        self._opener.do(lambda: self._open(attempt, program))
+        self._disk.do(lambda: self._open(attempt, program))
 
     def _forget_closed(self, task: str) -> None:
         """Forgets all but the last few attempts of a task that are over."""
@@ -305,16 +297,11 @@ class Attempts:
         for attempt in closed[:-_MOST_ENDED]:
             self.all.remove(attempt)
 
-    def release(self, wanted: Release) -> None:
+    def release(self, wanted: Json) -> None:
         """Lets a gated attempt begin; a second time changes nothing."""
-        for attempt in self._of({str(wanted.task)}):
-            if attempt.number == wanted.attempt:
-                self._open_gate(attempt)
-
-    def _open_gate(self, attempt: Attempt) -> None:
-        if attempt.gated:
-            attempt.open_gate()
-            self._on_change()
+        for attempt in self._of({wanted["task"]}):
+            if attempt.number == wanted["attempt"]:
+                attempt.open_gate()
 
     def cancel_starts(self, tasks: set[str] | None) -> None:
         """Starts none of these that has no process yet."""
@@ -323,11 +310,11 @@ class Attempts:
                 self._refuse(attempt, _BEING_ENDED)
 
     def _open(self, attempt: Attempt, program: Program) -> None:
-        """In the thread: who holds its port, which is looked for in the descriptors of all
-        processes, and the log, which may hang with its disk."""
+        """In the thread: the log, which may hang with its disk, and who holds its port, which is
+        looked for in the descriptors of all processes."""
         try:
-            attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
             self._logs.begin(attempt.log, attempt.task)
+            attempt.port_owner = ports.owner(attempt.port) if attempt.port else None
         except Exception as error:  # whatever it is, the start has an answer
             attempt.log.close()
             text = error_text(error)
@@ -341,7 +328,7 @@ class Attempts:
 
     def _fork(self, attempt: Attempt, program: Program) -> None:
         if attempt.state is not State.OPENING:  # a kill has come meanwhile
-            self._opener.do(attempt.log.close)
+            self._disk.do(attempt.log.close)
             return
         attempt.began_at = attempt.log.size
         opened: list[int] = []
@@ -357,7 +344,7 @@ class Attempts:
         except OSError as error:  # such as too many processes
             for fd in opened:
                 os.close(fd)
-            self._opener.do(attempt.log.close)
+            self._disk.do(attempt.log.close)
             self._refuse(attempt, error_text(error))
             return
         finally:
@@ -392,14 +379,13 @@ class Attempts:
         self._announce(attempt)
 
     def _announce(self, attempt: Attempt) -> None:
-        self._channels.send(attempt.facts(Started, attempt.port_owner))
-        self._on_change()
+        self._channels.send(wire.STARTED, attempt.facts(attempt.port_owner))
 
     # --- ends -----------------------------------------------------------------------------
 
     def poll(self) -> None:
         """Reaps the tasks and what they have left behind, and reports ends."""
-        reaped, self.none_left = children.reap()
+        reaped, self.none_left = reap()
         if self._killer is not None and not self.none_left:
             reaped += self._kill_children(reaped)
         ended = dict(reaped)
@@ -420,7 +406,7 @@ class Attempts:
         until = time.monotonic() + _KILL_ROUND
         while True:
             self._killer.step(reaped)
-            reaped, self.none_left = children.reap()
+            reaped, self.none_left = reap()
             found += reaped
             if self.none_left or not reaped or time.monotonic() >= until:
                 return found
@@ -438,17 +424,14 @@ class Attempts:
         for attempt in self.all:
             if attempt.state not in (State.ENDED, State.REPORTED):
                 continue
-            before = attempt.state
             closed = not drain.draining(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if before is State.ENDED and (closed or late or drain.idle(attempt.log)):
+            if attempt.state is State.ENDED and (closed or late or drain.idle(attempt.log)):
                 attempt.state = State.CLOSED if closed else State.REPORTED
-                self._channels.send(attempt.facts(Exited, _port_owner(attempt)))
+                self._channels.send(wire.EXITED, attempt.facts(_port_owner(attempt)))
             if closed:
                 attempt.state = State.CLOSED
-                self._channels.send(attempt.facts(OutputEnded))
-            if attempt.state is not before:
-                self._on_change()
+                self._channels.send(wire.EOF, attempt.facts())
 
     def _not_listening(self) -> list[Attempt]:
         """Those that live and are to listen on a port, and do not do so yet."""
@@ -478,7 +461,7 @@ class Attempts:
             pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
             if ports.holds(pids, inodes) is not None:
                 attempt.listening = True
-                self._channels.send(attempt.facts(Listening))
+                self._channels.send(wire.LISTENING, attempt.facts())
 
     # --- kills ----------------------------------------------------------------------------
 
@@ -486,13 +469,13 @@ class Attempts:
         """Kills the first processes of these tasks and their groups, which takes no look and no
         descriptor; of everything, also each child that is ours or becomes so."""
         for attempt in self._of(tasks):
-            if attempt.pid and not attempt.ended and children.is_child(attempt.pid):
+            if attempt.pid and not attempt.ended and is_child(attempt.pid):
                 with suppress(OSError):  # it has not got its own group yet
                     os.killpg(attempt.pid, signal.SIGKILL)
                 with suppress(OSError):  # it has become another user's
                     os.kill(attempt.pid, signal.SIGKILL)
         if tasks is None and self._killer is None:
-            self._killer = children.Killer()
+            self._killer = Killer()
 
     def kills_ended(self) -> None:
         """No kill is under way any more."""
@@ -517,7 +500,7 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def _port_owner(attempt: Attempt) -> PortOwner | None:
+def _port_owner(attempt: Attempt) -> Json | None:
     """Who holds the port of a task that has ended without listening. It is looked for in the
     descriptors of all processes only where nobody held it at the start."""
     if not attempt.port or attempt.listening or not ports.listeners().get(attempt.port):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any, Callable, Dict, NamedTuple
 
 from .folders import remove_tree, unlock
-from .log import log_line
+from .threads import log_line
 
 KEEP_BYTES = 4 << 30
 """Trees that are larger are not kept: on a small disk they would stand in the way."""

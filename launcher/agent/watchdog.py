@@ -15,22 +15,29 @@ import time
 from contextlib import suppress
 from typing import Callable
 
-from .children import Killer, reap
-from .config import FROZEN_SECONDS
-from .log import log_line
-from .proc import Process, read_process, send
-from .process_tracker import STRANGER_SECONDS, ProcessTracker
-from .tasks import become_subreaper, set_parent_death_signal
+from .processes import (
+    STRANGER_SECONDS,
+    Killer,
+    Process,
+    ProcessTracker,
+    become_subreaper,
+    read_process,
+    reap,
+    send,
+    set_parent_death_signal,
+)
+from .threads import log_line
+from .wire import FROZEN_SECONDS
 
 _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], None]) -> bool:
+def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) -> bool:
     """Forks the agent, watches it, and cleans up after it. Returns whether the agent died and the
     kernel confirms that nothing of it is left; an agent that goes by itself speaks for itself.
 
-    The agent alone keeps the `listeners`: with a copy here, a bridge could still connect after the
+    The agent alone keeps the `listener`: with a copy here, a bridge could still connect after the
     agent's death and would wait for an answer for ever.
     """
     become_subreaper()
@@ -49,11 +56,11 @@ def guard(run_id: str, listeners: list[socket.socket], agent: Callable[[int], No
             os._exit(0)
     started = read_process(pid)
     if started is not None:
-        # Who ends a job step tells its first process only, and the agent has a grace to give.
+        # `scancel` sends TERM to the first process of a step only, which the watchdog is there; the
+        # agent gives its tasks their grace.
         signal.signal(signal.SIGTERM, lambda *_: _pass_on(started))
     os.close(beats)
-    for listener in listeners:
-        listener.close()
+    listener.close()
     if not _watch(pulse):
         proven = end_everything(ProcessTracker(run_id), last=pid, ours=True)
         log_line("watchdog: the agent died or froze; everything was ended")

@@ -1,25 +1,37 @@
 """Frames between launcher and agent: length u32, type u8, body.
 
-Bodies are JSON objects (`requests`, `messages`), except those of `DATA` (log bytes). Both ends use
-this module. A frame that is too long or of an unknown type is a `WireError`: the other side is not
-what we think it is, and the connection ends.
+Bodies are JSON objects, except those of `DATA` (log bytes); what is in them is declared in
+`launcher/hosts/frames.py`. Both ends use this module. A frame that is too long or of an unknown
+type is a `WireError`: the other side is not what we think it is, and the connection ends.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import struct
-from typing import Any, Iterator, Mapping, NamedTuple
+from typing import Any, Dict, Iterator, Mapping, NamedTuple
+
+Json = Dict[str, Any]
+"""A JSON object."""
 
 VERSION = 7
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
+MOST_SURVIVORS = 100
+"""Processes that a receipt lists."""
+FROZEN_SECONDS = 8.0
+"""Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
+NO_FOLDER_STATUS = 73
+"""Exit status where an engine starts an agent that has no place for its files (`sysexits.h`)."""
+TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
+"""The one form of a task's name in frames: it becomes the name of a file."""
 
 # launcher → agent
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS = range(1, 10)
-RELEASE, SHARE_TEXT = 18, 19
+RELEASE = 18
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
 GONE, REPLY = 76, 77
@@ -33,10 +45,6 @@ NAMES = {
 
 _HEAD = struct.Struct(">IB")
 _DATA = struct.Struct(">HQ")
-
-
-_MOST_DIGITS = 20
-"""Of an integer: 64 bits. Python 3.8 needs minutes for one that fills a frame."""
 
 
 class WireError(Exception):
@@ -53,14 +61,14 @@ class Frame(NamedTuple):
     type: int
     body: bytes
 
-    def json(self) -> dict[str, Any]:
+    def json(self) -> Json:
         """The body as a JSON object.
 
         Raises:
             WireError: it is not one.
         """
         try:
-            value = _STRICT.decode(self.body.decode())
+            value = json.loads(self.body)
         except (ValueError, RecursionError) as error:
             raise WireError(f"{NAMES.get(self.type)}: the body is not JSON: {error}") from error
         if not isinstance(value, dict):
@@ -79,45 +87,16 @@ class Frame(NamedTuple):
         return number, offset, self.body[_DATA.size :]
 
 
-def _integer(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"an integer of {len(text)} digits")
-    return int(text)
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if value - value != 0:
-        raise ValueError("a number that is not finite")
-    return value
-
-
-def _constant(text: str) -> None:
-    raise ValueError(f"{text} is not a number in JSON")
-
-
-def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) != len(pairs):
-        raise ValueError("a key occurs twice")
-    return fields
-
-
-_STRICT = json.JSONDecoder(
-    parse_int=_integer,
-    parse_float=_finite,
-    parse_constant=_constant,
-    object_pairs_hook=_no_key_twice,
-)
-
-
 def encode(kind: int, body: Mapping[str, Any] | None = None) -> bytes:
     """A frame with a JSON body.
 
     Raises:
         WireError: it is longer than the other side accepts.
     """
-    raw = json.dumps(dict(body or {}), separators=(",", ":")).encode()
+    text = json.dumps(dict(body or {}), separators=(",", ":"))
+    if kind >= WELCOME and "\\ud" in text:  # half a character, of a path that is not UTF-8
+        text = json.dumps(dict(body or {}), ensure_ascii=False)
+    raw = text.encode(errors="replace")
     if len(raw) > MAX_BODY:
         raise WireError(f"{NAMES.get(kind)} of {len(raw)} bytes; a frame has at most {MAX_BODY}")
     return encode_raw(kind, raw)

@@ -24,7 +24,7 @@ from types import CodeType
 from typing import Any
 
 from ..agent import wire
-from ..agent.config import AgentConfig
+from .frames import AgentConfig
 
 EVERY_BYTE = bytes(range(256))
 """All values of a byte, by which a stream shows that it changes none."""
@@ -80,7 +80,7 @@ sys.dont_write_bytecode = True
 from launcher.PACKAGE import MAIN
 MAIN.main(config)
 """
-_AGENT = ("agent", "bridge")
+_AGENT = ("agent", "start")
 _PROGRAM = ("on_host", "program")
 _PACKAGES = ("agent", "on_host")
 ENGINE_LINE = (

@@ -1,44 +1,48 @@
 """Checks of an agent's frames: what a host may say, and when.
 
 The checker is told what the launcher sends (`sent`, `expect`), and reads what comes by it: only the
-host's own tasks and attempts that were started, each event of one once, only answers to questions
-and receipts of kills that were asked for, log bytes only of logs that were opened, in their order,
-within `log_limit` and the credit. Anything else is a `ProtocolError`. So what a host makes the
-launcher keep is bounded. Text is made printable here.
+host's own tasks and attempts that were started, answers to questions that were asked, log bytes
+only of logs that were opened, in their order, within `log_limit` and the credit. Anything else is a
+`ProtocolError`. Whatever the run records of a host comes out of one budget. Text is made printable.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent import requests, wire
-from ..agent.fields import FieldError
-from ..agent.messages import (
-    MESSAGES,
-    Answer,
-    Gone,
-    KillReceipt,
-    LogSize,
-    Message,
-    Note,
-    Refusal,
-    StatsAnswer,
-    TaskFacts,
-    Welcome,
-)
-from ..agent.requests import Question, Request
+from ..agent import wire
 from ..errors import ProtocolError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
-from ..printable import printable
+from .frames import (
+    MESSAGES,
+    Credit,
+    Frame,
+    Gone,
+    Kill,
+    KillReceipt,
+    LogSize,
+    Message,
+    Pong,
+    Question,
+    ReadLog,
+    Refusal,
+    ReplyHead,
+    Request,
+    Start,
+    StatsAnswer,
+    TaskFacts,
+    Welcome,
+    WelcomeHead,
+)
 
 _BEFORE_WELCOME = (Welcome, Refusal, Gone)
-_UNASKED, _UNASKED_AN_ATTEMPT = 100, 2
-"""Notes of a host in a whole run, and receipts of what its agent did by itself: an agent says once
-an attempt that its log is cut, and now and then something else."""
+_UNRECORDED = (Welcome, Pong, LogSize, Refusal, Gone)
+_BUDGET, _BUDGET_A_START, _BUDGET_A_KILL = 100, 10, 2
+"""Messages of a host that a run records: an attempt has four (started, listening, ended, end of
+output), some notes, and the receipts of its kills."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Reply:
     """The reply to a question: its answer, or the `error` in the place of one."""
 
     id: int
-    answer: Answer | None = None
+    answer: Frame | None = None
     error: str = ""
 
 
@@ -69,8 +73,8 @@ class FrameChecker:
     """Rules for what one host may say to this launcher.
 
     `tasks` are the host's, each with its `log_limit`. `local`: its logs lie on this machine, so
-    that it only reports their sizes. `adopts`: an earlier launcher may have started attempts and
-    asked for kills, so that the first welcome is believed about them.
+    that it only reports their sizes. `adopts`: an earlier launcher may have started attempts, so
+    that the first welcome is believed about them.
     """
 
     def __init__(
@@ -81,15 +85,9 @@ class FrameChecker:
         self._local = local
         self._adopts = adopts
         self._met = False
-        self._attempts: Counter[tuple[TaskId, int]] = Counter()
-        """How often each attempt was started: after a cut that is said again."""
-        self._heard: Counter[tuple[str, TaskId, int]] = Counter()
-        """Events of attempts."""
-        self._kills: set[frozenset[TaskId] | None] = set()
-        """Kills that were asked for; None is one of everything."""
-        self._unanswered = 0
-        """Requests for kills that no receipt has named yet."""
-        self._notes = self._unasked_receipts = 0
+        self._attempts: set[tuple[TaskId, int]] = set()
+        """Attempts that were started."""
+        self._budget = _BUDGET
         self.connected()
 
     # --- what the launcher does -----------------------------------------------------------
@@ -104,15 +102,15 @@ class FrameChecker:
     def sent(self, request: Request) -> None:
         """Notes what a frame to the agent allows it to say."""
         match request:
-            case requests.Start(task=task, attempt=attempt):
-                self._attempts[(task, attempt)] += 1
-            case requests.ReadLog(task=task, number=number, offset=offset):
+            case Start(task=task, attempt=attempt):
+                self._attempts.add((task, attempt))
+                self._budget += _BUDGET_A_START
+            case ReadLog(task=task, number=number, offset=offset):
                 self._logs[number] = _OpenLog(task, offset)
-            case requests.Credit(up_to=up_to):
+            case Credit(up_to=up_to):
                 self._granted = max(self._granted, up_to)
-            case requests.Kill(tasks=tasks):
-                self._kills.add(None if tasks is None else frozenset(tasks))
-                self._unanswered += 1
+            case Kill():
+                self._budget += _BUDGET_A_KILL
 
     def expect(self, ident: int, question: Question[Any]) -> None:
         """Notes a question that is sent under the number `ident`."""
@@ -120,9 +118,8 @@ class FrameChecker:
 
     # --- what the agent says --------------------------------------------------------------
 
-    def check(self, frame: wire.Frame) -> Message | LogBytes | Reply | None:
-        """The message in a frame; None for one that was meant for an earlier launcher, and for one
-        of too many notes.
+    def check(self, frame: wire.Frame) -> Message | LogBytes | Reply:
+        """The message in a frame.
 
         Raises:
             WireError: it is no frame of an agent at all.
@@ -144,33 +141,32 @@ class FrameChecker:
                 self._welcome(message)
             case TaskFacts():
                 self._facts(message, name)
-                self._once(message, name)
-            case Note():
-                return self._note(message)
             case LogSize():
                 self._size(message)
+            case KillReceipt(tasks=tasks):
+                for task in tasks or ():
+                    self._own(task, name)
             case Gone():
                 known = (task if task in self._limits else None for task in message.left)
-                return message.replace(left=tuple(known))
-            case KillReceipt() if not self._asked_for(message):
-                if not self._adopts:
-                    raise self._broken("RECEIPT of a kill that was not requested")
-                return None
+                return message.model_copy(update={"left": tuple(known)})
+        if isinstance(message, Message) and not isinstance(message, _UNRECORDED):
+            self._budget -= 1
+            if self._budget < 0:
+                raise self._broken(f"{name}: more messages than its tasks and kills explain")
         return message
 
     def _broken(self, rule: str) -> ProtocolError:
         return ProtocolError(self._host, rule)
 
     def _message(self, frame: wire.Frame, name: str) -> Message:
-        body = frame.json()
-        if frame.type == wire.WELCOME and body.get("version") != wire.VERSION:
-            version = printable(str(body.get("version", "unknown")), 20)
-            raise self._broken(
-                f"{name} of version {version}, and this tfmux speaks version {wire.VERSION}"
-            )
         try:
-            return MESSAGES[frame.type].from_json(body, printable)
-        except FieldError as error:
+            if frame.type == wire.WELCOME:
+                version = WelcomeHead.read(frame.body).version
+                if version != wire.VERSION:
+                    said = f"version {version}, and this tfmux speaks version {wire.VERSION}"
+                    raise self._broken(f"{name} of {said}")
+            return MESSAGES[frame.type].read(frame.body)
+        except ValueError as error:
             raise self._broken(f"{name}: {error}") from None
 
     def _own(self, task: TaskId, name: str) -> None:
@@ -184,7 +180,7 @@ class FrameChecker:
             raise self._broken("WELCOME: environ: variables that were not asked for")
         if self._adopts and not self._met:
             for facts in message.tasks:
-                self._attempts[(facts.task, facts.attempt)] = 1
+                self._attempts.add((facts.task, facts.attempt))
         for facts in message.tasks:
             self._facts(facts, "WELCOME")
         self._welcomed = self._met = True
@@ -196,25 +192,6 @@ class FrameChecker:
             raise self._broken(f"{name} for {what}, which was not started")
         self._within_limit(facts.task, facts.size, name)
 
-    def _once(self, facts: TaskFacts, name: str) -> None:
-        attempt = (facts.task, facts.attempt)
-        self._heard[(name, *attempt)] += 1
-        if self._heard[(name, *attempt)] > self._attempts[attempt]:
-            what = f"attempt {facts.attempt} of {facts.task}"
-            raise self._broken(f"{name} for {what}, which has been reported before")
-
-    @property
-    def _most_unasked(self) -> int:
-        return _UNASKED + _UNASKED_AN_ATTEMPT * len(self._attempts)
-
-    def _note(self, note: Note) -> Note | None:
-        self._notes += 1
-        if self._notes > self._most_unasked + 1:
-            return None
-        if self._notes > self._most_unasked:
-            return note.replace(text="too many notes; further ones are dropped")
-        return note
-
     def _within_limit(self, task: TaskId, size: int, name: str) -> None:
         if size > self._limits[task]:
             raise self._broken(f"{name} of {task} beyond its log_limit")
@@ -225,45 +202,26 @@ class FrameChecker:
             raise self._broken("LOG_SIZE, although its logs come as bytes")
         self._within_limit(message.task, message.size, "LOG_SIZE")
 
-    def _asked_for(self, receipt: KillReceipt) -> bool:
-        """A kill of some tasks may have been joined to one of everything, which the agent began
-        by itself; only of such a one it reports without having been asked. A receipt names each
-        request that it answers, one of an earlier launcher, too."""
-        for task in receipt.tasks or ():
-            self._own(task, "RECEIPT")
-        if not receipt.ids:
-            self._unasked_receipts += 1
-            return receipt.tasks is None and self._unasked_receipts <= self._most_unasked
-        most = len(receipt.ids) if self._adopts and self._unanswered else self._unanswered
-        if len(receipt.ids) > most:
-            return False
-        if receipt.tasks is not None and frozenset(receipt.tasks) not in self._kills:
-            return False
-        self._unanswered = max(0, self._unanswered - len(receipt.ids))
-        return True
-
     def _reply(self, frame: wire.Frame) -> Reply:
-        body = frame.json()
-        ident, error = body.get("id"), body.get("error")
-        if type(ident) is not int or ident not in self._asked:
-            raise self._broken("REPLY to a question that was not asked")
-        question = self._asked.pop(ident)  # one answer a question
-        if error is not None:
-            if not isinstance(error, str):
-                raise self._broken("REPLY: error: not text")
-            return Reply(ident, error=printable(error))
-        name = f"REPLY ({type(question).__name__})"
+        name = "REPLY"
         try:
-            answer = question.ANSWER.from_json(body, printable)
-        except FieldError as problem:
+            head = ReplyHead.read(frame.body)
+            if head.id not in self._asked:
+                raise self._broken("REPLY to a question that was not asked")
+            question = self._asked.pop(head.id)  # one answer a question
+            if head.error is not None:
+                return Reply(head.id, error=head.error)
+            name = f"REPLY ({type(question).__name__})"
+            answer = question.ANSWER.read(frame.body)
+        except ValueError as problem:
             raise self._broken(f"{name}: {problem}") from None
         if not question.accepts(answer):
             raise self._broken(f"{name}: the answer does not fit the question")
         if isinstance(answer, StatsAnswer):
             # Two host names may be one machine: another's task is left out, and is no lie.
             own = {task: share for task, share in answer.tasks.items() if task in self._limits}
-            answer = answer.replace(tasks=own)
-        return Reply(ident, answer)
+            answer = answer.model_copy(update={"tasks": own})
+        return Reply(head.id, answer)
 
     def _log_bytes(self, frame: wire.Frame) -> LogBytes:
         number, offset, chunk = frame.data()

@@ -15,9 +15,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..agent import wire
-from ..agent.config import AgentConfig, Rules
-from ..agent.messages import Gone, Refusal, Welcome
-from ..agent.requests import Hello
 from ..errors import AgentError, InterpreterError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
@@ -25,6 +22,7 @@ from ..plan.plan import HostPlan, Plan
 from ..printable import printable
 from . import bootstrap
 from .frame_checks import FrameChecker
+from .frames import AgentConfig, Gone, Hello, Refusal, Rules, Welcome
 from .transport import Transport
 
 START_SECONDS = 30.0
@@ -93,7 +91,6 @@ class LinkSettings:
     def hello(self, token: str, *, query: bool = False) -> Hello:
         """The first frame; a `query` replaces no launcher and renews no lease."""
         return Hello(
-            version=wire.VERSION,
             token=token,
             launcher=f"{os.uname().nodename}:{os.getpid()}",
             variables=(*EXTENDED, VISIBLE),

@@ -17,22 +17,27 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from ..agent import requests, wire
-from ..agent.messages import (
-    Answer,
-    Gone,
-    LogSize,
-    Message,
-    Pong,
-    Refusal,
-    Welcome,
-)
-from ..agent.requests import Question, Request
+from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
 from . import bootstrap
 from .frame_checks import LogBytes, Reply
+from .frames import (
+    Beat,
+    Credit,
+    Frame,
+    Gone,
+    Leave,
+    LogSize,
+    Message,
+    Pong,
+    Question,
+    ReadLog,
+    Refusal,
+    Request,
+    Welcome,
+)
 from .handshake import START_SECONDS, LinkSettings, TransportFactory, wait_for_marker
 from .log_sink import LogSink, Stored
 from .programs import Program
@@ -50,7 +55,7 @@ _LOST_INPUT = "via-input"
 """Code of an error after which a host is tried once more: `podman exec` closes the input of a
 command at times (podman's issues 3302 and 5046)."""
 
-A = TypeVar("A", bound=Answer)
+A = TypeVar("A", bound=Frame)
 
 
 class Listener(Protocol):
@@ -102,7 +107,7 @@ class Link:
         self.closed = False
         """The link has ended and will not come back."""
         self._leaving = False
-        self._farewell: requests.Leave | None = None
+        self._farewell: Leave | None = None
         """How we have left; sent again where the connection ended before the agent read it."""
 
     # --- what the launcher does -----------------------------------------------------------
@@ -143,11 +148,11 @@ class Link:
             await asyncio.sleep(delay * random.uniform(0.8, 1.2))
             delay = min(5.0, delay * 2)
 
-    def send(self, request: Request) -> bool:
-        """Sends a frame; False when the host cannot be reached now."""
+    def send(self, request: Request, ident: int | None = None) -> bool:
+        """Sends a frame, a question with its number; False when the host cannot be reached now."""
         if self._transport is None or not self.connected:
             return False
-        self._transport.write(request.encode())
+        self._transport.write(request.encode(ident))
         self._checker.sent(request)
         return True
 
@@ -162,7 +167,7 @@ class Link:
         self._replies[ident] = future
         self._checker.expect(ident, question)
         try:
-            if not self.send(question.replace(id=ident)):
+            if not self.send(question, ident):
                 raise AgentError(self.settings.host, "the host cannot be reached")
             async with asyncio.timeout(timeout):
                 reply = await future
@@ -194,7 +199,7 @@ class Link:
         """Reads a task's log from where our copy ends; a log of this machine lies here."""
         self._numbers[number] = task
         if not self.settings.local:
-            self.send(requests.ReadLog(task, number, self._logs.size(task), log_limit))
+            self.send(ReadLog(task, number, self._logs.size(task), log_limit))
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
@@ -210,7 +215,7 @@ class Link:
     def leave(self, *, remove: bool) -> None:
         """Tells the agent that the run is over; the link ends when the agent has gone."""
         self._leaving = True
-        self._farewell = requests.Leave(remove=remove)
+        self._farewell = Leave(remove=remove)
         self.send(self._farewell)
 
     async def aclose(self) -> None:
@@ -287,7 +292,7 @@ class Link:
             if not self.connected and now - began > START_SECONDS:
                 await transport.aclose()  # half a welcome, and then nothing
                 return
-            transport.write(requests.Beat().encode())
+            transport.write(Beat().encode())
 
     async def _drop(self) -> None:
         transport, self._transport = self._transport, None
@@ -329,7 +334,7 @@ class Link:
                 raise self.settings.refused(refusal)
             case LogSize() as grown:
                 self._logs.grown(grown.task, grown.size)
-            case None | Pong():
+            case Pong():
                 pass
             case Message() as message:
                 self._listener.agent_said(host, message)
@@ -349,4 +354,4 @@ class Link:
 
     def _grant(self) -> None:
         self._granted = self._written + WINDOW
-        self.send(requests.Credit(self._granted))
+        self.send(Credit(self._granted))

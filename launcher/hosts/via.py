@@ -15,7 +15,7 @@ import signal
 import sys
 from contextlib import suppress
 
-from ..agent.proc import Process, send, table
+from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.plan import HostPlan

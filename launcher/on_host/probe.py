@@ -14,10 +14,10 @@ import shutil
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
+from typing import Any, Callable, Dict, Mapping, Sequence
 
-from ..agent import ports, proc
-from ..agent.folders import Folders, boot_id
+from ..agent import ports, processes
+from ..agent.folders import Folders
 from ..agent.stats import memory
 from .executables import program_problem
 from .reach import connect
@@ -32,7 +32,6 @@ _CHECKPOINT = re.compile(
 _CHECKPOINT_FOLDERS = 200
 _PROGRAM_SECONDS = 30.0
 _GPU_SECONDS = 15.0
-_RUN_FOLDER = re.compile(r"(.+-\d{8}-\d{6}-[0-9a-f]{4})\.")
 _PYTHON = """
 import json, sys
 from importlib import metadata, util
@@ -220,32 +219,25 @@ def _base(asked: Question) -> tuple[str, str, int]:
 
 
 def _ports(check: Sequence[int]) -> Said:
-    owners = filter(None, map(ports.owner, check))
-    return {"owners": [owner.to_json() for owner in owners]}
+    return {"owners": ports.look(check, ())["owners"]}
 
 
-def leftovers(base: str) -> Said:
-    """Processes of ours that carry the tag of a run, or are in its agent's state file, while no
-    agent of that run lives here."""
-    everyone = proc.table()
+def leftovers() -> Said:
+    """Processes of ours that carry the tag of a run, while no agent of that run lives here."""
+    everyone = processes.table()
     tags, guarded = {}, set()
     for pid in everyone:
         if not _ours(pid):
             continue
-        agent = proc.variable(pid, proc.AGENT_TAG)
+        agent = processes.variable(pid, processes.AGENT_TAG)
         if agent is not None:
             guarded.add(agent.decode(errors="replace").rstrip(";"))
-        tag = proc.variable(pid, proc.TAG)
+        tag = processes.variable(pid, processes.TAG)
         if tag is not None and tag.endswith(b";") and tag.count(b"/") >= 2:
             run, _, rest = tag[:-1].decode(errors="replace").partition("/")
             tags[pid] = (run, rest.rpartition("/")[0])
-    for run, known_processes in _known_processes(base):
-        for pid, start, task in known_processes:
-            process = everyone.get(pid)
-            if process is not None and process.start == start:
-                tags.setdefault(pid, (run, task))
     found = [
-        (run, task, pid, proc.command_line(pid))
+        (run, task, pid, processes.command_line(pid))
         for pid, (run, task) in sorted(tags.items())
         if run not in guarded
     ]
@@ -270,23 +262,6 @@ def _checkpoint(folder: str) -> tuple[str, float] | None:
     return newest
 
 
-def _known_processes(base: str) -> Iterator[tuple[str, Sequence[Any]]]:
-    """The known processes in the state files that agents of this boot have left, by run: pid,
-    start time and task."""
-    for name in os.listdir(base):
-        match = _RUN_FOLDER.match(name)
-        if match is None:
-            continue
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            with open(os.path.join(base, name, "state.json")) as file:
-                saved = json.load(file)
-            if saved["boot"] == boot_id():
-                yield (
-                    match.group(1),
-                    [(pid, start, task) for pid, start, task in saved["known_processes"]],
-                )
-
-
 def _ours(pid: int) -> bool:
     try:
         return os.stat(f"/proc/{pid}").st_uid == os.getuid()
@@ -308,7 +283,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
-    "leftovers": lambda asked, folders: leftovers(os.path.dirname(folders.run)),
+    "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
     "connect": lambda asked, folders: connect(  # as a task would, by name
         asked["host"], asked["port"], asked["token"], asked["seconds"]

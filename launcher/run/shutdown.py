@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..agent.config import FROZEN_SECONDS
+from ..agent.wire import FROZEN_SECONDS
 from ..cluster.choices import OnDisconnect
 from .events import ResultsMissing
 from .instructions import (

@@ -9,9 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent import requests
-from ..agent.messages import (
+from ..hosts.frames import (
     Exited,
+    Kill,
     KillReceipt,
     Listening,
     Message,
@@ -95,7 +95,7 @@ class Connections:
     def kill_everything(self, grace: float) -> None:
         """Tells every host within reach to end all, without the run."""
         for link in self.links.values():
-            link.send(requests.Kill(0, None, grace))
+            link.send(Kill(0, None, grace))
 
     async def aclose(self) -> None:
         """Lets go of all hosts."""
@@ -136,8 +136,7 @@ class Connections:
         for task in self._run.plan.on_host(host):
             link.follow(task.id, self._numbers[task.id], task.log_limit)
         held = tuple(ev.HeldTask(one.task, one.attempt, one.gated) for one in welcome.tasks)
-        ended = welcome.previous_exit
-        self._feed(ev.HostUp(time.time(), host, held, ended.text if ended else ""))
+        self._feed(ev.HostUp(time.time(), host, held, welcome.previous_end))
         for facts in welcome.tasks:
             self._add_facts(facts)
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..agent.messages import Gone
 from ..errors import HostError, TfmuxError
+from ..hosts.frames import Gone
 from ..ids import TaskId
 from ..run.snapshot import AllocationView
 from ..run.states import HostState, RunPhase

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..agent import requests, wire
+from ..agent import wire
 from ..cluster.choices import LogMatches
+from ..hosts.frames import Kill, Release, Start
 from ..ids import tag
 from ..plan.plan import TaskPlan, unset_names, unset_note
 from ..plan.shell import shell_prefix, with_exports
@@ -66,7 +67,7 @@ class Executor:
                 else:
                     self._begin(host)
                 if host in self.connections.links:  # else it is told when it is up
-                    self.connections.links[host].send(requests.Kill(0, tasks, grace))
+                    self.connections.links[host].send(Kill(0, tasks, grace))
             case do.SetTimer(timer, seconds):
                 self._set_timer(timer, seconds)
             case do.WatchSilence(task_id, seconds):
@@ -125,7 +126,7 @@ class Executor:
 
     def _release(self, task: TaskPlan, attempt: int) -> None:
         self._await_line(task, attempt)
-        self.connections.links[task.host].send(requests.Release(task.id, attempt))
+        self.connections.links[task.host].send(Release(task.id, attempt))
 
     def _start(self, task: TaskPlan, attempt: int, gated: bool) -> None:
         if not gated:
@@ -151,7 +152,7 @@ class Executor:
         link = self.connections.links[task.host]
         argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
         env = with_exports({**task.env, **secrets}, task.shell)
-        start = requests.Start(
+        start = Start(
             task=task.id,
             attempt=attempt,
             argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ..agent.messages import Welcome
-from ..agent.requests import Ports
 from ..errors import AgentError, HostError, TfmuxError
 from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
+from ..hosts.frames import Ports, Welcome
 from ..hosts.link import Link
 from ..hosts.port_owner import port_in_use
 from ..hosts.programs import Program, Q
@@ -25,6 +25,15 @@ from ..quantities import counted
 from ..run import events as ev
 from .live_data import Transfers
 from .node_checks import SLOWEST, check_names
+
+_LOW, _HIGH = 15000, 32000
+"""Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
+client on a host could take one between our look and the task's bind."""
+
+
+def shuffled_ports() -> list[int]:
+    """All ports that may be picked, in a new order: another run may be picking at the same time."""
+    return random.sample(range(_LOW, _HIGH), _HIGH - _LOW)
 
 
 class LaunchPreparation:
@@ -47,6 +56,8 @@ class LaunchPreparation:
         self._transfers = transfers
         self._feed = feed
         self._ports = dict(ports)
+        self._candidates: Iterator[int] = iter(())
+        """Ports that no task of the run has yet."""
         self._launcher = launcher
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
@@ -61,10 +72,8 @@ class LaunchPreparation:
         """Asks the hosts for what the final plan needs. `ports`: nothing runs yet, so they must
         be free."""
         if ports:
-            # Two names may be one machine, so no host's fixed port is picked on any other.
-            fixed = (task.port for task in plan.tasks if task.port is not None)
-            avoid = tuple(dict.fromkeys(fixed))
-            checks = (self._check_ports(plan, host.name, avoid) for host in plan.hosts)
+            self._pick_ports(plan)
+            checks = (self._check_ports(plan, host.name) for host in plan.hosts)
             reasons = await asyncio.gather(*checks)
             for host, reason in zip(plan.hosts, reasons, strict=True):
                 if reason:  # all are told, not only whose answer came first
@@ -81,18 +90,38 @@ class LaunchPreparation:
         }
         self._feed(ev.HostsChecked(time.time(), facts))
 
-    async def _check_ports(self, plan: Plan, host: str, avoid: tuple[int, ...]) -> str:
-        """Looks at a host's fixed ports and picks the free ones; why it will not do, if so."""
+    def _pick_ports(self, plan: Plan) -> None:
+        """Picks a port for each task that may have any. Two names may be one machine: no port is
+        picked twice, nor one that any task of the file has."""
+        taken = {task.port for task in plan.tasks if task.port is not None}
+        self._candidates = iter([port for port in shuffled_ports() if port not in taken])
+        for task in plan.tasks:
+            if task.port is None:
+                self._ports[task.id] = next(self._candidates)
+
+    async def _check_ports(self, plan: Plan, host: str) -> str:
+        """Has a host look at its tasks' ports, and picks others for those that are taken; why they
+        will not do, if so."""
         tasks = plan.on_host(host)
-        fixed = [task.port for task in tasks if task.port is not None]
-        free = [task.id for task in tasks if task.port is None]
-        ports = Ports(tuple(fixed), len(free), avoid if free else ())
-        try:
-            answer = await self._links[host].ask(ports)
-        except AgentError as error:
-            return error.reason
-        self._ports.update(zip(free, answer.picked, strict=True))
-        return "; ".join(port_in_use(owner) for owner in answer.owners)
+        fixed = tuple(task.port for task in tasks if task.port is not None)
+        open_ = [task.id for task in tasks if task.port is None]
+        while True:
+            candidates = {self._ports[task]: task for task in open_}
+            try:
+                answer = await self._links[host].ask(Ports(fixed, tuple(candidates)))
+            except AgentError as error:
+                return error.reason
+            if answer.owners:
+                return "; ".join(port_in_use(owner) for owner in answer.owners)
+            open_ = [candidates[port] for port in answer.busy]
+            if not open_:
+                return ""
+            for task in open_:
+                try:
+                    self._ports[task] = next(self._candidates)
+                except StopIteration:
+                    return "no free port on this host"
+            fixed = ()
 
     async def _ask_gpus(self, host: HostPlan) -> None:
         """Asks a host for its number of GPUs if the file does not say it; a host that cannot tell

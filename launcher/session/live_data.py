@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from ..agent.messages import StatsAnswer
-from ..agent.requests import Stats
 from ..errors import AgentError, HostError
 from ..files.staging import Progress
+from ..hosts.frames import Stats, StatsAnswer
 from ..hosts.link import Link
 from ..ids import TaskId
 from ..plan.plan import TaskPlan

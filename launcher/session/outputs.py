@@ -13,8 +13,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..agent.messages import TaskFacts
 from ..cluster.choices import Auto, LogMatches
+from ..hosts.frames import TaskFacts
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
 from ..ids import TaskId

@@ -18,10 +18,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ..agent.bridge import NO_FOLDER_STATUS
-from ..agent.config import Rules
+from ..agent.wire import NO_FOLDER_STATUS
 from ..cluster.model import ClusterModel, Slurm
 from ..errors import TfmuxError
+from ..hosts.frames import Rules
 from ..plan.plan import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..agent.config import AgentConfig, Rules
 from ..cluster.model import ClusterModel, Slurm, node_name
 from ..hosts import bootstrap
+from ..hosts.frames import AgentConfig, Rules
 from ..plan.plan import Plan
 
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..agent import proc
+from ..agent import processes
 from ..agent.folders import boot_id
 from ..errors import LockError
 
@@ -181,12 +181,12 @@ def _sign(path: Path) -> None:
 
 def _kill(holder: Holder) -> None:
     """Kills the process of a holder, and no other that has got its pid."""
-    process = proc.read_process(holder.pid)
+    process = processes.read_process(holder.pid)
     with suppress(ProcessLookupError):
         if process is None:  # no /proc
             os.kill(holder.pid, signal.SIGKILL)
         elif str(process.start) == holder.started:
-            proc.send(process, [signal.SIGKILL])
+            processes.send(process, [signal.SIGKILL])
 
 
 def _machine() -> str:
@@ -198,7 +198,7 @@ def _machine() -> str:
 
 def _start_of(pid: int) -> str:
     """When a process began, as its kernel counts; empty where there is none."""
-    if (process := proc.read_process(pid)) is not None:
+    if (process := processes.read_process(pid)) is not None:
         return str(process.start)
     if os.path.exists("/proc/self/stat"):
         return ""

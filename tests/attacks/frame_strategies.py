@@ -8,13 +8,14 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from launcher.agent import requests, wire
+from launcher.agent import wire
+from launcher.hosts.frames import Start
 from launcher.ids import TaskId
 from tests.agent_frames import ended, facts, welcome
 from tests.budgets import examples
 
 OWN = TaskId("worker", 1)
-START = requests.Start(OWN, 1, ("true",), {}, "/", 1000)
+START = Start(OWN, 1, ("true",), {}, "/", 1000)
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.booleans()
@@ -50,7 +51,7 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.NOTE, {"text": "x"}),
     (wire.ERROR, {"text": "x", "code": "y"}),
     (wire.GONE, {"by": "", "left": ["worker:1", None]}),
-    (wire.REPLY, {"id": 1, "picked": [20000], "owners": []}),
+    (wire.REPLY, {"id": 1, "busy": [20000], "owners": []}),
     (
         wire.REPLY,
         {
@@ -82,7 +83,7 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.READ_LOG, {"task": "junk:0", "number": 3, "offset": 0, "log_limit": 1000}),
     (wire.CREDIT, {"up_to": 1000}),
     (wire.KILL, {"id": 1, "tasks": ["junk:0"], "grace": 0.0}),
-    (wire.PORTS, {"id": 1, "check": [1], "pick": 1, "avoid": [2]}),
+    (wire.PORTS, {"id": 1, "check": [1], "candidates": [2]}),
     (wire.STATS, {"id": 1}),
 ]
 

@@ -144,8 +144,7 @@ class Host:
             case wire.BEAT:
                 agent.send(wire.PONG, {})
             case wire.PORTS:
-                picked = list(range(20000, 20000 + body["pick"]))
-                agent.send(wire.REPLY, {**reply, "picked": picked, "owners": []})
+                agent.send(wire.REPLY, {**reply, "busy": [], "owners": []})
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})
@@ -153,8 +152,8 @@ class Host:
                 said = facts(body["task"], attempt=body["attempt"])
                 agent.send(wire.STARTED, said)
             case wire.KILL:
-                receipt = {"ids": [body["id"]], "tasks": body["tasks"], "signalled": 1}
-                receipt["confirmed"] = body["tasks"] is None
+                receipt = {"ids": [body["id"]], "tasks": body.get("tasks"), "signalled": 1}
+                receipt["confirmed"] = body.get("tasks") is None
                 agent.send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.1})
             case wire.LEAVE:
                 agent.send(wire.GONE, {"by": ""})

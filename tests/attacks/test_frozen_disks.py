@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import process_tracker, wire
-from launcher.agent.proc import table
-from launcher.agent.proc import variables as variables_of
+from launcher.agent import processes, wire
+from launcher.agent.processes import table
+from launcher.agent.processes import variables as variables_of
 from tests import command
 from tests.launcher.agent_client import Client, family, watchdog_and_agent
 from tests.patience import PATIENCE, wait_until
@@ -250,8 +250,8 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
                 (disk.mountpoint / "file").write_text("text")
             return read(pid, names)
 
-        monkeypatch.setattr("launcher.agent.process_tracker.variables", variables)
-        looks = process_tracker.ProcessTracker("nobody-20260101-000000-abcd")
+        monkeypatch.setattr("launcher.agent.processes.variables", variables)
+        looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
         disk.freeze()
         began = time.monotonic()
         looks.scan(everyone)
@@ -277,9 +277,9 @@ def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyP
         marked.append(pid)
         return [b"busy-20260101-000000-abcd/w:0/1;", None]
 
-    monkeypatch.setattr("launcher.agent.process_tracker.variables", variables)
+    monkeypatch.setattr("launcher.agent.processes.variables", variables)
     everyone = dict(list(table().items())[:50])
-    tracker = process_tracker.ProcessTracker("busy-20260101-000000-abcd", agent_session=-1)
+    tracker = processes.ProcessTracker("busy-20260101-000000-abcd", agent_session=-1)
     found = tracker.scan(everyone)
     assert set(found) == set(everyone) - {os.getpid()} and set(marked) == set(everyone)
 
@@ -296,7 +296,7 @@ def test_a_reading_that_ends_during_a_look_loses_no_process() -> None:
             return found
 
     everyone = table()
-    looks = process_tracker.ProcessTracker("nobody-20260101-000000-abcd")
+    looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
     looks._marks.unread = Shrinking((p.pid, p.start) for p in everyone.values())
     assert set(looks.scan(everyone)) <= looks.below
     assert not looks.unread

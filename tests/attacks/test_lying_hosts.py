@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
-from launcher.agent.messages import Gone
 from launcher.errors import AgentError
+from launcher.hosts.frames import Gone
 from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.ids import TaskId
 from launcher.run import events as ev
@@ -62,7 +62,6 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "a status beyond all": (wire.EXITED, ended("worker:1", status=1 << 62), "status"),
     "a pid beyond all": (wire.STARTED, facts("worker:1", pid=1 << 40), "pid"),
     "a signal that is an object": (wire.EXITED, ended("worker:1", signal={}), "signal"),
-    "a receipt that nobody asked for": (wire.RECEIPT, RECEIPT, "RECEIPT"),
     "a receipt for another's task": (
         wire.RECEIPT,
         {**RECEIPT, "tasks": ["worker:0"], "confirmed": False},
@@ -75,7 +74,7 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     ),
     "survivors that are a number": (wire.RECEIPT, {**RECEIPT, "survivors": 4}, "survivors"),
     "a second welcome": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
-    "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "picked": [1]}, "REPLY"),
+    "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "busy": [1]}, "REPLY"),
     "an answer to a list": (wire.REPLY, {"id": [1]}, "REPLY"),
     "a note that is no text": (wire.NOTE, {"text": {"a": 1}}, "text"),
     "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
@@ -225,7 +224,7 @@ async def test_more_than_its_credit_costs_the_link(
         ({"home": 5}, "home"),
         ({"environ": {"PATH": "/evil"}}, "environ"),
         ({"environ": {"PYTHONPATH": 5}}, "environ"),
-        ({"previous_exit": ["x"]}, "previous_exit"),
+        ({"previous_end": ["x"]}, "previous_end"),
     ],
 )
 async def test_a_welcome_that_lies_is_refused(
@@ -250,7 +249,7 @@ async def test_a_second_answer_to_a_question_is_a_lie(
         ports: list[dict[str, Any]] = []
 
         def twice(agent: Agent, body: dict[str, Any]) -> None:
-            ports.append({"id": body["id"], "picked": [20001] * body["pick"], "owners": []})
+            ports.append({"id": body["id"], "busy": [], "owners": []})
             agent.send(wire.REPLY, ports[0])
 
         seen.liar.answers[wire.PORTS] = twice
@@ -317,7 +316,7 @@ PROXY = """#!{python}
 import os, subprocess, sys, threading
 sys.path.insert(0, {repository!r})
 from launcher.agent import wire
-from launcher.agent.messages import Gone
+from launcher.hosts.frames import Gone
 child = subprocess.Popen([{python!r}, *sys.argv[1:]], stdin=-1, stdout=-1, bufsize=0)
 def forward():
     while data := os.read(0, 65536):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import folders, wire
-from tests.launcher.agent_client import Client, family, socket_path, state_folder
-from tests.patience import wait_until
+from tests.launcher.agent_client import Client, socket_path, state_folder
 from tests.testbed import private_tmp
 
 OTHER = 4242
@@ -91,52 +88,6 @@ def test_a_folder_of_another_user_locks_nobody_out(before: list[str]) -> None:
     finish(clients)
 
 
-def test_a_cleaner_neither_hides_an_agent_nor_makes_a_second(before: list[str]) -> None:
-    """Sockets, locks and their folder are removed: all who come find the agent that lives, and its
-    task goes on."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, before=before) as first:
-        pid = first.hello()["pid"]
-        task = first.start("w:0", ["sleep", "1000"])
-        inside(before, "rm -rf /tmp/tfmux-*")
-        for _ in range(2):
-            clients = admitted_at_once(run_id, before)
-            welcome = clients[0].hello(rules=None)
-            assert welcome["pid"] == pid
-            assert [one["pid"] for one in welcome["tasks"]] == [task["pid"]]
-            for client in clients:
-                client.close()
-            inside(before, "rm -rf /tmp/tfmux-*/*")
-        agents = [p for p in family(run_id) if p.session != p.pid and p.session == p.ppid]
-        assert len(agents) == 1
-        assert first.kill()["confirmed"]
-        first.leave()
-
-
-def test_who_takes_the_second_address_first_gains_nothing(before: list[str]) -> None:
-    """Another user listens under the name that the agent would have: nobody connects to it, and
-    the agent is reached by its socket."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    name = f"tfmux-{os.getuid()}-{hashlib.sha256(f'{run_id}.here'.encode()).hexdigest()[:24]}"
-    script = (
-        "import os, socket, sys; os.setuid(int(sys.argv[2])); link = socket.socket(socket.AF_UNIX);"
-        "link.bind('\\0' + sys.argv[1]);"
-        "link.listen(8); print('up', flush=True)\n"
-        "while True: print(link.accept()[0].recv(100), flush=True)"
-    )
-    squatter = subprocess.Popen(
-        [sys.executable, "-Ic", script, name, str(OTHER)], stdout=subprocess.PIPE
-    )
-    try:
-        assert squatter.stdout is not None and squatter.stdout.readline() == b"up\n"
-        clients = admitted_at_once(run_id, before)
-        finish(clients)
-    finally:
-        squatter.kill()
-        said, _ = squatter.communicate()
-    assert set(said.splitlines()) <= {b"b''"}, "somebody has told it something"
-
-
 def test_the_folder_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is called so and is not ours, no folder, or a link, is passed over."""
     monkeypatch.setattr(folders, "_TEMPORARY", str(tmp_path))
@@ -167,9 +118,7 @@ def test_the_umask_of_the_login_is_the_tasks(umask: str) -> None:
         client.get(wire.EOF, task="w:0")
         client.follow("w:0")
         assert client.log_until(b"\n") == f"0{umask}\n".encode()
-        client.ask(wire.PORTS, {"pick": 1, "avoid": [], "check": []})
         run = state_folder(run_id)
-        wait_until((run / "state.json").exists, "the state is written")
         socket = Path(socket_path(run_id))
         ours = [run, *run.rglob("*"), socket, socket.with_suffix(".lock"), socket.parent]
         modes = {path: path.stat().st_mode & 0o077 for path in ours}

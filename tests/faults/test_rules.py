@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from launcher.agent.proc import TAG
+from launcher.agent.processes import TAG
 from launcher.store.runs import RunFolder
 from tests.command import Up, write
 from tests.faults import tasks

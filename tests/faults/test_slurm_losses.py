@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.config import Rules
+from launcher.hosts.frames import Rules
 from launcher.cluster import load
 from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import LocalCommands

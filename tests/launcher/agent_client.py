@@ -24,10 +24,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from launcher.agent import wire
-from launcher.agent.config import AgentConfig
 from launcher.agent.folders import local_folder
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
+from launcher.hosts.frames import AgentConfig, Rules
 from tests.patience import PATIENCE
 from tests.testbed import proc
 from tests.testbed.proc import Process
@@ -61,10 +61,10 @@ class Client:
     ) -> None:
         self.run_id = run_id
         self.token = secrets.token_hex(4)
-        rules = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
+        rules: dict[str, Any] = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
         rules.update({key: settings.pop(key) for key in rules if key in settings})
-        self.rules: dict[str, Any] = rules
-        config = {"run_id": run_id, "host": host, "rules": rules, "local": False, **settings}
+        self.rules = rules
+        config: dict[str, Any] = {"run_id": run_id, "host": host, "local": False, **settings}
         self.frames: list[Frame] = []
         self.logs: dict[int, bytearray] = {}
         self._decoder = wire.Decoder()
@@ -87,7 +87,7 @@ class Client:
             assert byte, f"the bridge ended: {seen!r}"
             seen += byte
         _, magic = bootstrap.split_magic(seen.removesuffix(marker))
-        self.sent = bootstrap.payload(AgentConfig.from_json(config), magic)
+        self.sent = bootstrap.payload(AgentConfig(rules=Rules(**rules), **config), magic)
         self.write(self.sent)
 
     def __enter__(self) -> Self:

@@ -6,8 +6,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from launcher.agent import wire
 from launcher.agent.folders import local_folder
 from tests.launcher.agent_client import (
@@ -195,42 +193,3 @@ print(signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN, "TFMUX_AGENT" in os.en
     lines = client.log_until(b"False\n").decode().splitlines()
     assert lines[0] == "/dev/null True"
     assert lines[1] == "[0, 1, 2]"
-
-
-def test_shared_texts_are_put_into_commands_and_environments(client: Client) -> None:
-    """A text that was sent once stands where starts of that channel name its number."""
-    names = ",".join(f"h{number}:2222" for number in range(8000))
-    client.send(wire.SHARE_TEXT, {"number": 3, "text": names})
-    script = "import os, sys; print(os.environ['A'] == sys.argv[1] == sys.argv[2], sys.argv[1])"
-    argv = [sys.executable, "-c", script, ["<", 3, ">"], f"<{names}>"]
-    for task in ("w:0", "w:1"):
-        client.start(task, argv, env={"A": ["<", 3, ">"]})
-        number = int(task[-1])
-        client.follow(task, number)
-        assert client.log_until(b">\n", number) == f"True <{names}>\n".encode()
-
-
-@pytest.mark.parametrize(
-    ("argv", "why"),
-    [
-        (["true", [1]], "text 1 was not sent"),
-        (["true", [0] * 5], "characters"),
-        (["true", [32]], "argv.1.0: not a whole number from 0 to 31"),
-        (["true", [True]], "argv.1.0: not text"),
-        (["true", [["a"]]], "argv.1.0: not text"),
-        (["true", [""] * 101], "argv.1: not a list of 0 to 100 items"),
-    ],
-)
-def test_a_start_that_names_other_texts_is_refused(
-    client: Client, argv: list[object], why: str
-) -> None:
-    """It costs the channel, and starts nothing; few bytes cannot stand for very many."""
-    with Client(client.run_id) as other:
-        other.hello()
-        other.send(wire.SHARE_TEXT, {"number": 0, "text": "x" * (1 << 20)})
-        body = {"task": "w:0", "attempt": 1, "argv": argv, "env": {}, "cwd": "/"}
-        other.send(wire.START, {**body, "log_limit": 1000})
-        assert why in other.get(wire.ERROR)["text"]
-    with Client(client.run_id) as last:
-        assert last.hello()["tasks"] == []
-        last.leave()

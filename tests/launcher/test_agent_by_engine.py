@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from launcher.agent.config import AgentConfig, Rules
 from launcher.hosts import bootstrap
+from launcher.hosts.frames import AgentConfig, Rules
 from tests.launcher.agent_client import Client, family
 from tests.patience import PATIENCE, wait_until
 from tests.testbed import proc

@@ -143,8 +143,8 @@ def test_a_scan_without_a_descriptor_is_an_error_and_not_an_empty_table() -> Non
     """Else a kill would confirm that nothing is left."""
     script = """
 import os, resource
-from launcher.agent import proc
-from launcher.agent.process_tracker import ProcessTracker
+from launcher.agent import processes as proc
+from launcher.agent.processes import ProcessTracker
 tracker = ProcessTracker("nobody-20260101-000000-abcd")
 everyone = proc.table()
 assert os.getpid() in everyone

@@ -20,7 +20,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
     def begun() -> tuple[Folders, bool]:
         found = Folders("run-1", "far", None, {"XDG_STATE_HOME": str(tmp_path / "state")})
-        return found, found.begin(found.make())
+        return found, found.begin(found.make()).certain
 
     return begun
 
@@ -29,7 +29,7 @@ def test_an_end_that_was_not_proven_is_a_doubt_for_ever(begin: Begin) -> None:
     """Given an agent that left no proof, then no later agent is certain, whatever it proves."""
     first, certain = begin()
     assert certain
-    first.prove_end()
+    first.write_end("it was told to", [], proven=True)
     assert begin()[1]
     for _ in range(3):
         _, certain = begin()
@@ -41,7 +41,7 @@ def test_a_late_proof_is_about_its_own_agent(begin: Begin) -> None:
     proof, then that one's end is not proven by it."""
     stopped, _ = begin()
     assert not begin()[1]
-    stopped.prove_end()
+    stopped.write_end("it died", [], proven=True)
     assert not begin()[1]
 
 
@@ -68,3 +68,19 @@ def test_a_folder_that_was_removed_is_none(begin: Begin) -> None:
     found, _ = begin()
     found.remove(proven=True)
     assert begin()[1]
+
+
+def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
+    """Why, and what had become of its tasks, proven or not."""
+    found, _ = begin()
+    facts = {"task": "w:0", "attempt": 1, "status": 3}
+    found.write_end("no launcher for 600 s", [facts], proven=False)
+    assert found.begin(found.make()) == (False, "no launcher for 600 s", (facts,))
+
+
+def test_an_agent_that_died_with_its_watchdog_has_left_no_word(begin: Begin) -> None:
+    """Nor has one whose last word is half a line."""
+    found, _ = begin()
+    assert found.begin(found.make()) == (False, "the agent died", ())
+    Path(found.end).write_text('{"proves": "')
+    assert found.begin(found.make()) == (False, "the agent died", ())

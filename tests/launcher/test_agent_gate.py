@@ -10,6 +10,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.launcher.agent_client import Client, state_folder
+from tests.ports import free_ports
 from tests.testbed import proc
 
 pytestmark = pytest.mark.processes
@@ -81,7 +82,7 @@ def test_a_start_without_a_gate_releases_the_same_attempt(client: Client) -> Non
 
 def test_a_port_at_the_gate_is_no_readiness(client: Client) -> None:
     """A module that listens when it is imported is heard of when its stage has come."""
-    (port,) = client.ask(wire.PORTS, {"check": [], "pick": 1, "avoid": []})["picked"]
+    (port,) = free_ports(1)
     client.python("ps:0", LISTENS, str(port), port=port, gated=True)
     client.follow("ps:0")
     client.log_until(b"listens")

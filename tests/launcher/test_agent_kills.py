@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import proc as agent_proc
+from launcher.agent import processes as agent_proc
 from launcher.agent import wire
 from tests.launcher.agent_client import (
     Client,

@@ -81,9 +81,9 @@ def test_without_a_thread_nothing_is_taken_for_gone_and_all_is_ended() -> None:
     what the agent has left behind."""
     script = """
 import os, subprocess, threading
-from launcher.agent import proc, watchdog
-from launcher.agent.process_tracker import ProcessTracker
-from launcher.agent.tasks import become_subreaper
+from launcher.agent import processes as proc, watchdog
+from launcher.agent.processes import ProcessTracker
+from launcher.agent.processes import become_subreaper
 become_subreaper()
 child = subprocess.Popen(["sleep", "1000"])
 everyone = proc.table()

@@ -9,15 +9,16 @@ import shutil
 import subprocess
 import sys
 import zlib
+from dataclasses import replace
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
 
 import pytest
 
-from launcher.agent import bridge
-from launcher.agent.config import AgentConfig, Rules
+from launcher.agent import start
 from launcher.hosts import bootstrap
+from launcher.hosts.frames import AgentConfig, Rules
 from tests.launcher.agent_client import Client, family
 from tests.launcher.test_agent_by_engine import EngineAgent, find
 from tests.patience import PATIENCE, wait_until
@@ -58,7 +59,7 @@ def test_an_interpreter_of_our_version_gets_code() -> None:
     """An agent starts from it, and runs a task."""
     run_id = f"t-{os.urandom(4).hex()}"
     with Client(run_id) as client:
-        assert isinstance(modules(client.sent)["launcher.agent.server"], CodeType)
+        assert isinstance(modules(client.sent)["launcher.agent.loop"], CodeType)
         client.hello()
         client.python("w:0", "print('ran')")
         client.follow("w:0")
@@ -118,11 +119,11 @@ def test_code_names_modules_and_not_our_files() -> None:
 @pytest.mark.parametrize("magic", [MAGIC_NUMBER, b""])
 def test_tracebacks_name_module_and_line(magic: bytes) -> None:
     """Those of a bridge that cannot make a path of its host's name."""
-    broken = bootstrap.payload(CONFIG.replace(host="\0"), magic)
+    broken = bootstrap.payload(replace(CONFIG, host="\0"), magic)
     done = subprocess.run(
         bootstrap.argv(sys.executable, "r-1", "n"), input=broken, capture_output=True, check=False
     )
-    found = re.search(rb'File "<launcher.agent.bridge>", line (\d+), in main', done.stderr)
+    found = re.search(rb'File "<launcher.agent.start>", line (\d+), in main', done.stderr)
     assert found, done.stderr
-    source = Path(bridge.__file__).read_text().splitlines()
+    source = Path(start.__file__).read_text().splitlines()
     assert "_connected(config" in source[int(found[1]) - 1]

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from launcher.agent.requests import Kill, Release, Request, Start
+from launcher.hosts.frames import Kill, Release, Request, Start
 from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.run import instructions as do

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from typing import Any
@@ -10,8 +11,8 @@ import pytest
 
 from launcher.agent import kills
 from launcher.agent.kills import TaskKill
-from launcher.agent.messages import KillReceipt
-from launcher.agent.proc import Process, read_process
+from launcher.agent.processes import Process, read_process
+from launcher.hosts.frames import KillReceipt
 
 
 class Nothing:
@@ -66,5 +67,5 @@ def test_a_receipt_lists_a_hundred_survivors_and_counts_the_others(
     stuck.scan = lambda _: dict.fromkeys(range(3000), (me, "worker:0"))
     receipt = TaskKill([1], None, 0.0, stuck, stuck, "").step()
     assert receipt is not None
-    assert (len(receipt.survivors), receipt.unlisted) == (100, 2900)
-    assert KillReceipt.from_json(receipt.to_json()) == receipt
+    read = KillReceipt.read(json.dumps(receipt).encode())
+    assert (len(read.survivors), read.unlisted) == (100, 2900)

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from launcher.agent import wire
-from launcher.agent.messages import KillReceipt
-from launcher.agent.requests import Kill
 from launcher.errors import HostError
 from launcher.hosts import bootstrap, link
+from launcher.hosts.frames import Kill, KillReceipt
 from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
 from launcher.hosts.log_sink import Stored
@@ -160,11 +159,11 @@ def granted(transport: Scripted) -> list[int]:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "not from an agent"),
+        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "WELCOME: Input should be an object"),
         (b"\xff\xff\xff\xff" + bytes([wire.WELCOME]), "4294967295 bytes"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not from an agent"),
-        (wire.encode(wire.WELCOME), "h broke the protocol: WELCOME of version unknown"),
-        (wire.encode(wire.WELCOME, {"version": wire.VERSION}), "WELCOME: pid: field required"),
+        (wire.encode(wire.WELCOME), "h broke the protocol: WELCOME: version: Field required"),
+        (wire.encode(wire.WELCOME, {"version": wire.VERSION}), "WELCOME: pid: Field required"),
         (wire.encode(wire.ERROR, {"text": "this agent speaks version 1"}), "speaks version 1"),
         (b"", "did not answer the handshake: the shell complains"),
     ],

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent.messages import TaskFacts
+from launcher.hosts.frames import TaskFacts
 from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
@@ -71,8 +71,8 @@ def a_scene(folder: Path, tasks: int, *, local: bool = False) -> Iterator[Scene]
 def exited(task: TaskId, size: int) -> TaskFacts:
     """The agent's word of a task that has written so much and exited 0."""
     return TaskFacts(
-        task,
-        1,
+        task=task,
+        attempt=1,
         pid=100,
         error="",
         ended=True,

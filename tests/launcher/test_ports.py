@@ -1,63 +1,80 @@
-"""Ports for `auto`: free, and handed out once, whoever asks."""
+"""Ports for `auto`: free, and each for one task only."""
 
 from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from launcher.agent import ports
-from launcher.agent.ports import Picker
+from launcher.cluster.file import loads
+from launcher.hosts.frames import Ports, PortsAnswer
+from launcher.plan.plan import make_plan
+from launcher.run import events as ev
+from launcher.session import launch_preparation
+from launcher.session.live_data import Transfers
 from tests.command import Up, python_task, write
+from tests.ports import free_ports
 from tests.testbed.inprocess import SshServer
 
-
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> range:
-    """Ten ports are all there are, and none of them is in use."""
-    for low in range(20_000, 30_000, 10):
-        if all(ports._free(port) for port in range(low, low + 10)):
-            monkeypatch.setattr(ports, "_LOW", low)
-            monkeypatch.setattr(ports, "_HIGH", low + 10)
-            return range(low, low + 10)
-    raise AssertionError("no ten free ports in a row")
-
-
-def test_agents_of_one_machine_share_what_they_picked(few: range, tmp_path: Path) -> None:
-    """Two pickers get all ten ports between them, each once; then there is none left."""
-    claims = str(tmp_path / "ports")
-    one, other = Picker(claims), Picker(claims)
-    picked = [*one.pick(3, []), *other.pick(4, []), *one.pick(3, [])]
-    assert sorted(picked) == list(few)
-    with pytest.raises(OSError, match="no free port"):
-        other.pick(1, [])
-    assert other.pick(0, []) == []
+CLUSTER = """
+name = "ports"
+[hosts.far]
+ssh = "10.0.0.1"
+gpus = 0
+[jobs.worker]
+tasks = ["far:auto", "far:auto"]
+[run]
+command = ["true"]
+workdir = ""
+"""
 
 
-def test_what_a_dead_agent_picked_is_free_again(few: range, tmp_path: Path) -> None:
-    """The claims of a process that has ended do not count."""
-    claims = str(tmp_path / "ports")
-    script = (
-        "import sys; from launcher.agent import ports; "
-        "ports._LOW, ports._HIGH = int(sys.argv[2]), int(sys.argv[3]); "
-        "print(len(ports.Picker(sys.argv[1]).pick(10, [])))"
+class Here:
+    """The link to a host that is this machine."""
+
+    async def ask(self, question: Ports) -> PortsAnswer:
+        """Answers as an agent does."""
+        said = ports.look(question.check, question.candidates)
+        return PortsAnswer.read(json.dumps(said).encode())
+
+
+async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.Event:
+    """What a launch says of its hosts when there are just these ports to pick from."""
+    monkeypatch.setattr(launch_preparation, "shuffled_ports", lambda: candidates)
+    welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
+    link: Any = Here()
+    told: list[ev.Event] = []
+    preparation = launch_preparation.LaunchPreparation(
+        {"far": link}, {"far": welcome}, Transfers(lambda host: None), told.append, ports={}
     )
-    argv = [sys.executable, "-c", script, claims, str(few.start), str(few.stop)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "10"
-    assert len(json.loads(Path(claims).read_text())) == 10
-    assert len(Picker(claims).pick(10, [])) == 10
+    plan = make_plan(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
+    await preparation.check(plan, ports=True)
+    return told[-1]
 
 
-def test_a_port_in_use_or_to_be_avoided_is_not_picked(few: range, tmp_path: Path) -> None:
-    """Neither one that somebody listens on, on whatever address, nor one of the file."""
-    with socket.create_server(("127.0.0.1", few.start)):
-        picked = Picker(str(tmp_path / "ports")).pick(8, [few.start + 1])
-    assert sorted(picked) == list(few)[2:]
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_a_port_in_use_is_not_picked(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Whatever address somebody listens on, its task gets the next port that is free."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    few = free_ports(3)
+    with socket.create_server((address, few[0]), family=family):
+        said = await checked(monkeypatch, few)
+    assert isinstance(said, ev.HostsChecked)
+    assert list(said.facts["far"].ports.values()) == [few[2], few[1]]
+
+
+async def test_where_no_port_is_left_the_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names it."""
+    few = free_ports(2)
+    with socket.create_server(("127.0.0.1", few[1])):
+        said = await checked(monkeypatch, few)
+    assert isinstance(said, ev.HostRefused) and said.reason == "no free port on this host"
 
 
 def test_two_host_names_of_one_machine(ssh_server: SshServer, tmp_path: Path) -> None:

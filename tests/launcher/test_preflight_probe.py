@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -372,22 +370,3 @@ async def test_a_tagged_process_without_an_agent_is_left_over(program: Program) 
             await has(program, row, be=False)
         await has(program, row)
     await has(program, row, be=False)
-
-
-async def test_a_daemon_without_a_tag_is_found_in_its_agents_state_file(
-    program: Program, tfmux_home: Path
-) -> None:
-    """What a dead agent knew is on disk; a pid that was used again is nobody's."""
-    run = "old-20261120-183002-1234"
-    place = Path(os.environ["XDG_STATE_HOME"], "tfmux", f"{run}.here")
-    place.mkdir(parents=True)
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    with process({}) as daemon:
-        row = (run, "ps:0", daemon.pid, "sleep 1000")
-        start = int(Path(f"/proc/{daemon.pid}/stat").read_text().rpartition(")")[2].split()[19])
-        for began, found in ((start, True), (start + 1, False)):
-            known = [[daemon.pid, began, "ps:0"]]
-            body = {"boot": boot, "known_processes": known, "attempts": []}
-            (place / "state.json").write_text(json.dumps(body))
-            await has(program, row, be=found)
-        proc.signal_process(daemon, signal.SIGKILL)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.config import Rules
+from launcher.hosts.frames import Rules
 from launcher.cluster import ClusterModel, loads
 from launcher.errors import ClusterFileError
 from launcher.plan import HostFacts, make_plan

@@ -31,8 +31,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 FIELDS = (
-    "task attempt argv env cwd log_limit port pty number offset up_to id tasks grace check pick "
-    "avoid entries first last key remove kind version token launcher rules variables paths"
+    "task attempt argv env cwd log_limit port pty number offset up_to id tasks grace check "
+    "candidates entries first last key remove kind version token launcher rules variables paths"
 ).split()
 BODIES = st.dictionaries(st.sampled_from(FIELDS), JSON)
 

@@ -1,4 +1,4 @@
-"""Task output into files, in a thread of its own.
+"""Logs of the tasks on this host: output into files, in a thread of its own, and reports of sizes.
 
 A disk that hangs blocks `write`, and must block neither heartbeats nor kills. A full disk must
 not block the tasks: their pipes are read on and what found no room is counted. The pipe stays
@@ -7,6 +7,7 @@ between a task and its file because `> /dev/stderr` inside a task would cut the 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import select
@@ -14,10 +15,23 @@ import termios
 import threading
 import time
 from contextlib import suppress
-from typing import Callable
+from typing import TYPE_CHECKING, Callable
+
+from . import wire
+from .folders import Folders
+from .processes import EXHAUSTED, check_for_task
+from .threads import WorkerThread, error_text, log_line
+from .wire import Json
+
+if TYPE_CHECKING:
+    from .channel import Channel, Channels
 
 _CHUNK = 256 * 1024
 _CALL_SECONDS = 0.03
+_SIZE_SECONDS = (0.06, 0.0125)
+"""Between two messages of sizes: at least so much, and so much for each log that grows. Each size
+costs the launcher a millisecond: with 16 flooding tasks a fifth of a core. The screen draws logs
+ten times a second."""
 
 
 class Log:
@@ -170,3 +184,116 @@ class Drain(threading.Thread):
             os.close(fd)
             log.close()
         self._on_change()
+
+
+class TaskLogs:
+    """Logs of all tasks: one each, whatever number of attempts writes to it.
+
+    `on_change` is called from another thread when a log has grown or ended. A launcher of this
+    machine (`local`) reads the files itself and is told their sizes only.
+    """
+
+    def __init__(
+        self,
+        folders: Folders,
+        channels: Channels,
+        on_change: Callable[[], None],
+        disk: WorkerThread,
+        *,
+        local: bool,
+    ) -> None:
+        self._folders = folders
+        self._channels = channels
+        self._logs: dict[str, Log] = {}
+        self._local = local
+        self._on_change = on_change
+        self.drain = Drain(on_change)
+        self._disk = disk
+        self._sent_sizes: dict[str, int] = {}
+        self.next_sizes = 0.0
+        """Time before which no sizes are sent."""
+        self._sent_losses: set[tuple[str, str]] = set()
+
+    def log(self, task: str, limit: int) -> Log:
+        """The log of a task, with the limit that holds from now on.
+
+        Raises:
+            ValueError: the task's name is none that may become a file's.
+        """
+        if not wire.TASK_NAME.fullmatch(task):
+            raise ValueError(f"{task[:100]!r} is not the name of a task")
+        log = self._logs.get(task)
+        if log is None:
+            log = self._logs[task] = Log(self._folders.log(task), limit)
+        log.limit = limit
+        return log
+
+    def begin(self, log: Log, task: str) -> None:
+        """Opens the log for an attempt, whose losses will be told anew. May hang with the disk:
+        not for the loop.
+
+        A full disk starts a task without a log; a link where its log should be does not, nor does
+        a lack of descriptors.
+
+        Raises:
+            OSError: there is one. The log needs a `close` all the same.
+        """
+        self._sent_losses.discard((task, "limit"))
+        try:
+            log.open()
+        except OSError as error:
+            if error.errno in (errno.ELOOP, *EXHAUSTED):
+                raise
+        check_for_task(log.fd)
+
+    def open(self, channel: Channel, wanted: Json) -> None:
+        """Opens a log for a launcher, from some byte on."""
+        log = self.log(wanted["task"], int(wanted.get("log_limit", 1 << 62)))
+        number, offset = int(wanted["number"]), int(wanted["offset"])
+        if not (0 <= number < 1 << 16 and 0 <= offset < 1 << 62):
+            raise ValueError("a number of 16 bits and an offset of 62 are needed")
+        channel.open_log(number, log, offset)
+        if log.fd < 0:
+            self._disk.do(lambda: self._open(log))
+
+    def _open(self, log: Log) -> None:
+        try:
+            log.open()  # which finds its size
+        except OSError as error:
+            log_line(error_text(error))
+        log.close()
+        self._on_change()  # there may be something to read now
+
+    def has_grown(self) -> bool:
+        """There are sizes to be sent."""
+        return bool(self._grown())
+
+    def send_sizes(self, now: float) -> None:
+        """Sends how far logs have grown, unless the launcher has not read the last message yet."""
+        if now < self.next_sizes or self._channels.queued:
+            return
+        grown = self._grown()
+        least, each = _SIZE_SECONDS
+        self.next_sizes = now + max(least, each * len(grown))
+        for task, size in grown:
+            self._sent_sizes[task] = size
+            self._channels.send(wire.LOG_SIZE, {"task": task, "size": size})
+
+    def _grown(self) -> list[tuple[str, int]]:
+        if not self._local:
+            return []
+        sizes = ((task, log.size) for task, log in self._logs.items())
+        return [(task, size) for task, size in sizes if size != self._sent_sizes.get(task, 0)]
+
+    def send_losses(self) -> None:
+        """Tells the launcher once that a log is incomplete; its end says how much was lost."""
+        if not self._channels.has_launcher:
+            return
+        for task, log in self._logs.items():
+            for lost, word, text in (
+                (log.lost, "disk", "the disk is full; output is dropped"),
+                (log.cut, "limit", "it has reached its log_limit; further output is dropped"),
+            ):
+                if lost and (task, word) not in self._sent_losses:
+                    self._sent_losses.add((task, word))
+                    self._channels.send(wire.NOTE, {"text": f"the log of {task}: {text}"})

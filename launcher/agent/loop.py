@@ -1,0 +1,361 @@
+"""Loop of the agent: input, kills, lease, logs — in this order.
+
+One thread and one selector for all that beats, kills and reaps. Nothing in here waits: a kill is a
+state, and whatever touches a disk (which may hang for minutes) is done by two threads: the drain
+moves task output into files, the disk thread opens and reads logs and writes `agent.log`.
+
+Frames are plain dictionaries here: who speaks on a channel acts with this very account. One that is
+wrong costs the channel on which it came and nothing else, so each handler reads all that it needs
+of a frame before it changes anything.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import Callable, NamedTuple
+
+from . import ports, processes, wire
+from .channel import Channel, Channels
+from .folders import Before, Folders
+from .kills import Kills
+from .logs import TaskLogs
+from .stats import StatsSampler
+from .tasks import Attempt, Attempts, State
+from .threads import Wakeups, WorkerThread, error_text, log_line, write_lines_by
+from .wire import Json
+
+_LOOK_AT_PROCESSES = 1.0
+_BEAT_WATCHDOG = 1.0
+_LOOK_AGAIN = 0.04
+_LOOK_AT_OUTPUT = 0.005
+_WAIT_FOR_OUTPUT = 1.0
+_MOST_QUEUED = 4096
+"""Answers that wait for a launcher; each is some hundred bytes."""
+_WAIT_FOR_DISK = 5.0
+_TOUCH_SOCKET = 3600.0
+_IDLE = 5.0
+"""Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task.
+One that an engine has started waits for its lease."""
+
+
+class Rules(NamedTuple):
+    """Behaviour without a launcher: after `lease` seconds the tasks are stopped, with `grace`
+    seconds between TERM and KILL, or kept."""
+
+    lease: float
+    grace: float
+    keep: bool
+
+    @classmethod
+    def of(cls, said: Json) -> Rules:
+        """The rules that a launcher has sent."""
+        return cls(float(said["lease"]), float(said["grace"]), said["on_disconnect"] == "keep")
+
+
+class Agent:
+    """Owner of a run's tasks on one host until nothing of them is left.
+
+    `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
+    pipe to the watchdog; `before` is what an earlier agent has left.
+    """
+
+    def __init__(
+        self,
+        config: Json,
+        umask: int,
+        folders: Folders,
+        listener: socket.socket,
+        watchdog: int,
+        before: Before,
+    ) -> None:
+        self._rules = Rules.of(config["rules"])
+        self._local = bool(config["local"])
+        self._by_engine = bool(config.get("by_engine"))
+        self._folders = folders
+        self._listener = listener
+        self._watchdog = watchdog
+        self._certain = before.certain
+        self._previous_end = before.text
+        tracker = self._tracker = processes.ProcessTracker(config["run_id"], os.getsid(0))
+        self._stats = StatsSampler()
+        self._selector = selectors.DefaultSelector()
+        self._wakeups = Wakeups()
+        self._disk = WorkerThread("disk")
+        later = self._wakeups.do_later
+        self._channels = Channels(
+            self._selector, self._handle, self._launcher_died, later, self._disk
+        )
+        self._logs = TaskLogs(
+            folders, self._channels, self._wakeups.wake, self._disk, local=self._local
+        )
+        known = []
+        for facts in before.tasks:
+            with suppress(KeyError, TypeError, ValueError):  # somebody has written to the file
+                known.append(Attempt.ended_before(facts, self._logs))
+        self._attempts = Attempts(
+            known, self._selector, self._channels, self._logs, tracker, later, self._disk, umask
+        )
+        self._kills = Kills(tracker, self._attempts, self._channels, certain=before.certain)
+        self._handlers: dict[int, Callable[[Channel, Json], None]] = {
+            wire.HELLO: self._hello,
+            wire.BEAT: lambda channel, _: channel.send(wire.PONG, {}),
+            wire.START: self._start,
+            wire.RELEASE: lambda _, body: self._attempts.release(body),
+            wire.KILL: lambda _, body: self._kills.request(body),
+            wire.LEAVE: self._leave,
+            wire.READ_LOG: self._logs.open,
+            wire.CREDIT: lambda channel, body: channel.allow(int(body["up_to"])),
+            wire.PORTS: self._answer_ports,
+            wire.STATS: self._answer_stats,
+        }
+        self._woken = 0.0
+        self._next = dict.fromkeys(("processes", "watchdog", "touch"), 0.0)
+        self._staged: bool | None = None
+        self._ending = ""
+        """Why the agent ends; empty while it goes on."""
+        self._ending_since = 0.0
+        self._left = False
+        """The launcher has left: the run is over."""
+        self._remove = False
+        self._term = False
+        self._unguarded = False
+
+    # --- the loop -------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Runs until the run is over here."""
+        signal.set_wakeup_fd(self._wakeups.write_fd, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        self._selector.register(self._wakeups.read_fd, selectors.EVENT_READ, None)
+        self._selector.register(self._listener, selectors.EVENT_READ, None)
+        write_lines_by(self._disk)
+        self._logs.drain.start()
+        sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
+        while not self._over():
+            self._turn()
+        self._channels.listen()
+        self._selector.unregister(self._listener)
+        self._listener.shutdown(socket.SHUT_RDWR)  # bridges are refused, and make the next agent
+        done = self._disk.do(self._clean_up)
+        until = time.monotonic() + _WAIT_FOR_DISK
+        while not done.wait(_LOOK_AT_OUTPUT) and time.monotonic() < until:
+            self._channels.write()  # nothing is read any more: who comes now gets the next agent
+        self._channels.close()
+        self._beat_watchdog(b"Q")
+        self._end_stopped_watchdog()
+
+    def _turn(self) -> None:
+        for key, _ in self._selector.select(self._patience()):
+            if key.fileobj is self._listener:
+                self._channels.accept(self._listener)
+            elif key.fd == self._wakeups.read_fd:
+                self._woken = time.monotonic()
+                self._wakeups.drain()
+            elif isinstance(key.data, socket.socket):
+                self._channels.open(key.data)
+            elif isinstance(key.data, Attempt):
+                self._attempts.executed(key.data)
+        self._channels.read()
+        for work in self._wakeups.pop_results():
+            work()
+        self._attempts.poll()
+        self._kills.step()
+        now = time.monotonic()
+        if now >= self._attempts.next_scan:
+            self._attempts.find_listeners()
+        if self._due("processes", now, _LOOK_AT_PROCESSES):
+            self._look_at_processes()
+            self._channels.listen()
+        if self._due("watchdog", now, _BEAT_WATCHDOG):
+            self._beat_watchdog(b"b")
+        self._check_lease(now)
+        if self._due("touch", now, _TOUCH_SOCKET):
+            self._disk.do(self._folders.touch)
+        self._logs.send_sizes(now)
+        self._logs.send_losses()
+        self._channels.write()
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        waits = [self._next["watchdog"] - now, self._next["processes"] - now]
+        waits.append(self._attempts.next_scan - now)
+        waits += [kill.next_look - now for kill in self._kills]
+        if self._attempts.unreported or self._ending:
+            waits.append(_LOOK_AT_OUTPUT)
+        if self._logs.has_grown():
+            waits.append(self._logs.next_sizes - now)
+        if now - self._woken < _LOOK_AGAIN:
+            waits.append(_LOOK_AGAIN)
+        return max(0.0, min(waits))
+
+    def _due(self, what: str, now: float, every: float) -> bool:
+        if now < self._next[what]:
+            return False
+        self._next[what] = now + every
+        return True
+
+    def _over(self) -> bool:
+        """Everything is dead, what the tasks wrote is in their files, and the launcher, if there
+        is one, has been told."""
+        if self._kills or not self._ending:
+            return False
+        since = max(self._ending_since, self._kills.ended_at)
+        if time.monotonic() - since > _WAIT_FOR_OUTPUT:
+            return True  # a launcher that does not read, a survivor that holds its output open
+        if any(attempt.state is not State.CLOSED for attempt in self._attempts.all):
+            return False
+        return not self._channels.is_behind
+
+    def _clean_up(self) -> None:
+        """The last of the disk, which may hang."""
+        self._stats.close()
+        proven = self._certain and self._attempts.none_left and not self._kills.doubted
+        if self._remove or not self._attempts:  # without a task there is nothing to collect
+            if os.path.exists(self._folders.stage):
+                from .tree import keep_for_reuse
+
+                keep_for_reuse(self._folders.stage)
+            self._folders.remove(proven=proven)
+        else:
+            tasks = [attempt.facts() for attempt in self._attempts.all if attempt.announced]
+            self._folders.write_end(self._ending, tasks, proven=proven)
+            self._folders.unlink_socket()
+
+    def _beat_watchdog(self, word: bytes) -> None:
+        try:
+            os.write(self._watchdog, word)
+        except OSError:
+            self._unguarded = True  # it is dead, and its death has sent us TERM
+
+    def _end_stopped_watchdog(self) -> None:
+        """Ends the watchdog if somebody has stopped it: it has nothing more to watch, and would
+        stay for ever. One that works goes by itself."""
+        watchdog = None if self._unguarded else processes.read_process(os.getppid())
+        if watchdog is not None and watchdog.state in "Tt":
+            processes.send(watchdog, (signal.SIGKILL,))
+
+    def _on_term(self, *_: object) -> None:
+        self._term = True
+
+    # --- requests of a launcher -------------------------------------------------------------
+
+    def _handle(self, channel: Channel, frame: wire.Frame) -> None:
+        name = wire.NAMES[frame.type]
+        if not channel.admitted and frame.type != wire.HELLO:
+            raise wire.WireError("the first frame must be HELLO")
+        if channel.queued > _MOST_QUEUED:
+            raise wire.WireError("the launcher does not read its answers")
+        if frame.type not in self._handlers:
+            raise wire.WireError(f"unexpected {name}")
+        try:
+            self._handlers[frame.type](channel, frame.json())
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise wire.WireError(f"{name}: {type(error).__name__}: {error}") from error
+
+    def _hello(self, channel: Channel, hello: Json) -> None:
+        if hello["version"] != wire.VERSION:
+            raise wire.VersionError(
+                f"its agent is of another version of tfmux (protocol {wire.VERSION}; this launcher "
+                f"speaks {str(hello['version'])[:20]})"
+            )
+        if channel.admitted:
+            raise wire.WireError("unexpected HELLO")
+        welcome = {
+            "version": wire.VERSION,
+            "pid": os.getpid(),
+            "home": self._folders.home,
+            "stage": self._folders.stage,
+            "environ": {k: os.environ[k] for k in hello["variables"] if k in os.environ},
+            "tasks": [attempt.facts() for attempt in self._attempts.all if attempt.announced],
+            "previous_end": self._previous_end,
+        }
+        if hello.get("rules") is not None:  # else a query: nobody is replaced, no lease is renewed
+            rules = Rules.of(hello["rules"])
+            if not self._channels.admit(channel, hello["token"], str(hello["launcher"])):
+                return
+            self._rules = rules
+            if not self._left and not self._unguarded:
+                self._ending = ""  # a launcher came while the agent was about to go by itself
+        channel.send(wire.WELCOME, welcome)
+
+    def _start(self, channel: Channel, body: Json) -> None:
+        self._attempts.start(body, refused=bool(self._ending) or self._kills.covers(body["task"]))
+
+    def _answer_ports(self, channel: Channel, body: Json) -> None:
+        channel.answer_in_thread(
+            body["id"], lambda: ports.look(body["check"], body.get("candidates", ()))
+        )
+
+    def _answer_stats(self, channel: Channel, body: Json) -> None:
+        try:
+            channel.answer(body["id"], self._stats.sample(self._tracker.scan()))
+        except OSError as error:  # no descriptor is left
+            channel.refuse(body["id"], error_text(error))
+
+    def _leave(self, channel: Channel, body: Json) -> None:
+        self._end("the launcher has left")
+        self._left, self._remove = True, bool(body.get("remove"))
+        channel.send(wire.GONE, {"by": ""})
+
+    # --- what happens by itself -----------------------------------------------------------
+
+    def _look_at_processes(self) -> None:
+        """A process that was seen as a task's stays the task's, whatever it does later."""
+        try:
+            self._tracker.scan()
+        except OSError as error:  # no descriptor is left, here or on the whole machine
+            log_line(f"the processes of this host cannot be read: {error_text(error)}")
+
+    def _check_lease(self, now: float) -> None:
+        if self._term:
+            self._term, self._unguarded = False, True
+            self._end_all("the agent was told to stop")
+        if self._ending:
+            return
+        idle = self._rules.lease if self._by_engine or self._staged else _IDLE
+        if self._attempts or self._channels:
+            self._staged = None  # files may be coming
+        elif now - self._channels.last_beat > idle:
+            if self._staged is None:
+                self._staged = True  # until it has been looked for
+                self._disk.do(self._look_for_files)
+            elif self._staged is False or idle == self._rules.lease:
+                self._end("nothing was started")
+                return
+        silent = now - self._channels.last_beat
+        if silent < self._rules.lease:
+            return
+        if not self._rules.keep:
+            self._end_all(f"no launcher for {silent:.0f} s")
+        elif all(attempt.ended for attempt in self._attempts.all):
+            self._end("all tasks have ended")  # kept alive, and nothing is left to keep
+
+    def _look_for_files(self) -> None:
+        """Files have come for a launcher that is cut off and may be back; looked for in the thread,
+        as a disk may hang."""
+        self._staged = os.path.exists(self._folders.stage)
+        self._wakeups.wake()
+
+    def _end_all(self, why: str) -> None:
+        """Kills everything, and ends."""
+        log_line(f"terminating by itself: {why}")
+        self._channels.send(wire.NOTE, {"text": f"the agent ends everything: {why}"})
+        self._previous_end = why  # told to a launcher that comes meanwhile
+        self._end(why)
+        self._kills.begin([], None, self._rules.grace)
+        self._kills.step()
+
+    def _launcher_died(self) -> None:
+        if self._local and not self._rules.keep and not self._ending:
+            self._end_all("the launcher died")
+
+    def _end(self, why: str) -> None:
+        self._ending = why
+        self._ending_since = time.monotonic()

@@ -1,0 +1,580 @@
+"""Processes of this host: what `/proc` says of them, which are ours, and signals to exactly one.
+
+To which task of the run a process belongs is known by its tag in the environment, by its session,
+by descent, and by memory (`ProcessTracker`). Whether any child is left says the kernel: `waitpid`
+answers ECHILD (`reap`). As a child-subreaper we become the parent of each next process of a chain
+of forks at the moment at which its parent ends; a child that has not been reaped keeps its pid, so
+it may be signalled without a second look (`Killer`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import resource
+import signal
+import time
+from contextlib import suppress
+from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
+
+from .threads import start_thread
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Errors of a call that would succeed at another time: they say nothing of the file."""
+TAG = b"TFMUX_TASK="
+AGENT_TAG = b"TFMUX_AGENT="
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_READ_SECONDS = 0.03
+_ASLEEP_LOOKS = 3
+
+
+class Process(NamedTuple):
+    """One line of the process table. `start` is in clock ticks since boot: with the pid it
+    names a process for good, since pids are used again."""
+
+    pid: int
+    ppid: int
+    pgid: int
+    sid: int
+    state: str
+    start: int
+    ticks: int
+    rss: int
+    threads: int
+
+    @property
+    def dead(self) -> bool:
+        """It only waits to be reaped. A process whose first thread has ended looks like that,
+        too, while its other threads work on."""
+        return self.state in "ZX" and self.threads <= 1
+
+
+Key = Tuple[int, int]
+
+
+def read_process(pid: int) -> Process | None:
+    """The process, or None when it is gone (or a zombie's entry cannot be read).
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
+    try:  # without a file object, which takes as long as the system calls: a kill reads them all
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
+        return None
+    try:
+        raw = os.read(fd, 4096)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    fields = raw[raw.rindex(b")") + 2 :].split(None, 22)  # the name in brackets may hold anything
+    return Process(
+        pid=pid,
+        ppid=int(fields[1]),
+        pgid=int(fields[2]),
+        sid=int(fields[3]),
+        state=fields[0].decode(),
+        start=int(fields[19]),
+        ticks=int(fields[11]) + int(fields[12]),
+        rss=int(fields[21]) * _PAGE,
+        threads=int(fields[17]),
+    )
+
+
+def table() -> dict[int, Process]:
+    """All living processes of this host, by pid.
+
+    Raises:
+        OSError: as of `read_process`.
+    """
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            process = read_process(int(name))
+            if process is not None and not process.dead:
+                found[process.pid] = process
+    return found
+
+
+def variable(pid: int, name: bytes) -> bytes | None:
+    """The value of an environment variable of another process, None when it has none or may
+    not be read. `name` ends with `=`."""
+    return variables(pid, (name,))[0]
+
+
+def variables(pid: int, names: Iterable[bytes]) -> list[bytes | None]:
+    """The values of several environment variables of another process.
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            environ = b"\0" + file.read()
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
+        environ = b""
+    return [_variable(environ, name) for name in names]
+
+
+def _variable(environ: bytes, name: bytes) -> bytes | None:
+    at = environ.find(b"\0" + name) + 1
+    if at == 0:
+        return None
+    end = environ.find(b"\0", at)
+    return environ[at + len(name) : end if end >= 0 else None]
+
+
+def printable(words: bytes) -> str:
+    """At most 400 characters of something that another process has said of itself."""
+    text = words.decode(errors="replace")[:400]
+    return "".join(char if char.isprintable() else "\ufffd" for char in text)
+
+
+def command_line(pid: int) -> str:
+    """A process's arguments joined by blanks, or its name in brackets; at most 400 characters,
+    all printable: it is shown to people at terminals, and may be anybody's process."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read().rstrip(b"\0").replace(b"\0", b" ")
+    except OSError:
+        return ""
+    return printable(words) if words else short_name(pid)
+
+
+def short_name(pid: int) -> str:
+    """A process's name in brackets: unlike its arguments it can always be read."""
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return f"[{printable(file.read().strip())}]"
+    except OSError:
+        return ""
+
+
+def command_lines(processes: list[Process]) -> list[str]:
+    """The command lines of processes that may be stuck in the kernel, where reading one may
+    hang: what cannot be read in time is given by its short name."""
+    found = {process.pid: short_name(process.pid) for process in processes}
+
+    def read() -> None:
+        for process in processes:
+            found[process.pid] = command_line(process.pid) or found[process.pid]
+
+    if processes:
+        with suppress(OSError):  # no thread can be started
+            bounded(read)
+    return [found[process.pid] for process in processes]
+
+
+def bounded(work: Callable[[], None]) -> bool:
+    """Works in a thread; False when that is left behind, because it sleeps in the kernel and no
+    signal could wake it. A machine that is merely busy is waited for.
+
+    Raises:
+        OSError: no thread can be started.
+    """
+    thread = start_thread(work, "proc")
+    asleep = 0
+    while asleep < _ASLEEP_LOOKS:
+        thread.join(_READ_SECONDS)
+        if not thread.is_alive():
+            return True
+        asleep = asleep + 1 if _sleeps_in_kernel(thread.native_id or 0) else 0
+    return False
+
+
+def _sleeps_in_kernel(thread: int) -> bool:
+    try:
+        with open(f"/proc/self/task/{thread}/stat", "rb") as file:
+            raw = file.read()
+    except OSError:
+        return False
+    return raw[raw.rindex(b")") + 2 :][:1] == b"D"
+
+
+def send(process: Process, signals: Iterable[int]) -> bool:
+    """Signals exactly this process; False when it is gone before any signal reaches it. One that
+    ends by the first is not there for the next.
+
+    Between a look and a kill a pid may be handed to somebody else's process: a pidfd is taken
+    first and the start time compared after. Python 3.8 and kernels before 5.3 have none, and keep
+    a gap of microseconds.
+
+    Raises:
+        OSError: no descriptor is left to read the start time with.
+    """
+    fd = -1
+    reached = False
+    try:
+        with suppress(AttributeError, OSError):
+            fd = os.pidfd_open(process.pid)
+        now = read_process(process.pid)
+        if now is None or now.start != process.start:
+            return False
+        for number in signals:
+            if fd >= 0:
+                signal.pidfd_send_signal(fd, number)
+            else:
+                os.kill(process.pid, number)
+            reached = True
+    except (ProcessLookupError, PermissionError):
+        return reached
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return reached
+
+
+# --- descriptors --------------------------------------------------------------------------
+#
+# Each task takes three descriptors. The kernel gives the lowest number that is free: while no task
+# has one of the last numbers, a kill, a scan of `/proc` and a launcher's channel find one there.
+
+_MOST_FILES = 1 << 16
+"""Where there is no hard limit. A program that the agent runs may close all that it could have."""
+_KEPT_FILES = 64
+
+_file_limit_of_login: tuple[int, int] | None = None
+_file_limit = _MOST_FILES
+
+
+def raise_limit() -> None:
+    """Raises the soft limit of this process to the hard one."""
+    global _file_limit_of_login, _file_limit
+    _file_limit_of_login = soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _file_limit = _number(soft, resource.RLIM_INFINITY)
+    wanted = min(_MOST_FILES, _number(hard, resource.RLIM_INFINITY))
+    if wanted > _file_limit:
+        with suppress(OSError, ValueError):  # the kernel's own limit has been lowered since
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            _file_limit = wanted
+
+
+def _number(limit: int, infinity: int) -> int:
+    return _MOST_FILES if limit == infinity else limit
+
+
+def restore_limit() -> None:
+    """Restores the login's limit in a process that the agent has forked."""
+    if _file_limit_of_login is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, _file_limit_of_login)
+
+
+def close_others(keep: Sequence[int]) -> None:
+    """Closes all descriptors but these."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with suppress(OSError):  # the listing's own descriptor
+                os.close(int(name))
+
+
+def check_for_task(fd: int) -> None:
+    """Checks that a task may have this descriptor.
+
+    Raises:
+        OSError: it is one of the last.
+    """
+    if fd >= _file_limit - min(_KEPT_FILES, _file_limit // 2):
+        raise OSError(
+            "too many open files: each task takes 3, and the hard limit of this login "
+            f"(ulimit -Hn) is {_file_limit}"
+        )
+
+
+# --- children -----------------------------------------------------------------------------
+#
+# All calls are about the calling thread's children only: orphans fall to the main thread, while
+# programs that other threads run (`nvidia-smi`) stay those threads' own.
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_WNOTHREAD = 0x20000000
+_AHEAD = 32
+_WINDOW = 2048
+_SCAN_SECONDS = 0.02
+_SCAN_SECONDS_MOST = 0.3
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def set_parent_death_signal(number: int) -> None:
+    """Asks the kernel for `number` when the parent thread ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
+
+
+def become_subreaper() -> None:
+    """Orphaned descendants become our children instead of init's."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap() -> tuple[list[tuple[int, int]], bool]:
+    """Reaps the children that have ended: pids with wait statuses, and whether the kernel says
+    that no child at all is left."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG | _WNOTHREAD)
+        except ChildProcessError:
+            return ended, True
+        if pid == 0:
+            return ended, False
+        ended.append((pid, status))
+
+
+def is_child(pid: int) -> bool:
+    """It is a child of ours that nobody has reaped. One system call, no look at `/proc`."""
+    try:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
+    except ChildProcessError:
+        return False
+    return True
+
+
+class Killer:
+    """Kills the children of the calling thread, those included that are yet to become ours.
+
+    Call `step` whenever a child has ended and every few milliseconds, until `reap` says that
+    none is left.
+    """
+
+    def __init__(self) -> None:
+        self._pause = _SCAN_SECONDS
+        self._next_scan = 0.0
+
+    def step(self, reaped: Iterable[tuple[int, int]] = ()) -> None:
+        """One round. The next of a chain of forks has a pid soon after that of the one that has
+        just been reaped, so those are tried at once; now and then the whole table is read."""
+        ended = [pid for pid, _ in reaped]
+        if ended:
+            first = min(ended) + 1
+            last = max(max(ended) + _AHEAD, _newest_pid())
+            self._kill(range(first, min(last, first + _WINDOW) + 1))
+            self._pause = _SCAN_SECONDS
+        now = time.monotonic()
+        if now >= self._next_scan:
+            with suppress(OSError):  # no descriptor is left on the whole machine
+                self._kill(_children())
+            self._next_scan = time.monotonic() + self._pause
+            self._pause = min(self._pause * 1.5, _SCAN_SECONDS_MOST)  # they cannot be killed
+
+    @staticmethod
+    def _kill(pids: Iterable[int]) -> None:
+        for pid in pids:
+            if is_child(pid):
+                with suppress(PermissionError):  # it has become another user's
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _newest_pid() -> int:
+    """The pid that was given last, as far as this is known."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[-1])
+    except (OSError, ValueError):
+        return 0  # a container that shows figures of its own
+
+
+def _children() -> list[int]:
+    """Pids that are, or were a moment ago, our children."""
+    me = os.getpid()
+    try:
+        with open(f"/proc/{me}/task/{me}/children", "rb") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:  # a kernel without CONFIG_PROC_CHILDREN
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        found = (read_process(pid) for pid in pids)
+        return [process.pid for process in found if process is not None and process.ppid == me]
+
+
+# --- the run's processes ------------------------------------------------------------------
+
+STRANGER_SECONDS = 0.25
+"""How long looks must find nothing when there was something that an earlier agent had started:
+those are not our descendants, so that `waitpid` says nothing of them."""
+
+_Mark = Tuple[Optional[str], bool]
+
+
+class _ProcessMarks:
+    """Marks in a process's environment: the run's task (None when it is none), and whether it is
+    an agent of the run. Each is read once. `/proc/PID/environ` may hang with a process that waits
+    in the kernel, and a kill must not: such a process is `unread`, and counts as a stranger until
+    the reading comes to an end."""
+
+    def __init__(self, run_id: str) -> None:
+        self._prefix = f"{run_id}/".encode()
+        self._agent = f"{run_id};".encode()
+        self._known: dict[Key, _Mark] = {}
+        self._at: Key = (0, 0)
+        self.unread: set[Key] = set()
+        self._failure: OSError | None = None
+
+    def read(self, processes: dict[int, Process]) -> dict[Key, _Mark]:
+        """The marks of all these processes.
+
+        Raises:
+            OSError: no descriptor is left to read them with.
+        """
+        keys = {(process.pid, process.start) for process in processes.values()}
+        self._known = {key: mark for key, mark in self._known.items() if key in keys}
+        self.unread &= keys
+        while True:
+            todo = [key for key in keys if key not in self._known and key not in self.unread]
+            if not todo or bounded(lambda todo=todo: self._read_all(todo)):  # type: ignore[misc]
+                failure, self._failure = self._failure, None
+                if failure is not None:
+                    raise failure
+                # Of all keys: a reading that ends just now takes its key out of `unread`.
+                return {key: self._known.get(key, (None, False)) for key in keys}
+            self.unread.add(self._at)
+
+    def _read_all(self, todo: list[Key]) -> None:
+        known = self._known
+        for key in todo:
+            self._at = key
+            try:
+                mark = self._read(key[0])
+            except OSError as error:
+                self._failure = error
+                return
+            if key in self.unread:  # we were left behind, and another thread does the rest
+                self.unread.discard(key)
+                return
+            known[key] = mark
+
+    def _read(self, pid: int) -> _Mark:
+        tag, agent = variables(pid, (TAG, AGENT_TAG))
+        task = None
+        if tag is not None and tag.startswith(self._prefix) and tag.endswith(b";"):
+            task = tag[len(self._prefix) : -1].rpartition(b"/")[0].decode(errors="replace")
+        return task, agent == self._agent
+
+
+class ProcessTracker:
+    """Tracker of the processes of one run and of the task to which each belongs.
+
+    A process's task is a name, or "" for one that is the run's but of no task that is known (a
+    daemon whose birth was not seen). `agent_session` is the session of the agent itself: what is
+    in it is a program that the agent runs for itself (`nvidia-smi`) or a task that has just been
+    forked, for a task's processes are in sessions of their own, and none can enter a foreign one.
+    """
+
+    def __init__(self, run_id: str, agent_session: int = 0) -> None:
+        self._marks = _ProcessMarks(run_id)
+        self._agent_session = agent_session
+        self.known_processes: dict[Key, str] = {}
+        self.roots: dict[Key, str] = {}
+        """The first process of each task that this agent started; its session is the task's."""
+        self.below: set[int] = set()
+        """Our descendants, as the last look saw them."""
+
+    @property
+    def unread(self) -> list[int]:
+        """Processes whose task cannot be read: they wait in the kernel."""
+        return sorted(pid for pid, _ in list(self._marks.unread))
+
+    def scan(self, processes: dict[int, Process] | None = None) -> dict[int, tuple[Process, str]]:
+        """Scans the process table: the run's processes and their tasks.
+
+        Raises:
+            OSError: no descriptor is left, here or on the whole machine.
+        """
+        everyone = table() if processes is None else processes
+        me = os.getpid()
+        marks = self._marks.read(everyone)
+        keys = {(p.pid, p.start) for p in everyone.values()}
+        self.known_processes = {
+            key: task for key, task in self.known_processes.items() if key in keys
+        }
+        children: dict[int, list[int]] = {}
+        for process in everyone.values():
+            children.setdefault(process.ppid, []).append(process.pid)
+        self.below = self._below(me, children)
+        sessions = self._sessions(everyone)
+        owned: dict[int, str] = {}
+        for process in everyone.values():
+            task = self._own(process, sessions, everyone, marks)
+            if task is not None:
+                owned[process.pid] = task
+        todo = list(owned)
+        while todo:  # descent: below a task's process everything is the task's
+            pid = todo.pop()
+            for child in children.get(pid, ()):
+                if child not in owned:
+                    owned[child] = owned[pid]
+                    todo.append(child)
+        for child in self.below:
+            owned.setdefault(child, "")
+        owned.pop(me, None)
+        result = {}
+        for pid, task in owned.items():
+            process = everyone[pid]
+            if process.sid == self._agent_session:
+                continue
+            key = (pid, process.start)
+            if task or key not in self.known_processes:
+                self.known_processes[key] = task
+            result[pid] = (process, self.known_processes[key])
+        return result
+
+    def _sessions(self, everyone: dict[int, Process]) -> dict[int, str]:
+        """The tasks of the sessions that first processes have made. A session outlives its first
+        process, whose pid is not given again before the last of the session has ended; what has
+        such a session by chance is not below us (`_own`)."""
+        living = {everyone[pid].sid for pid in self.below}
+        self.roots = {
+            (pid, start): task
+            for (pid, start), task in self.roots.items()
+            if pid in living or ((first := everyone.get(pid)) and first.start == start)
+        }
+        return {pid: task for (pid, _), task in self.roots.items()}
+
+    def _own(
+        self,
+        process: Process,
+        sessions: dict[int, str],
+        everyone: dict[int, Process],
+        marks: dict[Key, _Mark],
+    ) -> str | None:
+        key = (process.pid, process.start)
+        if self.known_processes.get(key):
+            return self.known_processes[key]
+        if process.sid in sessions and process.pid in self.below:
+            return sessions[process.sid]
+        tag = marks[key][0]
+        if tag is not None and not self._below_another(process, everyone, marks):
+            return tag
+        return self.known_processes.get(key)
+
+    @staticmethod
+    def _below_another(
+        process: Process,
+        everyone: dict[int, Process],
+        marks: dict[Key, _Mark],
+    ) -> bool:
+        """It belongs to another living agent of the run: two hosts of a cluster may be one
+        machine, or containers whose processes this machine sees."""
+        found = False
+        parent = everyone.get(process.ppid)
+        while parent is not None:
+            if parent.pid == os.getpid():
+                return False
+            found = found or marks[(parent.pid, parent.start)][1]
+            parent = everyone.get(parent.ppid)
+        return found
+
+    @staticmethod
+    def _below(root: int, children: dict[int, list[int]]) -> set[int]:
+        found: set[int] = set()
+        todo = [root]
+        while todo:
+            for child in children.get(todo.pop(), ()):
+                if child not in found:
+                    found.add(child)
+                    todo.append(child)
+        return found

@@ -1,0 +1,310 @@
+"""Start on a host: the process at the end of a channel finds the agent of its run, or makes one.
+
+This process, the bridge, hands the agent the channel's descriptors and sleeps until the agent lets
+go. The agent outlives it, sshd and the launcher. Where an engine starts the agent there is no
+channel, and this process becomes the agent's watchdog.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from contextlib import suppress
+from typing import Mapping, MutableMapping
+
+from . import wire
+from .folders import AGENT_DIED, FolderError, Folders, lock_file
+from .processes import (
+    AGENT_TAG,
+    ProcessTracker,
+    close_others,
+    raise_limit,
+    read_process,
+    send,
+    variable,
+)
+from .threads import log_traceback
+from .watchdog import guard
+from .wire import Json
+
+ANSWER_SECONDS = 12.0
+"""How long an agent may take to answer a bridge: longer than its watchdog needs to find out
+that it froze."""
+
+_LOOK_AGAIN = 0.05
+_OF_A_STEP = (
+    "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_NPROCS SLURM_TASK_PID "
+    "SLURM_GTIDS SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE"
+).split()
+"""Variables by which a framework believes that srun has launched it as one of several tasks."""
+_WATCHDOG_SECONDS = 6.5
+"""How long the watchdog of an earlier agent is waited for: its agent may still be cleaning up, or
+it may be ending what a dead one had started, and have a word to leave. Not for ever: its disk may
+hang, or a debugger may hold it."""
+
+
+def main(config: Json) -> None:
+    """Connects the channel on descriptors 0 and 1 with the agent; `config` is an `AgentConfig` of
+    the launcher's."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
+    by_engine = bool(config.get("by_engine"))
+    try:
+        if by_engine:
+            _forget_step(os.environ)
+        folders = Folders(config["run_id"], config["host"], config.get("logs"), dict(os.environ))
+        if by_engine:
+            _start_by_engine(config, umask, folders)
+            return
+        link = _connected(config, umask, folders)
+    except (FolderError, OSError) as error:
+        _say(wire.ERROR, {"text": str(error)})
+        if by_engine:
+            sys.exit(wire.NO_FOLDER_STATUS)
+        return
+    if link is None:
+        failure = _pop_failure(folders)
+        if failure:
+            _say(wire.ERROR, {"text": failure})
+        else:
+            _say(wire.GONE, {"by": "", "left": _left(config["run_id"])})
+        return
+    link.settimeout(None)
+    link.recv(1)  # until the agent lets go; our own 0 and 1 keep sshd's side open meanwhile
+
+
+def _say(kind: int, body: Mapping[str, object]) -> None:
+    os.write(1, wire.encode(kind, body))
+
+
+def _connected(config: Json, umask: int, folders: Folders) -> socket.socket | None:
+    """The connection to an agent that has taken our channel; None when there is no agent and none
+    shall be made. One that is about to go, or that its watchdog has ended, is followed by the next.
+
+    Raises:
+        OSError: no agent answers.
+    """
+    _wake_watchdog(folders)
+    if config.get("end_before"):
+        before = _connect(folders)
+        if before is not None:
+            _end_agent(before, config["run_id"])
+    until = time.monotonic() + ANSWER_SECONDS + _WATCHDOG_SECONDS
+    while time.monotonic() < until:
+        link = _reach(config, umask, folders)
+        if link is None:
+            return None
+        try:
+            if _hand_over(link):
+                return link
+        except socket.timeout:
+            break
+        link.close()
+        time.sleep(_LOOK_AGAIN)
+    raise OSError("the agent does not answer")
+
+
+def _left(run_id: str) -> list[str | None]:
+    """The tasks (None where it is not known) of processes that have outlived their agent."""
+    names = {name for _, name in ProcessTracker(run_id).scan().values()}
+    return [name if wire.TASK_NAME.fullmatch(name) else None for name in sorted(names)]
+
+
+def _hand_over(link: socket.socket) -> bool:
+    """Gives the agent our descriptors 0 and 1; False when it goes without taking them.
+
+    Raises:
+        socket.timeout: it does not answer.
+    """
+    rights = struct.pack("2i", 0, 1)
+    link.settimeout(ANSWER_SECONDS)
+    try:
+        link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        return bool(link.recv(1))
+    except (BrokenPipeError, ConnectionResetError):
+        return False
+
+
+def _end_agent(link: socket.socket, run_id: str) -> None:
+    """Kills the agent behind a link, which speaks another version. Its watchdog then ends all that
+    it has started."""
+    pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    link.close()
+    agent = read_process(pid)
+    if agent is not None and variable(pid, AGENT_TAG) == f"{run_id};".encode():
+        send(agent, (signal.SIGKILL,))
+        deadline = time.monotonic() + ANSWER_SECONDS  # a thread of it may wait in the kernel
+        while (
+            time.monotonic() < deadline
+            and (left := read_process(pid))
+            and left.start == agent.start
+            and not left.dead
+        ):
+            time.sleep(0.01)
+
+
+def _reach(config: Json, umask: int, folders: Folders) -> socket.socket | None:
+    """A connection to the agent; two bridges at once make one agent. None when there is none and
+    none shall be made."""
+    deadline = time.monotonic() + config.get("wait", 0.0)
+    while True:
+        lock = lock_file(folders.lock)
+        try:
+            link = _connect(folders)
+            if link is None and config.get("make", True):
+                return _make_agent(config, umask, folders)
+        finally:
+            os.close(lock)
+        if link is not None or time.monotonic() >= deadline or os.path.exists(folders.failure):
+            return link
+        time.sleep(_LOOK_AGAIN)
+
+
+def _connect(folders: Folders) -> socket.socket | None:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.connect(folders.socket)
+        return link
+    except OSError:  # nobody listens there
+        link.close()
+        return None
+
+
+def _make_agent(config: Json, umask: int, folders: Folders) -> socket.socket:
+    """Forks the watchdog, which forks the agent; a connection to the agent once it listens.
+
+    Nobody but the agent itself listens on the socket: that is what makes the kernel name the
+    agent's pid as that of the peer.
+
+    Raises:
+        OSError: the agent did not start.
+    """
+    watch = lock_file(folders.watch, _WATCHDOG_SECONDS)
+    listener = _bind(folders)
+    new = folders.make()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        os.close(watch)  # the watchdog has it
+        listener.close()
+        return _await_agent(folders, pid)
+    try:
+        os.setsid()
+        _guard(config, umask, folders, listener, watch, new)
+    except BaseException:
+        log_traceback()
+    finally:
+        os._exit(0)
+
+
+def _start_by_engine(config: Json, umask: int, folders: Folders) -> None:
+    """Makes this process the watchdog of a new agent, and returns when that has gone; at once
+    where there is an agent already. Bridges that look for it are told why there is none."""
+    lock = -1
+    try:
+        lock = lock_file(folders.lock)
+        if _connect(folders) is None:
+            watch = lock_file(folders.watch, _WATCHDOG_SECONDS)
+            listener = _bind(folders)
+            new = folders.make()
+            os.close(lock)
+            _guard(config, umask, folders, listener, watch, new)
+    except (FolderError, OSError) as error:
+        with suppress(OSError):
+            with open(folders.failure, "w", errors="replace") as file:
+                file.write(str(error))
+        raise
+
+
+def _pop_failure(folders: Folders) -> str:
+    """Takes away the recorded reason for which the engine could not start the agent, if there is
+    one."""
+    try:
+        with open(folders.failure, errors="replace") as file:
+            text = file.read(1000)
+        os.unlink(folders.failure)
+    except OSError:
+        return ""
+    return text
+
+
+def _forget_step(environ: MutableMapping[str, str]) -> None:
+    """Takes out what tasks must not inherit of the job step."""
+    for name in list(environ):
+        if name in _OF_A_STEP or name.startswith(("SLURM_STEP", "SLURM_SRUN", "SLURM_LAUNCH")):
+            del environ[name]
+
+
+def _bind(folders: Folders) -> socket.socket:
+    """The agent's socket; called under the lock, where nobody listens."""
+    with suppress(FileNotFoundError):  # the usual case: no agent was here before
+        os.unlink(folders.socket)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    old = os.umask(0o177)
+    listener.bind(folders.socket)
+    os.umask(old)
+    return listener
+
+
+def _guard(
+    config: Json, umask: int, folders: Folders, listener: socket.socket, watch: int, new: bool
+) -> None:
+    """Lets go of whatever this process was started with, and becomes the watchdog, which keeps the
+    lock `watch`; `new`: the run's folder was not there before."""
+    os.chdir("/")
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open("/dev/null", os.O_RDWR)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+    errors = os.open(folders.errors, flags, 0o600)
+    os.dup2(null, 0)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
+    close_others((0, 1, 2, listener.fileno(), watch))
+    me = read_process(os.getpid())
+    os.ftruncate(watch, 0)
+    os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
+    before = folders.begin(new)
+
+    def run(pulse: int) -> None:
+        os.close(watch)  # only the watchdog's end lets go of the lock
+        try:
+            if config.get("by_engine"):
+                os.setsid()  # the watchdog leads the step's group, slurmstepd knows it by that
+            raise_limit()
+            from .loop import Agent  # most bridges find an agent and need none of it
+
+            listener.listen(8)
+            Agent(config, umask, folders, listener, pulse, before).run()
+        except BaseException:
+            log_traceback()  # the watchdog then ends what is left
+            os._exit(1)
+
+    if guard(config["run_id"], listener, run) and before.certain:
+        folders.write_end(AGENT_DIED, [], proven=True)
+
+
+def _wake_watchdog(folders: Folders) -> None:
+    """Has the host's watchdog go on, if somebody has stopped it: its agent may be frozen or dead,
+    and nobody else would end what that has started."""
+    with suppress(OSError, ValueError):  # there is none
+        with open(folders.watch) as file:
+            pid, start = map(int, file.read().split())
+        watchdog = read_process(pid)
+        if watchdog is not None and watchdog.start == start:
+            send(watchdog, (signal.SIGCONT,))
+
+
+def _await_agent(folders: Folders, watchdog: int) -> socket.socket:
+    while True:
+        link = _connect(folders)
+        if link is not None:
+            return link
+        if os.waitpid(watchdog, os.WNOHANG)[0]:
+            raise OSError(f"the agent did not start; see {folders.errors}")
+        time.sleep(0.002)

@@ -1,0 +1,465 @@
+"""Frames of the host protocol: what an agent says, and what it is asked.
+
+A host is not trusted: whatever comes from it is read by the models here, once. The agent is sent by
+this very version and acts for the account that speaks to it: there frames are plain dictionaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
+
+from ..agent import wire
+from ..ids import TaskId
+from ..printable import printable
+
+# --- types of fields ----------------------------------------------------------------------
+
+
+def _task(value: object) -> TaskId:
+    task = TaskId.from_frame(value) if isinstance(value, str) else value
+    if not isinstance(task, TaskId):
+        raise ValueError("not the name of a task")
+    return task
+
+
+def _shown(longest: int) -> AfterValidator:
+    """Makes text for a person printable, and cuts it."""
+    return AfterValidator(lambda text: printable(text, longest))
+
+
+Task = Annotated[TaskId, PlainValidator(_task)]
+Text = Annotated[str, _shown(2000)]
+Line = Annotated[str, _shown(1000)]
+Code = Annotated[str, _shown(40)]
+Number = Annotated[int, Field(ge=0, le=1 << 62)]
+AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
+Pid = Annotated[int, Field(ge=0, le=1 << 22)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Figure = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
+AbsolutePath = Annotated[str, Field(max_length=1 << 16, pattern=r"^/[^\x00-\x1f\x7f-\x9f]*$")]
+VariableName = Annotated[str, Field(max_length=1000)]
+VariableValue = Annotated[str, Field(max_length=1 << 17)]
+"""Linux gives none that is longer to a program."""
+
+
+class Frame(BaseModel):
+    """Base of what a host says, and of its parts."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """The frame with this body.
+
+        Raises:
+            ValueError: it is none; the message names the field.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(str(part)[:40] for part in first["loc"])
+            problem = first["msg"].removeprefix("Value error, ")
+            raise ValueError(f"{where}: {problem}" if where else problem) from None
+
+
+# --- what an agent says -------------------------------------------------------------------
+
+MESSAGES: dict[int, type[Message]] = {}
+
+
+class Message(Frame):
+    """Base of what an agent says without having been asked."""
+
+    TYPE: ClassVar[int]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "TYPE" in vars(cls):
+            MESSAGES[cls.TYPE] = cls
+
+
+class PortOwner(Frame):
+    """A process that listens on a port: pid 0 where we may not see whose it is. `task` is the tag
+    of a run's process."""
+
+    port: Port
+    pid: Pid
+    command: Text
+    task: Text = ""
+
+
+class TaskFacts(Message):
+    """Facts that an agent knows of one attempt of a task."""
+
+    task: Task
+    attempt: Annotated[int, Field(ge=1, lt=1 << 31)]
+    pid: Pid
+    error: Text
+    ended: bool
+    status: Annotated[int, Field(ge=0, le=255)] | None = None
+    signal: Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")] | None = None
+    listening: bool
+    size: Number
+    began_at: Number
+    eof: bool
+    lost: Number
+    cut: Number
+    port_owner: PortOwner | None = None
+    gated: bool = False
+
+
+class Started(TaskFacts):
+    """A task's process runs, or could not be started (`error`)."""
+
+    TYPE = wire.STARTED
+
+
+class Listening(TaskFacts):
+    """A task listens on its port."""
+
+    TYPE = wire.LISTENING
+
+
+class Exited(TaskFacts):
+    """A task's process has ended, and what it had written by then is in its log."""
+
+    TYPE = wire.EXITED
+
+    @model_validator(mode="after")
+    def _has_an_end(self) -> Self:
+        if not self.ended:
+            raise ValueError("an exit without an end")
+        return self
+
+
+class OutputEnded(TaskFacts):
+    """Nobody will write to the log of this attempt any more."""
+
+    TYPE = wire.EOF
+
+
+class Welcome(Message):
+    """The answer to a hello: what the agent holds, and how an earlier agent of the run ended."""
+
+    TYPE = wire.WELCOME
+    version: Number
+    pid: Pid
+    home: AbsolutePath
+    stage: AbsolutePath
+    environ: dict[VariableName, VariableValue]
+    tasks: tuple[TaskFacts, ...]
+    previous_end: Text = ""
+
+
+class WelcomeHead(Frame):
+    """The part of a welcome that every version has."""
+
+    version: Number
+
+
+class LogSize(Message):
+    """Size in bytes of a log that lies on the launching machine."""
+
+    TYPE = wire.LOG_SIZE
+    task: Task
+    size: Number
+
+
+class Pong(Message):
+    """The answer to a beat."""
+
+    TYPE = wire.PONG
+
+
+class UnendedProcess(Frame):
+    """A process that could not be ended."""
+
+    pid: Pid
+    command: Text
+    state: Text
+
+
+class KillReceipt(Message):
+    """Result of a kill of some tasks, or of everything (`tasks` is None). Without `ids` nobody
+    asked: the agent has acted by itself. `confirmed` is the kernel's word, which there is of
+    everything only: some tasks without survivors and `doubt` are seen gone. `unlisted` is the
+    number of survivors beyond those listed. `doubt` says why nothing was found and yet something
+    may be left."""
+
+    TYPE = wire.RECEIPT
+    ids: tuple[Number, ...]
+    tasks: tuple[Task, ...] | None
+    signalled: Number
+    survivors: Annotated[tuple[UnendedProcess, ...], Field(max_length=wire.MOST_SURVIVORS)]
+    seconds: Seconds
+    confirmed: bool
+    doubt: Text = ""
+    unlisted: Number = 0
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        if self.confirmed and (self.tasks is not None or self.doubt):
+            raise ValueError("confirmed, and yet of some tasks only, or with a doubt")
+        if self.unlisted and not self.survivors:
+            raise ValueError("unlisted survivors and none listed")
+        return self
+
+
+class Note(Message):
+    """A sentence for the person at the terminal."""
+
+    TYPE = wire.NOTE
+    text: Text
+
+
+class Refusal(Message):
+    """The agent, or its bridge, cannot go on; `code` is that of the launcher's `HostError`."""
+
+    TYPE = wire.ERROR
+    text: Text
+    code: Code = ""
+
+
+class Gone(Message):
+    """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
+
+    A bridge that found no agent names in `left` the tasks of processes that live all the same,
+    None for one that cannot be named.
+    """
+
+    TYPE = wire.GONE
+    by: Text
+    left: tuple[Task | None, ...] = ()
+
+
+class ReplyHead(Frame):
+    """What every answer to a question begins with; `error` stands in the place of the rest."""
+
+    id: Number
+    error: Text | None = None
+
+
+# --- what it is asked, and its answers ----------------------------------------------------
+
+A = TypeVar("A", bound=Frame)
+
+REQUESTS: dict[int, type[Request]] = {}
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, TaskId):
+        return str(value)
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Settings):
+        return value.to_json()
+    return value
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Base of what is sent to an agent: dataclasses that become JSON objects."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The JSON object; fields that are None are left out."""
+        values = ((field.name, getattr(self, field.name)) for field in fields(self))
+        return {name: _plain(value) for name, value in values if value is not None}
+
+
+@dataclass(frozen=True)
+class Request(Settings):
+    """Base of what an agent is asked."""
+
+    TYPE: ClassVar[int]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "TYPE" in vars(cls):
+            REQUESTS[cls.TYPE] = cls
+
+    def encode(self, ident: int | None = None) -> bytes:
+        """The frame, ready to be sent; a question has the number `ident`.
+
+        Raises:
+            WireError: it is longer than an agent accepts.
+        """
+        body = self.to_json()
+        return wire.encode(self.TYPE, body if ident is None else {**body, "id": ident})
+
+
+@dataclass(frozen=True)
+class Question(Request, Generic[A]):
+    """A request that gets an answer."""
+
+    ANSWER: ClassVar[type[Any]]
+
+    def accepts(self, answer: A) -> bool:
+        """The answer is one to this question."""
+        return True
+
+
+@dataclass(frozen=True)
+class Rules(Settings):
+    """Behaviour of an agent without a launcher: after `lease` seconds it stops the tasks (with
+    `grace` seconds between TERM and KILL) or keeps them, as `on_disconnect` says."""
+
+    lease: float
+    grace: float
+    on_disconnect: str
+
+
+@dataclass(frozen=True)
+class AgentConfig(Settings):
+    """Settings that a bridge gets with the agent's modules. `local`: the end of the channel means
+    that the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
+    `wait` seconds; with `end_before` it first ends the one that is there, and all that this has
+    started. `by_engine`: an engine starts it, and there is no channel; the watchdog is
+    this very process, the first one of a job step, which ends with it."""
+
+    run_id: str
+    host: str
+    rules: Rules
+    local: bool
+    logs: str | None = None
+    make: bool = True
+    wait: float = 0.0
+    end_before: bool = False
+    by_engine: bool = False
+
+
+@dataclass(frozen=True)
+class Hello(Request):
+    """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
+    not replaced, and no lease is renewed. `launcher` names the launcher, for the one that is
+    replaced; `variables` are those of the host whose values the welcome shall hold."""
+
+    TYPE = wire.HELLO
+    token: str
+    launcher: str
+    variables: tuple[str, ...]
+    rules: Rules | None = None
+    version: int = wire.VERSION
+
+
+@dataclass(frozen=True)
+class Start(Request):
+    """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
+    byte when it is released; then its program begins (`on_host/warm.py`)."""
+
+    TYPE = wire.START
+    task: TaskId
+    attempt: int
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    log_limit: int
+    port: int | None = None
+    pty: bool = False
+    gated: bool = False
+
+
+@dataclass(frozen=True)
+class Release(Request):
+    """Lets a gated attempt begin."""
+
+    TYPE = wire.RELEASE
+    task: TaskId
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Beat(Request):
+    """The launcher lives; the agent answers with a pong."""
+
+    TYPE = wire.BEAT
+
+
+@dataclass(frozen=True)
+class Kill(Request):
+    """Ends some tasks, or everything (without `tasks`). The receipt names the `id`."""
+
+    TYPE = wire.KILL
+    id: int
+    tasks: tuple[TaskId, ...] | None
+    grace: float
+
+
+@dataclass(frozen=True)
+class Leave(Request):
+    """The launcher leaves: the run is over, and its folder is removed or not."""
+
+    TYPE = wire.LEAVE
+    remove: bool = False
+
+
+@dataclass(frozen=True)
+class ReadLog(Request):
+    """Sends a task's log from a byte on, under a number; `log_limit` as in `START`."""
+
+    TYPE = wire.READ_LOG
+    task: TaskId
+    number: int
+    offset: int
+    log_limit: int = 1 << 62
+
+
+@dataclass(frozen=True)
+class Credit(Request):
+    """So many bytes of logs in all may be sent on this channel."""
+
+    TYPE = wire.CREDIT
+    up_to: int
+
+
+class PortsAnswer(Frame):
+    """Those of the ports in use that are taken: by whom, and the `busy` candidates."""
+
+    owners: tuple[PortOwner, ...]
+    busy: tuple[Port, ...]
+
+
+@dataclass(frozen=True)
+class Ports(Question[PortsAnswer]):
+    """Request for the owners of the ports to `check`, and for those of the `candidates` on which
+    no server could listen now."""
+
+    TYPE = wire.PORTS
+    ANSWER = PortsAnswer
+    check: tuple[int, ...]
+    candidates: tuple[int, ...] = ()
+
+    def accepts(self, answer: PortsAnswer) -> bool:
+        owned = {owner.port for owner in answer.owners}
+        return owned <= set(self.check) and set(answer.busy) <= set(self.candidates)
+
+
+class StatsAnswer(Frame):
+    """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes."""
+
+    cpu: Figure | None = None
+    memory_total: AnyNumber
+    memory_used: AnyNumber
+    gpus: tuple[Line, ...]
+    tasks: dict[Task, tuple[Figure, AnyNumber]]
+
+
+@dataclass(frozen=True)
+class Stats(Question[StatsAnswer]):
+    """CPU, memory and GPUs, of the host and of each task."""
+
+    TYPE = wire.STATS
+    ANSWER = StatsAnswer
