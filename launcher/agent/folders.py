@@ -16,7 +16,7 @@ import stat
 import time
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
@@ -131,12 +131,14 @@ def lock_file(path: str, seconds: float = math.inf) -> int:
 
 
 class Before(NamedTuple):
-    """An earlier agent of the run on this host. `certain`: nothing of it can live. `text` says how
-    it ended (empty: there was none), `tasks` are the facts of its attempts."""
+    """An earlier agent of the run on this host. `certain`: nothing of it can live but what is
+    `left`: pid, start time and task of each process. `text` says how it ended (empty: there was
+    none), `tasks` are the facts of its attempts."""
 
     certain: bool
     text: str = ""
     tasks: tuple[dict[str, Any], ...] = ()
+    left: tuple[tuple[int, int, str], ...] = ()
 
 
 class Folders:
@@ -203,12 +205,37 @@ class Folders:
             _write(self.began, self._beginning)
         if not began and not end:
             return Before(certain)
-        return Before(certain, end.get("text", AGENT_DIED), tuple(end.get("tasks", ())))
+        tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
+        return Before(certain, end.get("text", AGENT_DIED), tasks, left)
 
-    def write_end(self, text: str, tasks: list[dict[str, Any]], *, proven: bool) -> None:
+    def left(self) -> dict[tuple[int, int], str]:
+        """The tasks of processes that the last agent has named at its end, by pid and start time;
+        nothing where the machine has booted since."""
+        if not _read(self.began).startswith(boot_id()):
+            return {}
+        return {(pid, start): task for pid, start, task in self._left(_read_end(self.end))}
+
+    @staticmethod
+    def _left(end: dict[str, Any]) -> tuple[tuple[int, int, str], ...]:
+        with suppress(TypeError, ValueError):  # somebody has written to the file
+            return tuple(
+                (int(pid), int(start), str(task)) for pid, start, task in end.get("left", ())
+            )
+        return ()
+
+    def write_end(
+        self,
+        text: str,
+        tasks: Sequence[dict[str, Any]] = (),
+        left: Sequence[Sequence[Any]] = (),
+        *,
+        proven: bool,
+    ) -> None:
         """Writes down how the agent ended and what had become of its tasks. `proven`: nothing is
-        left of what it had started, by the kernel's word."""
-        end = {"proves": self._beginning if proven else "", "text": text, "tasks": tasks}
+        left of what it had started, by the kernel's word, but the processes that could not be
+        ended."""
+        proof = self._beginning if proven else ""
+        end = {"proves": proof, "text": text, "tasks": list(tasks), "left": list(left)}
         with suppress(OSError):  # a full disk: then there is a doubt
             _write(self.end, json.dumps(end))
 

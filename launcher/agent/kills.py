@@ -47,8 +47,9 @@ class Kills:
         self._attempts = attempts
         self._channels = channels
         self._all: list[TaskKill] = []
-        self.doubted = False
-        """The last kill of everything may have left something."""
+        self.proven = False
+        """A kill of everything has left nothing but what its receipt names; nothing was started
+        since."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self._signalled = 0
@@ -96,7 +97,7 @@ class Kills:
                 self._attempts.kills_ended()
             self._attempts.poll()
             if kill.tasks is None:
-                self.doubted = bool(receipt["survivors"]) or not receipt["confirmed"]
+                self.proven = bool(receipt["confirmed"])
                 receipt["signalled"] = self._signalled = self._signalled + receipt["signalled"]
             if kill.ids or kill.tasks is None:
                 self._channels.send(wire.RECEIPT, receipt)

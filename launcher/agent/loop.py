@@ -95,8 +95,9 @@ class Agent:
             folders, self._channels, self._wakeups.wake, self._disk, local=self._local
         )
         known = []
-        for facts in before.tasks:
-            with suppress(KeyError, TypeError, ValueError):  # somebody has written to the file
+        tracker.known_processes = {(pid, start): task for pid, start, task in before.left}
+        with suppress(KeyError, TypeError, ValueError):  # somebody has written to the file
+            for facts in before.tasks:
                 known.append(Attempt.ended_before(facts, self._logs))
         self._attempts = Attempts(
             known, self._selector, self._channels, self._logs, tracker, later, self._disk, umask
@@ -216,7 +217,7 @@ class Agent:
     def _clean_up(self) -> None:
         """The last of the disk, which may hang."""
         self._stats.close()
-        proven = self._certain and self._attempts.none_left and not self._kills.doubted
+        proven = self._certain and (self._attempts.none_left or self._kills.proven)
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             if os.path.exists(self._folders.stage):
                 from .tree import keep_for_reuse
@@ -225,7 +226,8 @@ class Agent:
             self._folders.remove(proven=proven)
         else:
             tasks = [attempt.facts() for attempt in self._attempts.all if attempt.announced]
-            self._folders.write_end(self._ending, tasks, proven=proven)
+            left = [(*key, task) for key, task in self._tracker.known_processes.items()]
+            self._folders.write_end(self._ending, tasks, left, proven=proven)
             self._folders.unlink_socket()
 
     def _beat_watchdog(self, word: bytes) -> None:
@@ -286,6 +288,7 @@ class Agent:
         channel.send(wire.WELCOME, welcome)
 
     def _start(self, channel: Channel, body: Json) -> None:
+        self._kills.proven = False
         self._attempts.start(body, refused=bool(self._ending) or self._kills.covers(body["task"]))
 
     def _answer_ports(self, channel: Channel, body: Json) -> None:

@@ -71,7 +71,7 @@ def main(config: Json) -> None:
         if failure:
             _say(wire.ERROR, {"text": failure})
         else:
-            _say(wire.GONE, {"by": "", "left": _left(config["run_id"])})
+            _say(wire.GONE, {"by": "", "left": _left(config["run_id"], folders)})
         return
     link.settimeout(None)
     link.recv(1)  # until the agent lets go; our own 0 and 1 keep sshd's side open meanwhile
@@ -108,9 +108,11 @@ def _connected(config: Json, umask: int, folders: Folders) -> socket.socket | No
     raise OSError("the agent does not answer")
 
 
-def _left(run_id: str) -> list[str | None]:
+def _left(run_id: str, folders: Folders) -> list[str | None]:
     """The tasks (None where it is not known) of processes that have outlived their agent."""
-    names = {name for _, name in ProcessTracker(run_id).scan().values()}
+    tracker = ProcessTracker(run_id)
+    tracker.known_processes = folders.left()
+    names = {name for _, name in tracker.scan().values()}
     return [name if wire.TASK_NAME.fullmatch(name) else None for name in sorted(names)]
 
 
@@ -286,7 +288,7 @@ def _guard(
             os._exit(1)
 
     if guard(config["run_id"], listener, run) and before.certain:
-        folders.write_end(AGENT_DIED, [], proven=True)
+        folders.write_end(AGENT_DIED, proven=True)
 
 
 def _wake_watchdog(folders: Folders) -> None:

@@ -29,7 +29,7 @@ def test_an_end_that_was_not_proven_is_a_doubt_for_ever(begin: Begin) -> None:
     """Given an agent that left no proof, then no later agent is certain, whatever it proves."""
     first, certain = begin()
     assert certain
-    first.write_end("it was told to", [], proven=True)
+    first.write_end("it was told to", proven=True)
     assert begin()[1]
     for _ in range(3):
         _, certain = begin()
@@ -41,7 +41,7 @@ def test_a_late_proof_is_about_its_own_agent(begin: Begin) -> None:
     proof, then that one's end is not proven by it."""
     stopped, _ = begin()
     assert not begin()[1]
-    stopped.write_end("it died", [], proven=True)
+    stopped.write_end("it died", proven=True)
     assert not begin()[1]
 
 
@@ -74,13 +74,18 @@ def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
     """Why, and what had become of its tasks, proven or not."""
     found, _ = begin()
     facts = {"task": "w:0", "attempt": 1, "status": 3}
-    found.write_end("no launcher for 600 s", [facts], proven=False)
-    assert found.begin(found.make()) == (False, "no launcher for 600 s", (facts,))
+    found.write_end("no launcher for 600 s", [facts], [(7, 70, "w:0")], proven=False)
+    assert found.begin(found.make()) == (
+        False,
+        "no launcher for 600 s",
+        (facts,),
+        ((7, 70, "w:0"),),
+    )
 
 
 def test_an_agent_that_died_with_its_watchdog_has_left_no_word(begin: Begin) -> None:
     """Nor has one whose last word is half a line."""
     found, _ = begin()
-    assert found.begin(found.make()) == (False, "the agent died", ())
+    assert found.begin(found.make()) == (False, "the agent died", (), ())
     Path(found.end).write_text('{"proves": "')
-    assert found.begin(found.make()) == (False, "the agent died", ())
+    assert found.begin(found.make()) == (False, "the agent died", (), ())
