@@ -9,6 +9,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..cluster.choices import Auto, PortListens
+from ..errors import HostError
+from ..hosts.auth_prompt import PromptHandler
 from ..hosts.frames import (
     Exited,
     Kill,
@@ -21,9 +24,6 @@ from ..hosts.frames import (
     TaskFacts,
     Welcome,
 )
-from ..cluster.choices import Auto, PortListens
-from ..errors import HostError
-from ..hosts.auth_prompt import PromptHandler
 from ..hosts.handshake import link_settings
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts.frames import Rules
 from launcher.cluster import load
+from launcher.hosts.frames import Rules
 from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import LocalCommands
 from tests import command

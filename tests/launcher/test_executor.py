@@ -8,8 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from launcher.hosts.frames import Kill, Release, Request, Start
 from launcher.cluster import loads
+from launcher.hosts.frames import Kill, Release, Request, Start
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from launcher.hosts.frames import TaskFacts
 from launcher.cluster import loads
+from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from launcher.agent import ports
-from launcher.cluster.file import loads
+from launcher.cluster import loads
 from launcher.hosts.frames import Ports, PortsAnswer
-from launcher.plan.plan import make_plan
+from launcher.plan import make_plan
 from launcher.run import events as ev
 from launcher.session import launch_preparation
 from launcher.session.live_data import Transfers

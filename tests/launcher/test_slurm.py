@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.hosts.frames import Rules
 from launcher.cluster import ClusterModel, loads
 from launcher.errors import ClusterFileError
+from launcher.hosts.frames import Rules
 from launcher.plan import HostFacts, make_plan
 from launcher.run.events import EngineWord
 from launcher.slurm.job import JobState, SlurmJob, advice_on, local_time
