@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -209,7 +210,8 @@ class Up:
         """Sends a signal to the launcher process, unless its run has ended."""
         pid = RunFolder(runs_home() / self.run_id).launcher_pid()
         if pid:
-            os.kill(pid, number)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.kill(pid, number)
 
     def kill_launcher(self) -> None:
         """Kills the launcher process, and this command before it can start another one."""
