@@ -48,6 +48,7 @@ PREPARE = "prepare"
 """The job of the tasks that run the `prepare` lines."""
 _NO_LOGDIR = frozenset({"logdir"})
 _SHOWN = 60
+_LONGEST_MESSAGE = 1000
 _LONGEST_KEY = 100
 """Characters of an unknown key in a message."""
 
@@ -98,7 +99,10 @@ def as_problem(violation: Violation, line: int | None) -> Problem:
     found = "" if violation.found is None else _display(violation.found)
     key = escaped(_dotted(violation.path))
     path = violation.path if violation.part is None else (*violation.path, str(violation.part))
-    return Problem(key, line, found, escaped(violation.message), path)
+    message = violation.message  # may quote what the file says
+    if len(message) > _LONGEST_MESSAGE:
+        message = f"{message[:_LONGEST_MESSAGE]}…"
+    return Problem(key, line, found, escaped(message), path)
 
 
 def _display(found: object) -> str:

@@ -152,7 +152,10 @@ def test_a_launch_needs_the_local_files(tmp_path: Path) -> None:
     found = [(p.key, p.line) for p in problems(text, for_launch=True, base=tmp_path)]
     assert found == [("hosts.tf1.identity", 5), ("run.workdir", 18), ("run.data[0]", 19)]
     endless = text.replace('"digits"', f'"{"x" * 300}"')  # longer than any file's name
-    assert len(problems(endless, for_launch=True, base=tmp_path)) == 3
+    found_endless = problems(endless, for_launch=True, base=tmp_path)
+    assert len(found_endless) == 3
+    endless = text.replace('"digits"', f'"{"x" * 300_000}"')
+    assert all(len(str(p)) < 2000 for p in problems(endless, for_launch=True, base=tmp_path))
     home = tmp_path / "home"
     (home / "code").mkdir(parents=True)
     (home / "digits").mkdir()

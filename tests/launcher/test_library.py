@@ -15,7 +15,7 @@ from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.reference import json_schema
 from launcher.cluster.saved_file import SaveError, write
 from launcher.cluster.shorthand import aliases
-from launcher.cluster.templates import SLURM, TEMPLATES, Template, render
+from launcher.cluster.templates import PS_WORKERS, SLURM, TEMPLATES, Template, render
 from launcher.paths import config_home
 
 TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["train"]\n'
@@ -173,6 +173,13 @@ def test_every_template_is_a_valid_cluster(template: Template, tmp_path: Path) -
         assert cluster.name == "fresh" and set(cluster.hosts) == set(hosts) | nodes
         used = {place.host for job in cluster.jobs.values() for place in job.tasks}
         assert used == (set(cluster.hosts) or {"localhost"})
+
+
+def test_a_template_takes_hosts_by_their_addresses(tmp_path: Path) -> None:
+    """An IPv6 address stands in brackets before a port."""
+    hosts = {"fd00::1": "root@[fd00::1]", "10.0.0.2": "root@10.0.0.2"}
+    cluster = loads(render(PS_WORKERS, "six", hosts, tmp_path), "six.toml", tmp_path)
+    assert [str(place) for place in cluster.jobs["ps"].tasks] == ["[fd00::1]:2222"]
 
 
 def test_aliases_of_the_users_ssh_configuration(tfmux_home: Path) -> None:
