@@ -1,5 +1,14 @@
 """`classic`: the ps/worker program as the tutorials of TensorFlow 1 have it, in one file.
 
+    ps:      w (each weight a variable), step
+    worker:  repeat
+                 batch ← feed_dict
+                 w' ← w                      fetch, from the ps
+                 g ← ∇loss(w', batch)        on the worker
+                 w ← w − η(step) · g;  step ← step + 1    on the ps; --sync: the mean of all
+
+Nobody waits for anybody; with `--sync` each step waits for a gradient of every worker.
+
 Nothing of the rest of this package but the data and the role: images go through `feed_dict`, the
 chief updates the moving average at every step, `MonitoredTrainingSession` initialises, saves and
 waits. The other modes do the same faster and say more; this is what they are measured beside.

@@ -1,4 +1,12 @@
-"""`evaluate`: follows a directory of checkpoints and tests the moving averages of each."""
+"""`evaluate`: follows a directory of checkpoints and tests the moving averages of each.
+
+    chief:      now and then saves w, its moving averages and step
+    evaluator:  repeat
+                    wait for a checkpoint that it has not tested
+                    accuracy ← test set with the moving averages of that checkpoint
+
+Nobody waits for it: of several checkpoints that came meanwhile it tests the newest.
+"""
 
 import dataclasses
 import pathlib

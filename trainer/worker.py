@@ -135,7 +135,7 @@ class Worker(Training):
             self._missing = tf.compat.v1.report_uninitialized_variables(self._variables)
             self.input = Input(self.cpu, dataset, batch, options.seed + role.number)
             self.build()
-            self._catch_up = self.shared.average(self.shared.step.read_value())
+            self._update_average = self.shared.average(self.shared.step.read_value())
 
     def build(self) -> None:
         """Builds the operations of the mode's steps."""
@@ -246,7 +246,7 @@ class Worker(Training):
         step = int(self.session.run(self.shared.step))
         if self.checkpoints:
             self.summaries.graph(self._graph)
-            self.session.run(self._catch_up)
+            self.session.run(self._update_average)
         self.begin(step, joined)
         self.stop.worth_waiting = self.role.is_chief
         self.loop(step)
@@ -265,4 +265,4 @@ class Worker(Training):
 
     def flush(self) -> None:
         if self.role.is_chief:
-            self.session.run(self._catch_up)
+            self.session.run(self._update_average)
