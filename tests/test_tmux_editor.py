@@ -87,7 +87,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.wait_for("ps:0 @tf1", "worker:0 @tf2")
     window.wait_for("✓ success", "nothing is left on any host", timeout=150)
     assert len(accepted_keys().read_text().splitlines()) == 4
-    window.keys("q")
+    window.keys("Escape", "Escape")
     window.wait_for("starts ps:0")
     window.keys("Escape")
     window.wait_for("Runs 1", "✓ success", "mission-", "step")

@@ -5,7 +5,10 @@ The screens of a run are imported where one is opened: the first frame of `tfmux
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,6 +19,7 @@ from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
+from textual.message_pump import MessagePump
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
 
@@ -23,10 +27,9 @@ from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
 from tui.keys import bound_keys, classes_with_keys, key_of
 from tui.notification import RunNews
-from tui.palette import Palette, commands
-from tui.repairs import repair
+from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
-from tui.terminal import KeysFirst, TerminalDriver
+from tui.terminal import KeysFirst, TerminalDriver, decode_leniently
 from tui.widgets.colours import status_defaults
 from tui.widgets.controls import NoControls
 
@@ -40,6 +43,10 @@ if TYPE_CHECKING:
 SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
+
+
+def _key(event: events.Key | events.Paste) -> str:
+    return event.key if isinstance(event, events.Key) else ""
 
 
 class TfmuxApp(App[int]):
@@ -83,7 +90,6 @@ class TfmuxApp(App[int]):
         person's own file counts. `prompts` answers the run's launcher by dialogs of this app."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
-        repair()
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts
         self._config = config if config is not None else load_config()
@@ -92,6 +98,8 @@ class TfmuxApp(App[int]):
         self._news = RunNews(self._config.notify)
         self._leaving = self._asked = False
         self._no_controls = NoControls()
+        self._waiting_keys: deque[events.Key | events.Paste] | None = None
+        """Keys that wait until the one before them has been handled; None: no key is."""
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._offered: RunControl | None = None
@@ -114,6 +122,7 @@ class TfmuxApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         """Textual's choice, which in a terminal is replaced by one that survives its end; either
         tells of the kill key at once."""
+        decode_leniently()
         chosen = super().get_driver_class()
         base = TerminalDriver if chosen is LinuxDriver else chosen
         return type(base.__name__, (KeysFirst, base), {})
@@ -183,10 +192,73 @@ class TfmuxApp(App[int]):
         for _ in range(above[::-1].index(False)):
             self.pop_screen()
 
+    # keys, one after the other
+
     async def on_event(self, event: events.Event) -> None:
-        """Keys and clicks that come while the app is leaving find no screen any more."""
-        if self.screen_stack or not isinstance(event, events.InputEvent):
+        """A key waits for the one before it: letters right behind a key that opens a screen or
+        moves the focus would go to the screen or field before it. Those that have priority in the
+        app, such as the kill key, do not wait. While the app is leaving there is no screen."""
+        if (
+            isinstance(event, events.Key | events.Paste)
+            and not event.is_forwarded
+            and self.screen_stack
+            and not self._goes_first(event)
+        ):
+            if self._waiting_keys is None:
+                self._waiting_keys = deque([event])
+                await self._next_key()
+            else:
+                self._waiting_keys.append(event)
+        elif self.screen_stack or not isinstance(event, events.InputEvent):
             await super().on_event(event)
+
+    @property
+    def handles_keys(self) -> bool:
+        """A key is being handled, or waits."""
+        return self._waiting_keys is not None
+
+    def _goes_first(self, event: events.Key | events.Paste) -> bool:
+        """Has priority in the app; a screen's keys, such as for saving, overtake no letter."""
+        bindings = dict(self.screen_stack[-1]._binding_chain).get(self)
+        found = bindings.key_to_bindings.get(_key(event), ()) if bindings else ()
+        return any(binding.priority for binding in found)
+
+    async def _next_key(self) -> None:
+        """Handles the next key, in the screen that the one before has led to."""
+        waiting = self._waiting_keys
+        if not waiting or not self.screen_stack:
+            self._waiting_keys = None
+            return
+        screen = self.screen_stack[-1]
+        if not screen.is_mounted and screen.call_later(self.call_later, self._next_key):
+            return
+        event = waiting.popleft()
+        target = screen.focused or screen
+        await super().on_event(event)
+        repeated = list(takewhile(lambda each: _key(each) == _key(event) != "", waiting))
+        if len(repeated) > 1:  # it is held down, and must not scroll on when it has been let go
+            for again in repeated:
+                waiting.popleft()
+                await super().on_event(again)
+        # Twice: the key itself, and the messages to which it has led.
+        self._follow(deque([*target.ancestors_with_self] * 2))
+
+    def _follow(self, nodes: deque[MessagePump]) -> None:
+        """Goes the way of a key: when a node runs this callback, it has handled the key."""
+        while nodes:
+            if nodes.popleft().call_later(self._follow, nodes):
+                return
+
+        async def turn() -> None:
+            await asyncio.sleep(0)  # a worker that the key has started takes its first step
+            await self._next_key()
+
+        self.call_later(turn)
+
+    def action_command_palette(self) -> None:
+        """Opens the palette, unless it is open."""
+        if not isinstance(self.screen, CommandMenu):
+            self.push_screen(CommandMenu(id="--command-palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Only the themes: everything else is among our own commands."""
@@ -298,8 +370,8 @@ class TfmuxApp(App[int]):
                 self.screen.dismiss(None)
             return
         snapshot = self.control.snapshot()
-        if snapshot.state is RunPhase.ENDED or not self.control.living:
-            self.close_run(snapshot.exit_code or 0)
+        if self.is_over:
+            self._leave_pages(snapshot.exit_code or 0)
         elif snapshot.state is RunPhase.KILLING:
             self._leaving = True
             key = key_of(self, "kill_all") + ("" if snapshot.kill_asked else " twice")
@@ -309,13 +381,32 @@ class TfmuxApp(App[int]):
             queued = snapshot.state is RunPhase.QUEUED
             self.push_screen(LeaveDialog(alive, queued=queued), self._leave)
 
+    def action_home(self) -> None:
+        """From a run that is over back to the page below it."""
+        if self._pages and self.control is not None and self.is_over:
+            self.close_run(0)
+
+    @property
+    def is_over(self) -> bool:
+        """There is no run, or it has ended: leaving it changes nothing."""
+        control = self.control
+        return control is None or not control.living or control.snapshot().state is RunPhase.ENDED
+
+    def _leave_pages(self, code: int) -> None:
+        """Leaves the run, and the pages below it where nothing is unsaved there."""
+        pages = [screen for screen in self.screen_stack if isinstance(screen, Page)]
+        self.close_run(code)
+        unsaved = [page for page in pages if page.modified]
+        if pages and not unsaved:
+            self.exit()
+
     def action_detach(self) -> None:
         """Leaves the run, which goes on, after one question."""
         from tui.screens.dialogs import Confirm, LeaveAnswer
 
         if self.screen.is_modal or self.control is None:
             return
-        if self.control.snapshot().state is RunPhase.ENDED or not self.control.living:
+        if self.is_over:
             self.notify("the run is over", timeout=2)
             return
         why = "The run goes on without a screen; tfmux attach comes back to it."
@@ -331,7 +422,7 @@ class TfmuxApp(App[int]):
             self.action_kill_all()
         elif choice is LeaveAnswer.DETACH and self.control is not None:
             self.control.detach()
-            self.close_run(0)
+            self._leave_pages(0)
 
     @on(OpenRun)
     def _open_run(self, event: OpenRun) -> None:
@@ -339,7 +430,7 @@ class TfmuxApp(App[int]):
 
     def on_receipt_screen_left(self, event: ReceiptScreen.Left) -> None:
         """The receipt of a run has been read."""
-        self.close_run(event.code)
+        self._leave_pages(event.code)
 
     def _watch_end(self) -> None:
         """Shows the receipt when a kill has come to its end, whoever began it."""
@@ -392,4 +483,4 @@ class TfmuxApp(App[int]):
 
     def _close_if(self, control: RunControl) -> None:
         if self.control is control:  # a key may have closed it meanwhile
-            self.close_run(control.snapshot().exit_code or 0)
+            self._leave_pages(control.snapshot().exit_code or 0)

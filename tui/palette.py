@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from textual import on, work
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.css.query import NoMatches
 from textual.dom import DOMNode
 from textual.screen import Screen
+from textual.widgets import Input
+from textual.worker import WorkerError
 
 from tui.keys import display_name
 
 _FIRST = "help"
+_NOT_OFFERED = ("kill_all", "palette")
+"""An Enter that comes too early must not kill everything; its key works in the palette, too."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class Palette(Provider):
             (f"{command.binding.description}  ({' '.join(command.keys)})", command)
             for command in commands(self.screen)
             if not (command.binding.group and command.binding.group.compact)
+            and command.binding.id not in _NOT_OFFERED
         ]
 
     def _run(self, command: Command) -> Callable[[], Awaitable[object]]:
@@ -69,3 +78,39 @@ class Palette(Provider):
             if (score := matcher.match(command.binding.description)) > 0:
                 highlit = matcher.highlight(text)
                 yield Hit(score, highlit, self._run(command), help=command.binding.id)
+
+
+class CommandMenu(CommandPalette):
+    """Textual's palette, in which Enter means the command that was typed, however fast."""
+
+    def dismiss(self, result: object = None) -> AwaitComplete:
+        """Closes the palette, once: a second Enter would close the screen below."""
+        return super().dismiss(None) if self.app.screen is self else AwaitComplete()
+
+    @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
+    async def _gather_commands(self, search_value: str) -> None:
+        """Looks from an empty list on: Enter right behind the last letter would take the first
+        command of the list for the letters before it."""
+        gather = CommandPalette._gather_commands.__wrapped__  # type: ignore[attr-defined]
+        try:
+            self.query_one(CommandList).clear_options()
+            await gather(self, search_value)
+        except NoMatches:  # the palette was closed meanwhile
+            if self in self.app.screen_stack:
+                raise
+
+    @on(Input.Submitted)
+    async def _submit(self, event: Input.Submitted) -> None:
+        """Waits for the list of what has been typed."""
+        event.prevent_default()
+        event.stop()
+        for search in [worker for worker in self.app.workers if worker.node is self]:
+            with suppress(WorkerError):
+                await search.wait()
+        if self.app.screen is self:
+            self._select_or_command()
+
+    def _action_command_list(self, action: str) -> None:
+        """A page up or down may come before the list has been laid out."""
+        with suppress(KeyError):
+            super()._action_command_list(action)

@@ -3,15 +3,26 @@ with which the kill key does not wait for the screen."""
 
 from __future__ import annotations
 
+from codecs import getincrementaldecoder
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from types import FrameType
 from typing import IO, Any, cast
 
 from textual import events
 from textual.driver import Driver
+from textual.drivers import linux_driver, web_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
+
+
+def decode_leniently() -> None:
+    """A byte that is no UTF-8, as terminals with another character set send it, would end the app:
+    both drivers of Textual make their decoder by this name, in the middle of their loops."""
+    for driver in (linux_driver, web_driver):
+        decoder = partial(getincrementaldecoder("utf-8"), errors="replace")
+        driver.getincrementaldecoder = lambda _, decoder=decoder: decoder  # type: ignore[attr-defined]
 
 
 class _Outlet:

@@ -34,7 +34,6 @@ from launcher.store.runs import RunFolder
 from tests.attacks.worst_text import WORST_TEXTS
 from tests.patience import until
 from tests.tui.fakes import ScriptedRun
-from tui import repairs
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.run_clients import RunClients
@@ -256,7 +255,9 @@ class Monkey:
                 return True
         # The end of a test takes screens down under keys that have not been handled yet.
         await pilot.pause()
-        await until(lambda: not pilot.app.is_running or pilot.app not in repairs._waiting, "keys")
+        app = pilot.app
+        assert isinstance(app, TfmuxApp)
+        await until(lambda: not app.is_running or not app.handles_keys, "keys")
         return False
 
     async def _press(self, pilot: Pilot[int], key: str) -> None:

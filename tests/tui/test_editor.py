@@ -455,7 +455,7 @@ async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "from the first")
         await shows(pilot, "✓ success")
-        await pilot.press("q")
+        await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
 
 

@@ -228,7 +228,7 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
 
 @pytest.mark.large
 async def test_a_past_run_opens_in_the_run_screen() -> None:
-    """From disk: its states and logs; leaving it comes back here; F9 kills nothing."""
+    """From disk: its states and logs; Esc comes back here."""
     folder = ended_run("good")
     (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     async with home() as pilot:
@@ -238,8 +238,21 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "the very first line")
         await shows(pilot, "✓ success")
-        await pilot.press("q")
+        await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+@pytest.mark.large
+async def test_one_q_leads_from_the_end_of_a_run_to_the_shell() -> None:
+    """Although the run was opened from Home."""
+    ended_run("good")
+    async with home() as pilot:
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await pilot.press("q")
+        await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
 
 
 async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
@@ -312,7 +325,7 @@ async def test_f9_without_an_active_run_says_so() -> None:
 
 @pytest.mark.processes
 async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
-    """l launches the file under the cursor, F9 kills it on the run screen, q comes back, and
+    """l launches the file under the cursor, F9 kills it on the run screen, Esc comes back, and
     the run is among the past ones."""
     sleeper = library.create("sleeper", TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
     sleeper.write_text(sleeper.read_text() + '[start.ready]\nps = "started"\nworker = "started"\n')
@@ -323,7 +336,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await shows(pilot, "worker:1 r")
         await pilot.press("f9")
         await shows(pilot, "nothing is left on any host")
-        await pilot.press("escape", "q")
+        await pilot.press("escape", "escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         await shows(pilot, "■ killed")
 

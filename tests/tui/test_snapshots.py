@@ -145,7 +145,7 @@ def test_run_in_a_light_theme(snap_compare: Compare, training: ScriptedRun) -> N
         (["M"], "Global steps a second"),
         (["H"], "Tasks on tf1"),
         (["question_mark"], "Kill all, on all hosts"),
-        (["ctrl+p", *"kill all"], "Kill all, on all hosts"),
+        (["ctrl+p", *"restart"], "Restart the task"),
         (["q"], "Stay"),
     ],
     ids=["merged", "metrics", "hosts", "help", "palette", "leave"],

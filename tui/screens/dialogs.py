@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import ClassVar, TypeVar
 
@@ -16,7 +17,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.suggester import Suggester
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
@@ -25,11 +26,10 @@ from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text
-from tui.screens.page import STYLES
+from tui.screens.page import STYLES, Answer, Overlay
 from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
 
-Answer = TypeVar("Answer")
 Choice = TypeVar("Choice", bound=str)
 TAIL = 20
 """Last lines of the first failure under a receipt."""
@@ -48,7 +48,7 @@ async def ask(screen: Screen[None], dialog: Screen[Answer | None]) -> Answer | N
     return await asyncio.shield(screen.app.push_screen(dialog, wait_for_dismiss=True))
 
 
-class Dialog(ModalScreen[Answer | None]):
+class Dialog(Overlay[Answer | None]):
     """Box with a title, a body, and a note about its keys; going back answers None."""
 
     CSS_PATH = STYLES
@@ -59,17 +59,6 @@ class Dialog(ModalScreen[Answer | None]):
     def __init__(self, title: str) -> None:
         super().__init__()
         self._title = title
-        self._withdrawn = False
-
-    def close(self) -> None:
-        """Removes the dialog; one below another screen goes when that has gone."""
-        self._withdrawn = True
-        if self.is_current:
-            self.dismiss(None)
-
-    def on_screen_resume(self) -> None:
-        if self._withdrawn:
-            self.dismiss(None)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -123,6 +112,18 @@ class AskText(Dialog[str]):
             self.dismiss(event.value)
 
 
+class Choices(OptionList):
+    """Textual's list, in which a page up or down may come before it has been laid out."""
+
+    def action_page_up(self) -> None:
+        with suppress(KeyError):
+            super().action_page_up()  # type: ignore[no-untyped-call]
+
+    def action_page_down(self) -> None:
+        with suppress(KeyError):
+            super().action_page_down()  # type: ignore[no-untyped-call]
+
+
 class Choose(Dialog[Choice]):
     """Asks for one of a few choices; each is a key of its own."""
 
@@ -136,7 +137,7 @@ class Choose(Dialog[Choice]):
         if self._text:
             yield Label(self._text, classes="dialog-text", markup=False)
         options = (Option(f"{key}  {does}") for key, does in self._choices.items())
-        yield OptionList(*options, markup=False)
+        yield Choices(*options, markup=False)
 
     def on_key(self, event: events.Key) -> None:
         for key in self._choices:

@@ -13,14 +13,14 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.widgets import Label, OptionList, Static
+from textual.widgets import Label, Static
 from textual.widgets.option_list import Option
 
 from launcher.hosts.auth_prompt import YES, AuthPrompt, OfferedKey
 from launcher.quantities import counted
 from tui.cells import cut
 from tui.keys import key_of
-from tui.screens.dialogs import Dialog
+from tui.screens.dialogs import Choices, Dialog
 from tui.widgets.footer import KeyFooter
 
 NO = "no"
@@ -48,7 +48,7 @@ class OpenPrompt:
         return self.prompt.key or OfferedKey(self.prompt.host, "", self.prompt.text)
 
 
-class HostKeyList(OptionList):
+class HostKeyList(Choices):
     """The keys, two lines each. Enter refuses: nothing is trusted by a slip."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

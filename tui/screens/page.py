@@ -1,17 +1,19 @@
-"""Screens that stand outside of a run: home, the editor, the preflight."""
+"""What all screens outside of a run, and all that lie above others, have in common."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from textual.await_complete import AwaitComplete
 from textual.message import Message
-from textual.screen import Screen
+from textual.screen import ModalScreen, Screen
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
 
 
+Answer = TypeVar("Answer")
 STYLES = Path(__file__).parents[1] / "app.tcss"
 """Styles that several screens and dialogs share; reading them would delay the first frame."""
 
@@ -28,9 +30,35 @@ class Page(Screen[None]):
     """A screen without a run. The app's keys for leaving end up in `leave`, and the kill key in
     `kill_active_runs` of the page at the bottom, which knows all active runs."""
 
+    @property
+    def modified(self) -> bool:
+        """Leaving would lose something: it is asked for first."""
+        return False
+
     def leave(self) -> None:
         """Goes back to the page below; may ask first."""
         self.app.pop_screen()
 
     def kill_active_runs(self) -> None:
         """Kills all active runs, after one question."""
+
+
+class Overlay(ModalScreen[Answer]):
+    """Screen above others that closes itself, and itself alone. Two Enters at once answer a dialog
+    twice; Textual's second answer would close the screen below."""
+
+    _late: tuple[Answer | None] | None = None
+    """Answer that was given while another screen was on top; it counts when that has gone."""
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """Closes the screen with an answer, once."""
+        if self.app.screen is self:
+            return super().dismiss(result)
+        if self in self.app.screen_stack:
+            self._late = (result,)
+        return AwaitComplete()
+
+    def on_screen_resume(self) -> None:
+        """Closes a screen that was answered below another one."""
+        if self._late is not None:
+            self.dismiss(*self._late)

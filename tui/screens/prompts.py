@@ -18,8 +18,9 @@ from textual.widgets import Input, Label
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from tui.keys import key_of
-from tui.screens.dialogs import Answer, Dialog
+from tui.screens.dialogs import Dialog
 from tui.screens.host_keys import HostKeyDialog, OpenPrompt
+from tui.screens.page import Answer
 from tui.widgets.line_input import LineInput
 
 
@@ -95,7 +96,7 @@ class PromptDialogs:
             dialog = PromptDialog(prompt.prompt)
             await self._push(dialog, prompt.set)
             await gone.wait()
-            dialog.close()
+            dialog.dismiss(None)
 
     async def _show_key(self, prompt: OpenPrompt) -> None:
         """Shows a key in the dialog that is open for others, or opens one."""
@@ -112,7 +113,7 @@ class PromptDialogs:
                     self._keys_changed.clear()
                     dialog.show(keys)
                     await self._keys_changed.wait()
-                dialog.close()
+                dialog.dismiss(None)
 
     def _open_keys(self) -> list[OpenPrompt]:
         self._keys = [prompt for prompt in self._keys if not prompt.answer.done()]

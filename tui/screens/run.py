@@ -265,6 +265,7 @@ class RunScreen(Screen[None]):
         ):
             if leave():
                 return
+        self.call_later(self.app.run_action, "home")
 
     def hide_outcome(self) -> bool:
         """Hides how the run ended; False when that is not shown."""
