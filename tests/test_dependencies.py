@@ -6,9 +6,13 @@ import ast
 import re
 import sys
 import tomllib
+from importlib import import_module
 from importlib.metadata import distributions, packages_distributions, requires
+from pathlib import Path
+from types import FunctionType, ModuleType
 
 import pytest
+import textual
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -146,3 +150,56 @@ def test_the_lock_file_holds_names_versions_and_hashes() -> None:
         if wanted := line.partition("#")[0].strip():
             each = Requirement(wanted)
             assert pinned[canonicalize_name(each.name)][0] in each.specifier, each
+
+
+PRIVATE = re.compile("_[a-zA-Z]\\w*")
+
+
+def defined(tree: ast.AST) -> set[str]:
+    """The names that a module gives to functions, classes, attributes and variables."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def overridden(module: ModuleType) -> set[str]:
+    """The private methods of Textual's classes that classes of a module override."""
+    return {
+        name
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+        for name, method in vars(value).items()
+        if PRIVATE.fullmatch(name) and isinstance(method, FunctionType)
+        if any(
+            base.__module__.startswith("textual.") and name in vars(base)
+            for base in value.__mro__[1:]
+        )
+    }
+
+
+def test_private_names_of_textual_are_listed() -> None:
+    """A minor version of Textual may change them: whoever raises its bound looks at each."""
+    files = [file for file in (REPOSITORY / "tui").rglob("*.py") if file.parent.name != "web"]
+    trees = [ast.parse(file.read_text()) for file in files]
+    ours = set[str]().union(*map(defined, trees))
+    theirs = set[str]()
+    for file in Path(textual.__file__).parent.rglob("*.py"):
+        theirs |= defined(ast.parse(file.read_text()))
+    used = {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr)
+    }
+    for file in files:
+        name = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+        used |= overridden(import_module(name.removesuffix(".__init__")))
+        ours -= overridden(import_module(name.removesuffix(".__init__")))
+    text = (REPOSITORY / "pyproject.toml").read_text()
+    comment = text[: text.index('    "textual>=')].rpartition('",')[2].rpartition("Private:")[2]
+    assert set(PRIVATE.findall(comment)) == {name for name in used - ours if name in theirs}
