@@ -182,6 +182,7 @@ def overridden(module: ModuleType) -> set[str]:
     }
 
 
+@pytest.mark.large
 def test_private_names_of_textual_are_listed() -> None:
     """A minor version of Textual may change them: whoever raises its bound looks at each."""
     files = [file for file in (REPOSITORY / "tui").rglob("*.py") if file.parent.name != "web"]
