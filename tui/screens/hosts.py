@@ -59,20 +59,24 @@ class HostsScreen(Screen[None]):
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self._control = control
+        # Kept, not looked up: the screen may be left before all of its parts are there.
+        self._hosts = Table("hosts", "Hosts", fits=True)
+        self._allocation = Static(id="allocation", markup=False)
+        self._about = Static(id="about", markup=False)
+        self._tasks = Table("tasks", fits=True)
+        self._tasks.can_focus = False
+        self._box = Vertical(self._about, self._tasks, id="host", classes="framed")
 
     def compose(self) -> ComposeResult:
         yield RunHeader()
-        yield Static(id="allocation", markup=False)
-        yield Table("hosts", "Hosts", fits=True)
-        with Vertical(id="host", classes="framed"):
-            yield Static(id="about", markup=False)
-            yield Table("tasks", fits=True)
+        yield self._allocation
+        yield self._hosts
+        yield self._box
         hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
         yield KeyFooter([*hints, ("help", "help")])
 
     def on_mount(self) -> None:
-        self.query_one("#tasks").can_focus = False
-        self.set_focus(self.query_one("#hosts"))
+        self.set_focus(self._hosts)
         self.set_interval(1.0, self._show)
 
     def on_resize(self) -> None:
@@ -80,30 +84,29 @@ class HostsScreen(Screen[None]):
 
     @on(Table.Ordered)
     def _show(self) -> None:
-        if not self.query("#tasks"):  # not yet, or not any more
+        if self.app.screen is not self or not self._tasks.is_mounted:
             return
         snapshot, now = self._control.snapshot(), time.time()
         colours = status_colours(self.app)
         self.query_one(RunHeader).show(snapshot)
         allocation = allocation_text(snapshot, now, colours)
-        self.query_one("#allocation", Static).update(allocation)
-        self.query_one("#allocation").display = bool(allocation)
+        self._allocation.update(allocation)
+        self._allocation.display = bool(allocation)
         cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)
-        table = self.query_one("#hosts", Table)
-        loads = table.ordered(host_loads(snapshot), _ORDERS)
+        loads = self._hosts.ordered(host_loads(snapshot), _ORDERS)
         rows = [
             TableRow(load.host.name, partial(host_cells, load, snapshot.state, now, colours, cells))
             for load in loads
         ]
-        table.show(_TITLES, rows)
+        self._hosts.show(_TITLES, rows)
         self._show_host()
 
     @on(DataTable.RowHighlighted, "#hosts")
     def _show_host(self) -> None:
         """Shows the tasks of the host under the cursor."""
-        if not self.query("#tasks"):
+        if self.app.screen is not self or not self._tasks.is_mounted:
             return
-        key = self.query_one("#hosts", Table).key
+        key = self._hosts.key
         load = next(
             (one for one in host_loads(self._control.snapshot()) if one.host.name == key), None
         )
@@ -111,14 +114,14 @@ class HostsScreen(Screen[None]):
             return
         colours = status_colours(self.app)
         about = about_text(load.host)
-        self.query_one("#about", Static).update(about)
-        self.query_one("#about").display = bool(about)
-        self.query_one("#host").border_title = Content(f"Tasks on {load.host.name}")
+        self._about.update(about)
+        self._about.display = bool(about)
+        self._box.border_title = Content(f"Tasks on {load.host.name}")
         rows = [
             TableRow(str(task.id), partial(task_cells, task, load.host, colours))
             for task in load.tasks
         ]
-        self.query_one("#tasks", Table).show(_TASK_TITLES, rows)
+        self._tasks.show(_TASK_TITLES, rows)
 
 
 class HostLoad(NamedTuple):
