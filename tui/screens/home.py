@@ -89,20 +89,23 @@ class HomeScreen(Page):
         self._demos_shown: bool | None = None
         """A person's wish; without one, demos are shown while there is no cluster."""
         self._deleted: list[Deleted] = []
+        # Kept, not looked up: the app may be left before all parts of the screen are there.
+        self._runs = Table("runs", "Runs", fits=True)
+        self._runs.display = False
+        self._clusters = Table("clusters", "Clusters", wraps=1)
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)
         with Container(id="content"):
             with Vertical(id="tables"):
-                yield Table("runs", "Runs", fits=True)
-                yield Table("clusters", "Clusters", wraps=1)
+                yield self._runs
+                yield self._clusters
             with VerticalScroll(id="detail", classes="framed", can_focus=False):
                 yield Static(id="about", markup=False)
         yield KeyFooter(clickable=True)
 
     def on_mount(self) -> None:
         self.prompts.serve(self.app)
-        self._runs.display = False
         self.set_focus(self._clusters)
         self.set_interval(POLL_SECONDS, self._read_if_shown)
 
@@ -115,14 +118,6 @@ class HomeScreen(Page):
         self.set_class(beside, "-beside")
         self.set_class(not beside and self.size.height >= BELOW_FROM, "-below")
         self.call_after_refresh(self._show)
-
-    @property
-    def _runs(self) -> Table:
-        return self.query_one("#runs", Table)
-
-    @property
-    def _clusters(self) -> Table:
-        return self.query_one("#clusters", Table)
 
     @property
     def _table(self) -> Table:
