@@ -29,6 +29,7 @@ from .node_checks import SLOWEST, check_names
 _LOW, _HIGH = 15000, 32000
 """Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
 client on a host could take one between our look and the task's bind."""
+_NOTICE_SECONDS = 0.5
 
 
 def shuffled_ports() -> list[int]:
@@ -212,6 +213,7 @@ class LaunchPreparation:
             self._staging[host.name] = this
 
         link = self._links[host.name]
+        connection = link.sessions
         try:
             manifest = await self._manifests.of(trees_of(plan, host))
             progress = partial(self._transfers.staged, host.name)
@@ -222,7 +224,8 @@ class LaunchPreparation:
             finally:
                 await program.aclose()
         except AgentError as error:
-            if link.connected:  # else it is staged again when the host is back
+            await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
+            if link.connected and link.sessions == connection:  # else it is staged again
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))
         except (TfmuxError, OSError) as error:
             self._feed(ev.HostRefused(time.time(), host.name, str(error)))
