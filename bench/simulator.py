@@ -105,7 +105,7 @@ async def _serve(every: float, reader: asyncio.StreamReader, writer: asyncio.Str
     printer = None
     try:
         _, nonce = (await reader.readline()).decode().split()
-        writer.write(bootstrap.marker(nonce) + b"\n")
+        writer.write(bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE)
         for _ in range(2):  # the loader and the agent's modules
             await reader.readexactly(int(await reader.readexactly(8)))
         agent = Agent(writer)

@@ -25,7 +25,7 @@ class Talker(Transport):
     """A session of a program that says this, whatever it is told, and then ends."""
 
     def __init__(self, nonce: str, *said: bytes) -> None:
-        self._said = [bootstrap.marker(nonce) + b"\n", *said]
+        self._said = [bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE, *said]
         self.closed = False
 
     async def read(self) -> bytes:

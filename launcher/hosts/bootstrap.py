@@ -27,7 +27,8 @@ from ..agent import wire
 from .frames import AgentConfig
 
 EVERY_BYTE = bytes(range(256))
-"""All values of a byte, by which a stream shows that it changes none."""
+"""All values of a byte, by which a stream shows that it changes none. No line break follows: what
+waits for one holds our bytes back."""
 
 _MARSHAL_VERSION = 4
 """Of what every interpreter reads; code is for those of our own version."""
@@ -35,7 +36,7 @@ _MAGIC = b"tfmux-agent-magic:"
 _LINE = (
     "import binascii,os,sys;"
     'm=getattr(sys.modules.get("_frozen_importlib_external"),"MAGIC_NUMBER",b"");'
-    'os.write(1,b"%s"+binascii.hexlify(m)+b"\\n%s\\n"%s);'
+    'os.write(1,b"%s"+binascii.hexlify(m)+b"\\n%s\\n"+bytearray(range(256)));'
     'r=lambda n,b=b"":b if len(b)==n else r(n,b+(os.read(0,n-len(b)) or os._exit(9)));'
     "exec(r(int(r(8))))"
 )
@@ -94,7 +95,7 @@ ENGINE_LINE = (
 
 
 def marker(nonce: str) -> bytes:
-    """The line that the host prints when its interpreter is ready."""
+    """The line that the host prints when its interpreter is ready, before `EVERY_BYTE`."""
     return f"tfmux-agent-{nonce}".encode()
 
 
@@ -107,16 +108,15 @@ def split_magic(before: bytes) -> tuple[bytes, bytes]:
     return before[: found.start()], bytes.fromhex(found[1].decode())
 
 
-def argv(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> list[str]:
-    """The command for this machine. With `every_byte`, `EVERY_BYTE` follows the marker."""
-    every = "+bytearray(range(256))" if every_byte else ""
-    line = _LINE % (_MAGIC.decode(), marker(nonce).decode(), every)
+def argv(python: str, run_id: str, nonce: str) -> list[str]:
+    """The command for this machine."""
+    line = _LINE % (_MAGIC.decode(), marker(nonce).decode())
     return ["env", f"TFMUX_AGENT={run_id};", python, "-IS", "-c", line]
 
 
-def command(python: str, run_id: str, nonce: str, *, every_byte: bool = False) -> str:
+def command(python: str, run_id: str, nonce: str) -> str:
     """The command for a login shell. A leading `~/` of the interpreter stays for the shell."""
-    words = argv(python, run_id, nonce, every_byte=every_byte)
+    words = argv(python, run_id, nonce)
     if python.startswith("~/"):
         head = shlex.join(words[:2])
         return f"exec {head} ~/{shlex.quote(python[2:])} {shlex.join(words[3:])}"

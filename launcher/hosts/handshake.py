@@ -1,7 +1,8 @@
 """Handshake with a host: our command starts there, and its agent answers with a welcome.
 
-A login shell may print, wait, or be something else than a shell: everything up to the marker
-is skipped, and every wait has a deadline.
+It is the same on every way. A login shell may print, wait, or be something else than a shell:
+everything up to the marker is skipped, and every wait has a deadline. Behind the marker come all
+256 values of a byte: a terminal or a filter in between changes some, or holds them back.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import asyncio
 import os
 import secrets
 from collections.abc import Awaitable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ..agent import wire
-from ..errors import AgentError, InterpreterError
+from ..errors import AgentError, HostError, InterpreterError
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
 from ..plan.plan import HostPlan, Plan
@@ -23,12 +25,14 @@ from ..printable import printable
 from . import bootstrap
 from .frame_checks import FrameChecker
 from .frames import AgentConfig, Gone, Hello, Refusal, Rules, Welcome
-from .transport import Transport
+from .transport import ArrivalErrors, Transport
 
 START_SECONDS = 30.0
 AGENT_SECONDS = 15.0
 """How long a bridge waits for an agent that an engine starts."""
-_MARK_LIMIT = 1 << 16
+ANSWER_SECONDS = 5.0
+"""For what comes without a line break: a stream that holds it back is of no use."""
+_MOST_SEEN = 1 << 16
 _NOISE_BYTES = 4096
 
 
@@ -141,11 +145,9 @@ async def query_agent(
     nonce = secrets.token_hex(8)
     transport = await open_transport(settings.run_id, nonce)
     try:
+        hello = settings.hello("", query=True)
+        data = await greet(transport, nonce, settings.config(make=False), hello)
         async with asyncio.timeout(START_SECONDS):
-            arrival = await wait_for_marker(transport, bootstrap.marker(nonce), settings.host)
-            data = arrival.rest
-            transport.write(bootstrap.payload(settings.config(make=False), arrival.magic))
-            transport.write(settings.hello("", query=True).encode())
             decoder = wire.Decoder()
             while True:
                 for frame in decoder.feed(data):
@@ -170,6 +172,19 @@ async def query_agent(
         await transport.aclose()
 
 
+async def greet(transport: Transport, nonce: str, config: AgentConfig, hello: Hello) -> bytes:
+    """Sends the agent's modules and the first frame, once our command has arrived; returns what
+    has come of the answer.
+
+    Raises:
+        HostError: it does not arrive.
+    """
+    arrival = await arrive(transport, nonce, config.host)
+    transport.write(bootstrap.payload(config, arrival.magic))
+    transport.write(hello.encode())
+    return arrival.rest
+
+
 class Arrival(NamedTuple):
     """Arrival of our command on a host: its interpreter waits for a program."""
 
@@ -178,56 +193,112 @@ class Arrival(NamedTuple):
     noise: bytes
     """What the login shell printed before."""
     rest: bytes
-    """What followed the marker."""
+    """What followed."""
 
 
-async def wait_for_marker(transport: Transport, marker: bytes, host: str) -> Arrival:
-    """Skips whatever the login shell prints.
+async def arrive(transport: Transport, nonce: str, host: str) -> Arrival:
+    """Waits for the marker with `nonce` and for all values of a byte behind it.
 
     Raises:
-        InterpreterError: the command ended before it.
-        AgentError: it never came.
+        HostError: they do not come, or not as they were written.
     """
-    seen = b""
+    errors = transport.errors or LoginErrors(host)
+    before, rest = await _await_marker(transport, bootstrap.marker(nonce), errors)
+    wanted = b"\n" + bootstrap.EVERY_BYTE
     try:
-        async with asyncio.timeout(START_SECONDS):
-            while marker + b"\n" not in seen:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while wanted.startswith(rest) and len(rest) < len(wanted):
                 data = await transport.read()
                 if not data:
-                    break
-                seen = (seen + data)[-_MARK_LIMIT:]
-                if marker + b"\r\n" in seen:
-                    raise AgentError(
-                        host,
-                        "logged in, but the channel to our command is not 8-bit clean: a terminal "
-                        "in between changes line ends",
-                        code="shell-blocked",
-                        todo="a ForceCommand there, or a command= in authorized_keys, may run "
-                        "it in a terminal (script, screen): exclude this login from it",
-                    )
+                    raise errors.ended(await transport.status(), rest, transport.complaint)
+                rest += data
     except TimeoutError as error:
-        said = _last_line(seen.decode(errors="replace"))
-        raise AgentError(
-            host,
-            f"logged in, but the login shell did not run our command within "
-            f"{START_SECONDS:.0f} s{f' (it printed: {said})' if said else ''}",
-            code="shell-blocked",
-            todo="its start-up files (such as ~/.bashrc) may read input, wait, or start another "
-            "shell: let them do so only in interactive sessions",
-        ) from error
-    before, found, after = seen.partition(marker + b"\n")
-    if not found:
-        await asyncio.sleep(0.05)  # stderr has its own way here
-        said = _last_line(transport.complaint or before.decode(errors="replace"))
-        raise InterpreterError(
-            host,
-            f"the interpreter did not start: {said or 'it printed nothing'}",
-            todo='write where a Python 3.8 or newer is: python = "…" of the host',
-        )
+        raise errors.buffered() from error
+    if not rest.startswith(wanted):
+        raise errors.altered(wanted, rest)
     noise, magic = bootstrap.split_magic(before)
-    return Arrival(magic, noise[:_NOISE_BYTES], after)
+    return Arrival(magic, noise[:_NOISE_BYTES], rest[len(wanted) :])
 
 
-def _last_line(text: str) -> str:
+async def _await_marker(
+    transport: Transport, marker: bytes, errors: ArrivalErrors
+) -> tuple[bytes, bytes]:
+    """What came before the marker, and behind it."""
+    seen, count = b"", 0
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while marker not in seen:
+                data = await transport.read()
+                if not data:
+                    raise errors.ended(await transport.status(), seen, transport.complaint)
+                count += len(data)
+                seen = (seen + data)[-_MOST_SEEN:]
+                if error := errors.noisy(count, seen):
+                    raise error
+    except TimeoutError as late:
+        if transport.close_input():  # then our line ends, and what was held back may come
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    while data := await transport.read():
+                        seen = (seen + data)[-_MOST_SEEN:]
+        raise errors.silent(seen, marker in seen, transport.complaint) from late
+    before, _, rest = seen.partition(marker)
+    return before, rest
+
+
+class LoginErrors:
+    """Errors of a login, and of this machine."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
+        """The interpreter is not there, or does not run."""
+        said = last_line(complaint or seen.decode(errors="replace"))
+        what = f"the interpreter did not start: {said or 'it printed nothing'}"
+        todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
+        return InterpreterError(self._host, what, todo=todo)
+
+    def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
+        """A start-up file waits, or has started something else."""
+        return self._blocked(f"did not run our command within {START_SECONDS:.0f} s", seen)
+
+    def noisy(self, count: int, seen: bytes) -> HostError | None:
+        """Start-up files may print what they like."""
+        return None
+
+    def buffered(self) -> HostError:
+        """Something stands between the interpreter and us."""
+        return self._unclean("holds output back until a line is full")
+
+    def altered(self, wanted: bytes, found: bytes) -> HostError:
+        """A terminal, or a filter, stands between the interpreter and us."""
+        if found.startswith(b"\r"):
+            return self._unclean("changes line ends")
+        return self._unclean(f"changes bytes: {first_difference(wanted, found)}")
+
+    def _blocked(self, what: str, seen: bytes) -> HostError:
+        said = last_line(seen.decode(errors="replace"))
+        what = f"logged in, but the login shell {what}{f' (it printed: {said})' if said else ''}"
+        todo = "its start-up files (such as ~/.bashrc) may read input, wait, or start another "
+        todo += "shell: let them do so only in interactive sessions"
+        return AgentError(self._host, what, code="shell-blocked", todo=todo)
+
+    def _unclean(self, how: str) -> HostError:
+        what = "logged in, but the channel to our command is not 8-bit clean: a terminal in "
+        what += f"between {how}"
+        todo = "a ForceCommand there, or a command= in authorized_keys, may run it in a terminal "
+        todo += "(script, screen): exclude this login from it"
+        return AgentError(self._host, what, code="shell-blocked", todo=todo)
+
+
+def first_difference(wanted: bytes, found: bytes) -> str:
+    """The first byte that came as another one."""
+    at = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b)
+    return f"byte 0x{wanted[at]:02x} came as 0x{found[at]:02x}"
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty, for a message."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return printable(lines[-1], 300) if lines else ""

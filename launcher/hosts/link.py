@@ -21,7 +21,6 @@ from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
-from . import bootstrap
 from .frame_checks import LogBytes, Reply
 from .frames import (
     Beat,
@@ -38,7 +37,7 @@ from .frames import (
     Request,
     Welcome,
 )
-from .handshake import START_SECONDS, LinkSettings, TransportFactory, wait_for_marker
+from .handshake import START_SECONDS, LinkSettings, TransportFactory, greet
 from .log_sink import LogSink, Stored
 from .programs import Program
 from .transport import Transport
@@ -234,11 +233,9 @@ class Link:
         host = self.settings.host
         nonce = secrets.token_hex(8)
         self._transport = await self._open(self.settings.run_id, nonce)
-        arrival = await wait_for_marker(self._transport, bootstrap.marker(nonce), host)
         end_before, self._other_version = self._other_version and self._ending(), False
         config = self.settings.config(known=self.sessions > 0, end_before=end_before)
-        self._transport.write(bootstrap.payload(config, arrival.magic))
-        self._transport.write(self.settings.hello(self._token).encode())
+        rest = await greet(self._transport, nonce, config, self.settings.hello(self._token))
         decoder = wire.Decoder()
         self._checker.connected()
         self._written = self._granted = 0
@@ -247,7 +244,7 @@ class Link:
         self.last_heard = time.monotonic()
         beats = asyncio.create_task(self._beat(self._transport))
         try:
-            data = arrival.rest or await self._read_first(self._transport)
+            data = rest or await self._read_first(self._transport)
             while data and not self.closed:
                 self.last_heard = time.monotonic()
                 for number, frame in enumerate(decoder.feed(data), 1):

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from ..errors import AgentError, HostError
 from ..printable import printable
 from . import bootstrap
-from .handshake import Arrival, wait_for_marker
+from .handshake import Arrival, arrive
 from .transport import Transport
 
 _LENGTH = struct.Struct(">I")
@@ -87,7 +87,7 @@ class Program:
         nonce = secrets.token_hex(8)
         transport = await open_session(nonce)
         try:
-            arrival = await wait_for_marker(transport, bootstrap.marker(nonce), host)
+            arrival = await arrive(transport, nonce, host)
             config = {"run": run_id, "host": host, "lease": lease}
             transport.write(bootstrap.program_payload(config, arrival.magic))
             program = cls(host, transport, arrival)

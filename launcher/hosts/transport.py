@@ -7,16 +7,40 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
+from ..errors import HostError
 from ..subprocesses import start_session
 
 STDERR_BYTES = 4096
+_STDERR_SECONDS = 0.05
+
+
+class ArrivalErrors(Protocol):
+    """Errors of a way to a host, until our command there has shown that the way is open."""
+
+    def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
+        """The way ended before anything could be sent."""
+
+    def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
+        """Nothing came; or it was `held` back until the input was closed."""
+
+    def noisy(self, count: int, seen: bytes) -> HostError | None:
+        """So many bytes came before; None where that is no error."""
+
+    def buffered(self) -> HostError:
+        """Output without a line break is held back."""
+
+    def altered(self, wanted: bytes, found: bytes) -> HostError:
+        """The bytes came back changed."""
 
 
 class Transport(ABC):
     """An open stream to a host. Reads are chunks of bytes of any size, never lines: one byte
     that is not UTF-8 would end a connection opened in text mode."""
+
+    errors: ArrivalErrors | None = None
+    """The way's own; None where it is a login, or this machine."""
 
     @abstractmethod
     async def read(self) -> bytes:
@@ -38,6 +62,16 @@ class Transport(ABC):
     @abstractmethod
     def complaint(self) -> str:
         """The last 4 KiB that the remote shell or interpreter wrote to stderr."""
+
+    async def status(self) -> int | None:
+        """Status of a command that has ended, where there is one. stderr has its own way here:
+        what was said there has come meanwhile."""
+        await asyncio.sleep(_STDERR_SECONDS)
+        return None
+
+    def close_input(self) -> bool:
+        """Ends the input of the far process; False where that is of no use."""
+        return False
 
     async def open_session(self, command: str) -> Transport | None:
         """One more session of the same login, in which `command` runs; None where a login has but

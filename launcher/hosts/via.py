@@ -1,8 +1,7 @@
 """Transport to an agent through a command (`via`), such as `podman exec -i tf1`.
 
-The command must pass standard input and output on as they are. That is looked at whenever it is
-started: behind the marker come all 256 values of a byte, without a line break at their end, and
-what we send is compressed with a checksum. What is wrong is said with what to change.
+The command must pass standard input and output on as they are. The handshake looks at its output,
+and what we send is compressed with a checksum. What is wrong is said with what to change.
 """
 
 from __future__ import annotations
@@ -20,12 +19,10 @@ from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.plan import HostPlan
 from ..printable import printable
-from . import bootstrap
+from . import bootstrap, handshake
+from .handshake import first_difference, last_line
 from .transport import LocalTransport
 
-START_SECONDS = 30.0
-ANSWER_SECONDS = 5.0
-"""For what comes without a line break: a stream that holds it back is of no use."""
 INPUT_SECONDS = 20.0
 """Shorter than the handshake's own time, whose error knows nothing of the command."""
 END_SECONDS = 1.0
@@ -41,24 +38,20 @@ async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
     """Starts a host's command, and the bridge through it.
 
     Raises:
-        HostError: the command cannot be started, ends, says nothing, or changes the stream.
+        HostError: the command cannot be started.
     """
     errors = CommandErrors(host)
     words = (host.python, run_id, nonce)
     if any(COMMAND in word for word in host.via):
-        line = bootstrap.command(*words, every_byte=True).removeprefix("exec ")
+        line = bootstrap.command(*words).removeprefix("exec ")
         argv = [word.replace(COMMAND, line) for word in host.via]
     else:
-        argv = [*host.via, *bootstrap.argv(*words, every_byte=True)]
+        argv = [*host.via, *bootstrap.argv(*words)]
     try:
         transport = await ViaTransport.open(argv)
     except OSError as error:
         raise errors.not_started(error) from error
-    try:
-        await transport.begin(errors, bootstrap.marker(nonce))
-    except BaseException:
-        await transport.aclose()
-        raise
+    transport.errors = errors
     return transport
 
 
@@ -67,38 +60,14 @@ class ViaTransport(LocalTransport):
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         super().__init__(process)
-        self._errors: CommandErrors
-        self._ahead = b""
-        """Bytes that were read to look at them, and are not yet handed out."""
+        self.errors: CommandErrors
+        self._asked = False
+        """Something has been sent."""
         self._answered = False
         """Something has come that answers what we sent."""
         self._closed = False
         self._gone = False
         """Nothing is left of the command: its pid, and so its session's, may be somebody else's."""
-
-    async def begin(self, errors: CommandErrors, marker: bytes) -> None:
-        """Waits for the marker and the 256 byte values behind it, and takes these out of the
-        stream.
-
-        Raises:
-            HostError: they do not come, or not as they were written.
-        """
-        self._errors = errors
-        before = await self._await_marker(marker)
-        noise, _, rest = before.partition(marker)
-        wanted = b"\n" + bootstrap.EVERY_BYTE
-        try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                while wanted.startswith(rest) and len(rest) < len(wanted):
-                    data = await super().read()
-                    if not data:
-                        raise await self._ended(rest)
-                    rest += data
-        except TimeoutError as error:
-            raise errors.buffered() from error
-        if not rest.startswith(wanted):
-            raise errors.altered(wanted, rest)
-        self._ahead = noise + marker + b"\n" + rest[len(wanted) :]
 
     async def read(self) -> bytes:
         """The next bytes; b"" when the other side has closed.
@@ -106,20 +75,21 @@ class ViaTransport(LocalTransport):
         Raises:
             HostError: nothing answers what we have sent.
         """
-        if self._ahead:
-            data, self._ahead = self._ahead, b""
-            return data
-        if self._answered:
+        if self._answered or not self._asked:
             return await super().read()
         try:
             async with asyncio.timeout(INPUT_SECONDS):
                 data = await super().read()
         except TimeoutError as error:
-            raise self._errors.held_back(self.complaint) from error
+            raise self.errors.held_back(self.complaint) from error
         if not data and not self._closed:
             raise await self._no_input()
         self._answered = True
         return data
+
+    def write(self, data: bytes) -> None:
+        self._asked = True
+        super().write(data)
 
     async def drain(self) -> None:
         with suppress(OSError):  # the reading side says that the command has ended
@@ -156,10 +126,10 @@ class ViaTransport(LocalTransport):
             await asyncio.sleep(_LOOK)
         return False
 
-    def close_input(self) -> None:
-        """Ends the input of the far process."""
+    def close_input(self) -> bool:
         assert self._process.stdin is not None
         self._process.stdin.close()
+        return True
 
     def _members(self) -> list[Process]:
         return [process for process in table().values() if process.sid == self._process.pid]
@@ -185,36 +155,10 @@ class ViaTransport(LocalTransport):
             return True
         return True
 
-    async def _await_marker(self, marker: bytes) -> bytes:
-        """Reads until the marker has come; returns the bytes up to it and those behind it."""
-        seen, count = b"", 0
-        try:
-            async with asyncio.timeout(START_SECONDS):
-                while marker not in seen:
-                    data = await super().read()
-                    if not data:
-                        raise await self._ended(seen)
-                    count += len(data)
-                    if count > _MOST_NOISE:
-                        raise self._errors.noisy(seen)
-                    seen = (seen + data)[-_MOST_NOISE:]
-        except TimeoutError as error:
-            self.close_input()  # then our line ends, and what was held back may come
-            with suppress(TimeoutError):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    while data := await super().read():
-                        seen = (seen + data)[-_MOST_NOISE:]
-            raise self._errors.silent(seen, marker, self.complaint) from error
-        return seen
-
-    async def _ended(self, seen: bytes) -> HostError:
-        return self._errors.ended(await self._status(), seen, self.complaint)
-
     async def _no_input(self) -> HostError:
-        return self._errors.no_input(await self._status(), self.complaint)
+        return self.errors.no_input(await self.status(), self.complaint)
 
-    async def _status(self) -> int | None:
-        """Its exit status, when what it has said on stderr is here, too."""
+    async def status(self) -> int | None:
         await asyncio.wait([self._listener], timeout=END_SECONDS)
         await self.wait_ended(END_SECONDS)
         return self._process.returncode
@@ -245,7 +189,7 @@ class CommandErrors:
 
     def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
         """It ended before anything could be sent."""
-        said = _last_line(complaint or seen.decode(errors="replace"))
+        said = last_line(complaint or seen.decode(errors="replace"))
         what = f"{_status(status)} before the agent had started: {said or 'no output'}"
         if status in _NOT_FOUND:
             todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
@@ -257,18 +201,20 @@ class CommandErrors:
             todo = "tfmux has no terminal to give it: leave out -t"
         return self._error("via-ended", what, todo)
 
-    def silent(self, seen: bytes, marker: bytes, complaint: str) -> HostError:
-        """Nothing came in `START_SECONDS`; or it came when the input was closed."""
-        if marker in seen:
+    def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
+        """Nothing came in time; or it came when the input was closed."""
+        if held:
             return self.buffered()
-        said = _last_line(complaint or seen.decode(errors="replace"))
-        what = f"gave no answer in {START_SECONDS:.0f} s ({said or 'no output'})"
+        said = last_line(complaint or seen.decode(errors="replace"))
+        what = f"gave no answer in {handshake.START_SECONDS:.0f} s ({said or 'no output'})"
         todo = "it may wait for a password or a terminal: it must run without questions"
         return self._error("via-silent", what, todo)
 
-    def noisy(self, seen: bytes) -> HostError:
-        """Error of a command that prints without end before the agent answers."""
-        what = f"printed more than 1 MiB, and no answer ({_last_line(_tail(seen))})"
+    def noisy(self, count: int, seen: bytes) -> HostError | None:
+        """A command that prints without end before the agent answers."""
+        if count <= _MOST_NOISE:
+            return None
+        what = f"printed more than 1 MiB, and no answer ({last_line(_tail(seen))})"
         return self._error("via-noisy", what, "it must run the command that follows it")
 
     def buffered(self) -> HostError:
@@ -291,8 +237,7 @@ class CommandErrors:
             what = "changes line ends: a terminal is in between"
             todo = "leave out -t (--tty); for ssh leave out -tt"
             return self._error("via-terminal", what, todo)
-        at = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b)
-        what = f"changes its output: byte 0x{wanted[at]:02x} came as 0x{found[at]:02x}"
+        what = f"changes its output: {first_difference(wanted, found)}"
         todo = "it must pass all bytes on as they are: leave out filters and character sets"
         return self._error("via-altered", what, todo)
 
@@ -302,7 +247,7 @@ class CommandErrors:
             what = "does not pass its input on: the interpreter started and found it at its end"
             todo = "add -i (podman, docker and kubectl exec need it); for ssh leave out -n"
             return self._error("via-input", what, todo)
-        what = f"changes its input, or the interpreter failed: {_last_line(complaint)}"
+        what = f"changes its input, or the interpreter failed: {last_line(complaint)}"
         todo = "leave out -t (--tty), filters and character sets"
         return self._error("via-altered", what, todo)
 
@@ -320,8 +265,3 @@ def _status(status: int | None) -> str:
 
 def _tail(seen: bytes) -> str:
     return seen[-1000:].decode(errors="replace")
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return printable(lines[-1], 300) if lines else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from ..errors import HostError
+from ..hosts.handshake import arrive
 from ..hosts.via import open_via
 from ..plan.plan import HostPlan
 from . import evaluate
@@ -15,15 +16,17 @@ END_SECONDS = 3.0
 
 async def check_command(host: HostPlan, run_id: str) -> Finding:
     """Starts the command and the interpreter behind it, sends nothing, and ends its input."""
+    nonce = secrets.token_hex(8)
     try:
-        transport = await open_via(host, run_id, secrets.token_hex(8))
+        transport = await open_via(host, run_id, nonce)
+        try:
+            await arrive(transport, nonce, host.name)
+            transport.close_input()
+            ended = await transport.wait_ended(END_SECONDS)
+        finally:
+            await transport.aclose()
     except HostError as error:
         return evaluate.failure(error)
-    try:
-        transport.close_input()
-        ended = await transport.wait_ended(END_SECONDS)
-    finally:
-        await transport.aclose()
     if ended:
         sentence = f"{host.destination} passes every byte on at once, and ends with its input"
         return passed(Check.LOGIN, host.name, "8-bit clean", sentence)

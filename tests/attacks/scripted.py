@@ -65,7 +65,7 @@ class Agent(Transport):
         self._decoder = wire.Decoder()
         self._before: bytes | None = b""
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
-        self._said.put_nowait(bootstrap.marker(nonce) + b"\n")
+        self._said.put_nowait(bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE)
 
     async def read(self) -> bytes:
         return b"" if self.closed else await self._said.get()

@@ -39,7 +39,7 @@ class Session(Transport):
     """A session of the program that fetches results, behind its marker and its first message."""
 
     def __init__(self, nonce: str, talk: Callable[[], bytes]) -> None:
-        self._said = [bootstrap.marker(nonce) + b"\n" + message({})]
+        self._said = [bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE + message({})]
         self._talk = talk
         self.written = bytearray()
 

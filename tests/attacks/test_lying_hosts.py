@@ -325,6 +325,8 @@ def forward():
 threading.Thread(target=forward, daemon=True).start()
 for _ in range(2):  # the magic number and the marker
     os.write(1, child.stdout.readline())
+for _ in range(256):  # the values of a byte
+    os.write(1, child.stdout.read(1))
 decoder = wire.Decoder()
 while data := os.read(child.stdout.fileno(), 65536):
     try:

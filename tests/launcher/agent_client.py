@@ -80,7 +80,7 @@ class Client:
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self._to, self._from = self.process.stdin, self.process.stdout
-        marker = bootstrap.marker(nonce) + b"\n"
+        marker = bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE
         seen = b""
         while not seen.endswith(marker):
             byte = self._from.read(1)

@@ -35,7 +35,7 @@ class Scripted(Transport):
         self.said: asyncio.Queue[bytes] = asyncio.Queue()
         self.heard = b""
         self.closed = False
-        self.said.put_nowait(b"motd\n" + bootstrap.marker(nonce) + b"\n")
+        self.said.put_nowait(b"motd\n" + bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE)
 
     async def read(self) -> bytes:
         return b"" if self.closed else await self.said.get()

@@ -17,7 +17,7 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError, HostError
-from launcher.hosts import via
+from launcher.hosts import handshake, via
 from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.transport_factory import transport_factory
@@ -119,8 +119,8 @@ def left(mark: str) -> list[Process]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short patience with commands."""
-    monkeypatch.setattr(via, "START_SECONDS", 4.0)
-    monkeypatch.setattr(via, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(handshake, "START_SECONDS", 4.0)
+    monkeypatch.setattr(handshake, "ANSWER_SECONDS", 2.0)
     monkeypatch.setattr(via, "INPUT_SECONDS", 2.0)
     yield
 
