@@ -24,10 +24,10 @@ from bench.report import Row, interleave, run
 from bench.terminal import ROOT, TFMUX, until
 from launcher.cluster import loads
 from launcher.paths import runs_home
-from launcher.run import events as ev
+from launcher.run.snapshot import RunView, TaskView
 from launcher.session.client import RunClient
-from launcher.store.journal import read_journal
 from launcher.store.runs import RunFolder
+from launcher.store.stream import LineReader
 from tests.testbed.namespaces import Testbed
 
 SLEEP = ("sleep", "98765")
@@ -59,9 +59,10 @@ def by_tfmux(file: Path) -> tuple[float, float]:
     before = set(runs_home().iterdir()) if runs_home().exists() else set()
     seconds = until_started([*TFMUX, "up", str(file), "--headless"])
     (path,) = set(runs_home().iterdir()) - before
-    events = read_journal(RunFolder(path).journal).events
-    began = next(e.time for e in events if isinstance(e, ev.Begin))
-    started = max(e.time for e in events if isinstance(e, ev.TaskStarted))
+    records = list(LineReader(RunFolder(path).events).records())
+    began = next(one.started for one in records if isinstance(one, RunView))
+    views = [one for one in records if isinstance(one, TaskView)]
+    started = max(attempt.time for view in views for attempt in view.attempts)
     return seconds, started - began
 
 

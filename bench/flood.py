@@ -33,7 +33,10 @@ from statistics import median
 from bench import processor
 from bench.report import Row, interleave, run
 from bench.terminal import Terminal, Typist, p95, until
+from launcher.run.snapshot import TaskView
+from launcher.run.states import TaskState
 from launcher.store.runs import RunFolder
+from launcher.store.stream import LineReader, read_end
 
 LINE = "\x1b[32mINFO\x1b[0m 12:04:11 batch {:07d} of \x1b[1mepoch 3\x1b[0m took 12 ms, queue 4\n"
 PEERS = ("plain files", "`cat | dd`")
@@ -198,16 +201,15 @@ class Screen:
     def _ends(self) -> list[float]:
         """Times at which the exits of the flooding tasks were told."""
         return [
-            record["time"]
-            for record in self._run.records()
-            if record["event"] == "task"
-            and record["task"].startswith("worker")
-            and record["state"] == "exited"
+            record.time
+            for record in LineReader(self._run.events).records()
+            if isinstance(record, TaskView)
+            and record.id.job == "worker"
+            and record.state is TaskState.EXITED
         ]
 
     def _has_ended(self) -> bool:
-        records = self._run.records()
-        return any(r["event"] == "run" and r["state"] == "ended" for r in records)
+        return read_end(self._run.events) is not None
 
 
 def write_lines(path: Path, megabytes: float) -> Path:

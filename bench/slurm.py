@@ -24,9 +24,10 @@ from bench.hosts import cluster, ssh_hosts
 from bench.report import Row, interleave, run
 from bench.terminal import until
 from launcher.cluster import loads
-from launcher.run import events as ev
+from launcher.run.snapshot import Receipt, RunView
+from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
-from launcher.store.journal import read_journal
+from launcher.store.stream import LineReader
 from tests.testbed import proc, slurm
 from tests.testbed.slurm import SlurmBed
 
@@ -63,12 +64,13 @@ def start_and_kill(text: str) -> tuple[float, float]:
     time.sleep(0.5)
     client.kill_all()
     client.wait()
-    events = read_journal(client.folder.journal).events
-    given = [e.time for e in events if isinstance(e, ev.Allocated)]
-    began = given[0] if given else next(e.time for e in events if isinstance(e, ev.Begin))
-    started = max(e.time for e in events if isinstance(e, ev.TaskStarted))
-    pressed = next(e.time for e in events if isinstance(e, ev.KillAll))
-    told = max(e.time for e in events if isinstance(e, ev.ReceiptReceived) and e.tasks is None)
+    records = list(LineReader(client.folder.events).records())
+    runs = [one for one in records if isinstance(one, RunView)]
+    began = next(run.time for run in runs if run.state is RunPhase.CONNECTING)
+    tasks = client.snapshot().tasks
+    started = max(attempt.time for view in tasks for attempt in view.attempts)
+    pressed = next(run.time for run in runs if run.state is RunPhase.KILLING)
+    told = next(one.time for one in records if isinstance(one, Receipt))
     return started - began, told - pressed
 
 
@@ -101,13 +103,11 @@ def log_rate(file: Path) -> float:
     text = on_slurm(1, 1).replace('"sleep", "1000"', f'"cat", "{file}"')
     client = RunClient.launch(loads(text, "bench", Path.cwd()), text)
     client.wait()
-    events = read_journal(client.folder.journal).events
-    started = next(e.time for e in events if isinstance(e, ev.TaskStarted))
+    (task,) = client.snapshot().tasks
     stored = client.folder.path / "worker-0.log"
     if stored.stat().st_size != file.stat().st_size:
         raise SystemExit(f"bytes were lost: {stored.stat().st_size} of {file.stat().st_size}")
-    exited = next(e.time for e in events if isinstance(e, ev.TaskExited))
-    return MEGABYTES / (exited - started)
+    return MEGABYTES / ((task.ended or 0.0) - task.attempts[0].time)
 
 
 def raw_rate(file: Path) -> float:

@@ -1,37 +1,53 @@
-"""JSON Schema and reference of the public events, from their types."""
+"""JSON Schema and reference of the records of a run, from their types."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic.fields import FieldInfo
 
 from docs.markdown import table
-from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.store.public_events import LogEvent, PublicEvent
+from launcher.ids import TaskId
+from launcher.run.snapshot import (
+    FactsView,
+    HostReceipt,
+    HostView,
+    Metric,
+    Note,
+    Receipt,
+    RunView,
+    TaskView,
+)
+from launcher.store.stream import LogLine, Summary
 
-_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
-_WORDS = {
-    ("RunEvent", "state"): RunPhase,
-    ("RunEvent", "outcome"): Outcome,
-    ("HostEvent", "state"): HostState,
-    ("TaskEvent", "state"): TaskState,
-}
-"""Fields whose text is one of some words."""
-
-
-def kinds() -> list[type[Any]]:
-    """The types of all events."""
-    return [*get_args(PublicEvent), LogEvent]
+KINDS: tuple[Any, ...] = (
+    RunView,
+    HostView,
+    TaskView,
+    Metric,
+    Note,
+    Receipt,
+    Summary,
+    LogLine,
+    FactsView,
+)
+"""The types of all events."""
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", TaskId: "string"}
+_ALWAYS = {("TaskView", "attempt"), ("HostView", "reason"), ("Receipt", "clean")}
+"""Fields with a default that stand in each record."""
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema of one event, a line of `--json` or of `events.jsonl`."""
+    """JSON Schema of one event, a line of `--json` or of a run's files."""
     definitions: dict[str, Any] = {}
-    references = [_schema(kind, definitions) for kind in kinds()]
+    references = [_schema(kind, definitions) for kind in KINDS]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tfmux event",
@@ -44,7 +60,7 @@ def schema() -> dict[str, Any]:
 def markdown() -> Iterator[str]:
     """A section for each kind of event, then the objects that stand in them."""
     definitions = schema()["$defs"]
-    events = [kind.__name__ for kind in kinds()]
+    events = [kind.__name__ for kind in KINDS]
     for name in [*events, *sorted(definitions.keys() - set(events))]:
         made = definitions[name]
         title = f"`{made['properties']['event']['const']}`" if name in events else name
@@ -59,21 +75,32 @@ def markdown() -> Iterator[str]:
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
-    if is_typeddict(kind):
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return {"enum": [str(word) for word in kind if word.value]}
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}
             definitions[kind.__name__] = _object(kind, definitions)
         return {"$ref": f"#/$defs/{kind.__name__}"}
+    if isinstance(kind, type) and issubclass(kind, tuple):  # of names
+        return {"type": "array", "items": {"type": "string"}}
     arguments = get_args(kind)
     match get_origin(kind):
+        case origin if origin is Annotated:
+            return _schema(arguments[0], definitions)
         case origin if origin is Literal:
             return {"const": arguments[0]}
-        case origin if origin is list:
-            return {"type": "array", "items": _schema(arguments[0], definitions)}
-        case origin if origin is dict:
+        case origin if origin is tuple:
+            items = [each for each in arguments if each is not ...]
+            return {"type": "array", "items": _schema(items[0], definitions)}
+        case origin if origin is Mapping:
             values = _schema(arguments[1], definitions)
+            if values == {"type": "number"}:
+                values = {"type": ["number", "string"]}  # "NaN"
             return {"type": "object", "additionalProperties": values}
-        case origin if origin is UnionType:
-            return {"anyOf": [_schema(each, definitions) for each in arguments]}
+        case origin if origin in (UnionType, Union):
+            (one,) = (each for each in arguments if each is not NoneType)  # None: absent
+            return _schema(one, definitions)
     raise TypeError(f"no schema for {kind}")
 
 
@@ -81,19 +108,35 @@ def _object(kind: type[Any], definitions: dict[str, Any]) -> dict[str, Any]:
     abouts = _descriptions(kind)
     required: list[str] = []
     properties: dict[str, Any] = {}
-    for name, hint in get_type_hints(kind, include_extras=True).items():
-        if get_origin(hint) is NotRequired:
-            (hint,) = get_args(hint)
-        else:
-            required.append(name)
-        properties[name] = _schema(hint, definitions)
-        if words := _WORDS.get((kind.__name__, name)):
-            properties[name] = {"enum": [str(word) for word in words]}
+    fields = {one.name: one for one in dataclasses.fields(kind)}
+    hints = get_type_hints(kind, include_extras=True)
+    first = [name for name in ("event", "time") if name in hints and kind in KINDS]
+    for name in dict.fromkeys([*first, *hints]):
+        hint, one = hints[name], fields[name]
+        key = _alias(hint) or name
+        bare = one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        if bare or kind is HostReceipt or name in first or (kind.__name__, name) in _ALWAYS:
+            required.append(key)
+        properties[key] = _schema(hint, definitions)
+        if kind is HostReceipt and NoneType in get_args(hint):
+            properties[key] = {"anyOf": [properties[key], {"type": "null"}]}
         if name in abouts:
-            properties[name]["description"] = abouts[name]
+            properties[key]["description"] = abouts[name]
+    if kind is Receipt:
+        about = "Every host has confirmed that nothing is left."
+        properties["clean"] = {"type": "boolean", "description": about}
+        required.append("clean")
     about = " ".join((inspect.getdoc(kind) or "").split())
     made = {"description": about, "type": "object"}
     return {**made, "properties": properties, "required": required}
+
+
+def _alias(hint: Any) -> str | None:
+    """The key of a field in JSON, where it is not its name."""
+    if get_origin(hint) is not Annotated:
+        return None
+    found = (each.alias for each in get_args(hint)[1:] if isinstance(each, FieldInfo))
+    return next(found, None)
 
 
 def _descriptions(kind: type[Any]) -> dict[str, str]:
@@ -113,16 +156,17 @@ def _type(made: dict[str, Any]) -> str:
     if "$ref" in made:
         name = made["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
+    if "anyOf" in made:
+        return " or ".join(map(_type, made["anyOf"]))
     if "const" in made:
         return f'`"{made["const"]}"`'
-    if "anyOf" in made:
-        return " or ".join(_type(each) for each in made["anyOf"])
     if "enum" in made:
         return ", ".join(f"`{word}`" for word in made["enum"])
     if made["type"] == "array":
         return f"list of {_type(made['items'])}s"
     if "additionalProperties" in made:
-        return f"{made['additionalProperties']['type']}s by name"
+        inner = made["additionalProperties"]
+        return "lists by name" if inner["type"] == "array" else "numbers by name"
     return str(made["type"])
 
 

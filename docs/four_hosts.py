@@ -30,7 +30,7 @@ def main() -> None:
         with Up("up", str(write(Path(folder), text)), "--json") as up:
             code = up.wait(600)
             done = up.log("worker:0", "test accuracy")["text"]
-        shutil.copy(RunFolder.find(up.run_id).public_events, TARGET)
+        shutil.copy(RunFolder.find(up.run_id).events, TARGET)
     sys.stdout.write(f"exit {code}: {done}\n")
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .ids import TaskId
     from .run.snapshot import HostView, Receipt, Snapshot, TaskView
     from .run.states import HostState, Outcome, RunPhase, TaskState
-    from .store.public_events import LogEvent, PublicEvent
+    from .store.stream import LogEvent, PublicEvent
 
 __all__ = [
     "Cluster",
@@ -56,7 +56,7 @@ _MODULES = {
     "ids": ("TaskId",),
     "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
-    "store.public_events": ("LogEvent", "PublicEvent"),
+    "store.stream": ("LogEvent", "PublicEvent"),
 }
 """Modules of the names above; the others are errors."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
@@ -22,19 +22,18 @@ from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.attach import stored
-from .session.client import OnEvent, RunClient
-from .session.event_inbox import EventInbox
+from .session.attach import StoredRun, stored_folder
+from .session.client import RunClient
+from .session.event_files import EventFiles
 from .session.launcher_link import has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.log_lines import RunLogs
-from .store.public_events import LogEvent, PublicEvent
+from .store.stream import LogEvent, PublicEvent
 
 _MOST_LAUNCHERS = 4
 """Launcher processes of one run that may die before this is given up."""
-_EVENTS_AT_ONCE = 1000
-"""Events between two looks at the logs."""
 _PACE = 0.05
+_Started = tuple[RunClient, EventFiles]
 _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 
 
@@ -98,16 +97,17 @@ class Cluster:
             TfmuxError: on entering; the cluster cannot be planned, or the run's folder not be made.
         """
 
-        def start(on_event: OnEvent) -> RunClient:
-            return RunClient.launch(
+        def start(on_end: Callable[[], None]) -> _Started:
+            client = RunClient.launch(
                 self.model,
                 self.text,
                 resume=resume,
                 process=process,
                 on_close="nothing" if detach else None,
                 ask=ask,
-                on_event=on_event,
+                on_end=on_end,
             )
+            return client, EventFiles(client.folder, from_end=False)
 
         return opened(start, detach=detach)
 
@@ -115,21 +115,28 @@ class Cluster:
 class Run:
     """A run, while its `async with` block is open. Everything belongs to the block's loop."""
 
-    def __init__(self, client: RunClient, inbox: EventInbox, *, attached: bool) -> None:
+    def __init__(
+        self, client: RunClient, files: EventFiles, ended: asyncio.Event, *, attached: bool
+    ) -> None:
         """Not for callers: `Cluster.launch` and `Run.attach` give a run."""
         self.client = client
         """The client below, whose methods return at once and are safe in any thread."""
         self.id = client.run_id
         self.folder = client.folder.path
         """The folder of the run on this machine (`cluster.toml`, `events.jsonl`, logs)."""
-        self._inbox = inbox
+        self._files = files
+        self._ended = ended
+        """Nothing follows any more."""
+        self._own: list[PublicEvent] = []
+        """Events of this side of the connection."""
         self.attached = attached
         """The run was there before; its log lines are those from now on."""
         self._killed = False
         """`kill` has been called."""
         self._changed = asyncio.Event()
         self._error: LauncherError | None = None
-        client.subscribe(lambda _: self._inbox.call(self._on_change))
+        call = _caller()
+        client.subscribe(lambda _: call(self._on_change))
         self._on_change()
 
     @classmethod
@@ -155,11 +162,12 @@ class Run:
             TfmuxError: on entering; its files cannot be read.
         """
 
-        def start(on_event: OnEvent) -> RunClient:
-            run = stored(run_id, None if file is None else Path(file))
-            if run.over and not has_launcher(run.folder):
-                raise RunEndedError(f"{run.folder.run_id} has ended")
-            return RunClient.attach(run.folder, ask=ask, on_event=on_event)
+        def start(on_end: Callable[[], None]) -> _Started:
+            folder = stored_folder(run_id, None if file is None else Path(file))
+            if not has_launcher(folder) and StoredRun(folder).over:
+                raise RunEndedError(f"{folder.run_id} has ended")
+            files = EventFiles(folder, from_end=True)
+            return RunClient.attach(folder, ask=ask, on_end=on_end), files
 
         return opened(start, detach=detach, attached=True)
 
@@ -192,14 +200,15 @@ class Run:
     def events(self, *, logs: Literal[True]) -> AsyncIterator[PublicEvent | LogEvent]: ...
 
     async def events(self, *, logs: bool = False) -> AsyncIterator[PublicEvent | LogEvent]:
-        """Yields the public events from the block's beginning to the run's end.
+        """Yields the events from the block's beginning to the run's end, each once.
 
-        Each is yielded once. At most 100,000 that nobody reads are kept.
+        They are read from the run's files when the iterator is asked for more: one that is slow
+        keeps nothing in memory and loses nothing. While the disk takes nothing they come from the
+        launcher, without those that have been overtaken.
 
         Args:
             logs: yields the lines of the tasks, too, those of a run that was attached to from
-                this call on. They are read from the log files when the iterator is asked for
-                more: one that is slow keeps nothing in memory and loses no line.
+                this call on.
 
         Raises:
             LauncherError: no launcher process stays alive.
@@ -207,20 +216,16 @@ class Run:
         reader = await self._reader() if logs else None
         ended = False
         while not ended:
+            ended = self._ended.is_set()  # before the look: nothing comes after it
             lines = await asyncio.to_thread(_lines, reader) if reader is not None else []
-            for line in lines:
-                yield line
-            pause = None if reader is None else 0 if lines else _PACE
-            for _ in range(_EVENTS_AT_ONCE):
-                if not await self._inbox.ready(pause):
-                    break
-                if (event := await self._inbox.get()) is None:
-                    ended = True
-                    break
+            found = await asyncio.to_thread(self._files.read, self.client, last=ended)
+            own, self._own = self._own, []
+            for event in (*found, *own, *lines):
                 yield event
-                if lost := self._inbox.pop_lost():
-                    yield self._note(f"{lost} events were lost: they were not read in time")
-                pause = None if reader is None else 0
+            if not lines:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_PACE):
+                        await self._ended.wait()
         while reader is not None:
             lines = await asyncio.to_thread(_lines, reader, last=True)
             for line in lines:
@@ -235,7 +240,7 @@ class Run:
         Raises:
             LauncherError: no launcher process stays alive.
         """
-        await self._inbox.ended.wait()
+        await self._ended.wait()
         self._check()
         return self.snapshot()
 
@@ -327,8 +332,7 @@ class Run:
             raise LauncherError(f"{what}: not sent, no launcher supervises this run")
 
     def _note(self, text: str) -> PublicEvent:
-        state = str(self.snapshot().state)
-        return {"event": "run", "time": time.time(), "run": self.id, "state": state, "note": text}
+        return {"time": time.time(), "event": "note", "note": text}
 
     def _on_change(self) -> None:
         """There is a new snapshot. A launcher process that has died is replaced."""
@@ -337,14 +341,14 @@ class Run:
         if self.client.lost_launchers >= _MOST_LAUNCHERS:
             text = "no launcher process stays alive; what is left is ended by: "
             self._error = LauncherError(f"{text}tfmux kill {self.id}")
-            self._inbox.put(None)
+            self._ended.set()
         elif self.client.unsupervised:
-            self._inbox.put(self._note(f"{self.snapshot().notes[-1]}; starting another"))
+            self._own.append(self._note(f"{self.snapshot().notes[-1]}; starting another"))
             self.client.resume()
 
     async def _until(self, condition: Callable[[Snapshot], bool]) -> None:
         """Waits until a condition holds, or nothing follows any more."""
-        ended = asyncio.create_task(self._inbox.ended.wait())
+        ended = asyncio.create_task(self._ended.wait())
         try:
             while not condition(self.snapshot()) and not ended.done():
                 changed = asyncio.create_task(self._changed.wait())
@@ -356,14 +360,14 @@ class Run:
     async def leave(self, *, detach: bool) -> None:
         """Ends the block: leaves the run, or kills it and waits until that is done."""
         client, cancelled = self.client, False
-        if self._error is None and not client.closed and not self._inbox.ended.is_set():
+        if self._error is None and not client.closed and not self._ended.is_set():
             if detach:
                 await self.detach()
             elif client.snapshot().state is not RunPhase.ENDED:
                 client.kill_all(by_person=False)
-            while not self._inbox.ended.is_set():
+            while not self._ended.is_set():
                 try:
-                    await self._inbox.ended.wait()
+                    await self._ended.wait()
                 except asyncio.CancelledError:
                     cancelled = True
                     if not detach:
@@ -378,19 +382,30 @@ def _lines(reader: RunLogs, *, last: bool = False) -> list[LogEvent]:
     return [reader.event(task, line) for task, line in reader.read(last=last)]
 
 
+def _caller() -> Callable[[Callable[[], object]], None]:
+    """Calls functions on the running loop, unless that has ended; for any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call(function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(function)
+
+    return call
+
+
 @asynccontextmanager
 async def opened(
-    start: Callable[[OnEvent], RunClient], *, detach: bool, attached: bool = False
+    start: Callable[[Callable[[], None]], _Started], *, detach: bool, attached: bool = False
 ) -> AsyncIterator[Run]:
     """Opens the run of a client that `start` makes, in a thread since files are read there."""
-    inbox, cancelled = EventInbox(), False
-    starting = asyncio.ensure_future(asyncio.to_thread(start, inbox.put))
+    call, ended, cancelled = _caller(), asyncio.Event(), False
+    starting = asyncio.ensure_future(asyncio.to_thread(start, lambda: call(ended.set)))
     while not starting.done():
         try:
             await asyncio.wait([starting])
         except asyncio.CancelledError:
             cancelled = True
-    run = Run(starting.result(), inbox, attached=attached)
+    run = Run(*starting.result(), ended, attached=attached)
     try:
         if cancelled:
             raise asyncio.CancelledError

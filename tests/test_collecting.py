@@ -80,7 +80,7 @@ def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -
     assert not (here / up.run_id / "outside").is_symlink()
     assert not (here / up.run_id / "pipe").exists()
     assert (here / "table.csv").read_text() == "1,2\n"
-    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    notes = "\n".join(e["note"] for e in up.of("note"))
     assert "/nowhere/at-all: no such file or directory" in notes
     for name in ("latest", "outside"):
         assert f"far: not collected: {up.run_id}/{name}, a symbolic link" in notes
@@ -127,7 +127,7 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
         assert up.wait() == 130, up.transcript()
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
     missing = "results of far were not brought back: the run was killed at once; they stay"
-    assert any(missing in e["note"] for e in up.of("run") if "note" in e)
+    assert any(missing in e["note"] for e in up.of("note"))
     assert missing in up.said.partition("killed after")[2], "the report at the end says it"
     (left,) = (ssh_server.home / ".local/state/tfmux").rglob("half")
     assert left.read_text() == "half"
@@ -154,7 +154,7 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
         run = RunFolder.find(up.run_id).path
         (run / "collected").write_text("a file stands where the folder should be")
         assert up.wait() == 1, up.transcript()
-    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    notes = "\n".join(e["note"] for e in up.of("note"))
     missing = f"results of far were not brought back: {run / 'collected'}: File exists"
     assert f"{missing}; they stay on the host in" in notes
     assert missing in up.said.partition("success after")[2], "the report at the end says it"
@@ -202,7 +202,7 @@ def test_one_signal_after_the_end_gives_the_results_up(
         up.process.send_signal(number)
         assert up.wait() == 1, up.transcript()
     ssh_server.heal()
-    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    notes = "\n".join(e["note"] for e in up.of("note"))
     assert "results of far were not brought back: stopped before they were complete" in notes
     assert "results and hooks that were still under way are given up" in notes
 
@@ -213,7 +213,7 @@ def test_results_of_this_machine_are_named_and_not_copied(tmp_path: Path) -> Non
     (tmp_path / "work").mkdir()
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 0, up.transcript()
-    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    notes = "\n".join(e["note"] for e in up.of("note"))
     assert str(tmp_path / "work/table.csv") in notes
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
 

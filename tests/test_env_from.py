@@ -41,7 +41,7 @@ worker = "started"
 
 def notes(up: Up) -> list[str]:
     """What was said once, so far."""
-    return [event["note"] for event in up.of("run") if "note" in event]
+    return [event["note"] for event in up.of("note")]
 
 
 def test_check_warns_of_a_variable_that_is_not_set(

@@ -11,6 +11,7 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests.command import Up, python_task, write
 from tests.patience import wait_until
+from tests.streams import records
 from tests.testbed import proc
 from tests.testbed.namespaces import Testbed
 
@@ -86,7 +87,7 @@ def test_a_real_training_on_four_hosts(testbed: Testbed, tmp_path: Path, mnist: 
     for host in testbed:
         assert not host.leftovers()
     stored = RunFolder.find(up.run_id)
-    kinds = {record["event"] for record in stored.records()}
+    kinds = {record["event"] for record in records(stored)}
     assert {"run", "host", "task", "metric", "receipt"} <= kinds
     assert b"test accuracy" in (stored.path / "worker-0.log").read_bytes()
 

@@ -61,7 +61,7 @@ def cluster(folder: Path, script: str = SAVES, settings: str = "") -> Path:
 
 def kills(folder: RunFolder) -> int:
     """How many kills the launcher has been told of."""
-    return folder.journal.read_text().count('"kill_all"')
+    return folder.events.read_text().count('"killing"')
 
 
 async def nobody(prompt: AuthPrompt) -> None:
@@ -190,7 +190,7 @@ def test_one_signal_after_the_end_gives_up_what_is_still_under_way(
         up.wait_for(lambda e: e.get("state") == "ended", "the end")
         up.process.send_signal(number)
         assert up.wait() == 0, up.transcript()
-    notes = "\n".join(e["note"] for e in up.of("run") if "note" in e)
+    notes = "\n".join(e["note"] for e in up.of("note"))
     assert "results and hooks that were still under way are given up" in notes
     assert "killed" in notes and "killed after" not in notes, notes
 

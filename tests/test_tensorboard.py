@@ -143,7 +143,7 @@ def test_a_forward_comes_back_on_the_same_port_after_a_cut(
         ssh_server.drop_connections()
         up.wait_for(lambda e: "far is back" in e.get("note", ""), "the host back")
         assert fetch(url) == b"a page"
-        assert len([e for e in up.of("run") if "page:0 is at" in e.get("note", "")]) == 1
+        assert len([e for e in up.of("note") if "page:0 is at" in e["note"]]) == 1
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
 

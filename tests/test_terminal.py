@@ -16,6 +16,7 @@ from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.paths import REPOSITORY
 from tests.patience import wait_until
+from tests.streams import records
 from tests.testbed import guard
 
 pytestmark = pytest.mark.tmux
@@ -200,7 +201,7 @@ def test_a_closed_terminal_leaves_nothing(
     wait_until(lambda: not guard.programs_here(), "the screen's process is gone", 20)
     assert not living()
     (run,) = RunFolder.all()
-    assert [r["clean"] for r in run.records() if r["event"] == "receipt"] == [True]
+    assert [r["clean"] for r in records(run) if r["event"] == "receipt"] == [True]
 
 
 def test_leaving_asks_and_detaching_leaves_the_run_alive(

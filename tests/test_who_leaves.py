@@ -21,6 +21,7 @@ from tests import command
 from tests.command import Up
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
+from tests.streams import records
 from tests.test_terminal import Terminal, cluster, living, terminal
 from tests.testbed import guard, proc
 from tests.testbed.launcher_thread import LauncherThread
@@ -76,7 +77,7 @@ def test_what_on_hangup_says(
     if rule == "kill":
         wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", PATIENCE)
         assert not living()
-        (listed,) = [e for e in run.records() if e["event"] == "run" and "outcome" in e]
+        (listed,) = [e for e in records(run) if e["event"] == "run" and "outcome" in e]
         assert (listed["outcome"], listed["exit_code"]) == ("terminated", 143)
         return
     wait_until(lambda: not guard.screens_here(), "the screen's process is gone", PATIENCE)
@@ -163,7 +164,7 @@ def test_the_launcher_dies_while_the_screen_is_open(
     window.wait_for("nothing is left on any host")
     steps = [int(line.split()[1]) for line in (run.path / "worker-0.log").read_text().splitlines()]
     assert steps == list(range(len(steps)))
-    attempts = {e["attempt"] for e in run.records() if e["event"] == "task"}
+    attempts = {e["attempt"] for e in records(run) if e["event"] == "task"}
     assert attempts <= {0, 1}
 
 

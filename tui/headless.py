@@ -28,7 +28,7 @@ from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.log_lines import RunLogs, line_text
-from launcher.store.public_events import HostEvent, PublicEvent, RunEvent
+from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
 from tui.log.remarks import count_text, remark_source
 from tui.outcome import queue_text, receipt_lines, report
@@ -105,8 +105,12 @@ class _Output:
         self._terminal = sys.stdout.isatty()
         self._pictures = self._terminal and not as_json
         self._run = run
+        self._tasks: dict[str, str] = {}
+        """What was said last of each task."""
         self._hosts: dict[str, tuple[str, str]] = {}
-        self._told: dict[str, float] = {}
+        self._told: dict[str, tuple[float, str]] = {}
+        """When was said last how far a host's files are, and what."""
+        self._queued = ""
         tasks = {view.id: view.host for view in run.snapshot().tasks}
         self._logs = RunLogs(run.folder, tasks, from_end=run.attached)
 
@@ -129,7 +133,11 @@ class _Output:
         elif record["event"] == "task" and record["attempt"]:
             pid = f" pid {record['pid']}" if "pid" in record else ""
             reason = f": {record['reason']}" if record.get("reason") else ""
-            message(f"{record['task']} on {record['host']} {record['state']}{pid}{reason}")
+            text = f"{record['task']} on {record['host']} {record['state']}{pid}{reason}"
+            if self._tasks.get(record["task"]) == text:
+                return
+            self._tasks[record["task"]] = text
+            message(text)
             if self._quiet and TaskState(record["state"]).ended:
                 task = TaskId.parse(record["task"])
                 while lines := list(self._logs.read(task)):
@@ -137,17 +145,20 @@ class _Output:
                 self.print_left_out(task)
         elif record["event"] == "host" and record["state"] != "connecting":
             self._host(record)
-        elif record["event"] == "run" and "note" in record:
+        elif record["event"] == "note":
             message(record["note"])
         elif record["event"] == "run" and record["state"] == RunPhase.QUEUED:
             self._queue(record)
 
-    def _queue(self, record: RunEvent) -> None:
+    def _queue(self, record: PublicEvent) -> None:
         """Prints the state of the request for nodes in its engine's queue."""
         since = self._run.snapshot().started or record["time"]
-        message(queue_text(AllocationView(**record["allocation"]), since, record["time"]))
+        text = queue_text(AllocationView(**record["allocation"]), since, record["time"])
+        if text != self._queued:
+            message(text)
+        self._queued = text
 
-    def _host(self, record: HostEvent) -> None:
+    def _host(self, record: PublicEvent) -> None:
         """A host's state when it is another one, and every two seconds how far its files are."""
         host, state = record["host"], (record["state"], record["reason"])
         if self._hosts.get(host) != state:
@@ -155,16 +166,19 @@ class _Output:
             reason = f": {record['reason']}" if record["reason"] else ""
             message(f"{host} {record['state']}{reason}")
             return
-        if record["time"] - self._told.get(host, 0.0) < _PROGRESS_SECONDS:
+        if record.get("collected_total"):
+            done, total = size(record.get("collected_bytes", 0)), size(record["collected_total"])
+            text = f"{host}: {done} of {total} of results are here"
+        elif record.get("staged_total"):
+            done, total = size(record.get("staged_bytes", 0)), size(record["staged_total"])
+            files = f"{record.get('staged_files', 0)} of {record['staged_total_files']} files"
+            text = f"{host}: {done} of {total}, {files} are there"
+        else:
             return
-        self._told[host] = record["time"]
-        if "collected_total" in record:
-            done, total = size(record["collected_bytes"]), size(record["collected_total"])
-            message(f"{host}: {done} of {total} of results are here")
-        elif "staged_total" in record:
-            done, total = size(record["staged_bytes"]), size(record["staged_total"])
-            files = f"{record['staged_files']} of {record['staged_total_files']} files"
-            message(f"{host}: {done} of {total}, {files} are there")
+        when, before = self._told.get(host, (0.0, ""))
+        if text != before and record["time"] - when >= _PROGRESS_SECONDS:
+            self._told[host] = (record["time"], text)
+            message(text)
 
     def _lines(self, lines: Iterable[tuple[TaskId, bytes]]) -> None:
         for task, line in lines:

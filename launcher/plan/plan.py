@@ -66,6 +66,7 @@ class HostFacts:
     """Facts that a host's agent reports at launch; what is empty is not known yet."""
 
     home: str = ""
+    """The home directory."""
     workdir: str = ""
     """The folder with the copy of `workdir`; on this machine `workdir` itself."""
     trainer: str = ""
@@ -73,6 +74,7 @@ class HostFacts:
     tools: str = ""
     """The folder with the scripts of `on_host`."""
     gpus: int = 0
+    """Number of its GPUs."""
     ports: Mapping[TaskId, int] = field(default_factory=dict)
     """The ports picked for `auto`."""
     environ: Mapping[str, str] = field(default_factory=dict)

@@ -37,13 +37,13 @@ class Allocations:
             expected=event.expected,
             advice=event.advice,
         )
-        data.allocation = now
+        data.update_run(allocation=now)
         if now.advice and now.advice != before.advice:
             data.note(f"{now.title}: {now.advice}")
         if data.phase is RunPhase.QUEUED or not event.state:
             return []
-        for record in data.hosts.values():
-            record.contacted = False
+        for host in data.hosts:
+            data.update_host(host, contacted=False)
         return self._shutdown.check_receipts()
 
     def on_allocated(self, event: ev.Allocated) -> list[Instruction]:
@@ -51,13 +51,12 @@ class Allocations:
         data = self._data
         if data.allocation is None or not data.awaits_nodes:
             return []
-        data.allocation = replace(data.allocation, state="RUNNING", reason="", expected=None)
-        data.nodes = dict(event.nodes)
-        data.apply_nodes()
+        data.update_allocation(state="RUNNING", reason="", expected=None)
+        data.add_nodes(event.nodes)
         nodes = ", ".join(f"{host} = {node.name}" for host, node in event.nodes.items())
         data.note(f"{data.allocation.title}: {nodes}")
         if data.phase is RunPhase.QUEUED:
-            data.phase, data.stage_since = RunPhase.CONNECTING, event.time
+            data.update_run(state=RunPhase.CONNECTING, waiting_since=event.time)
         return [ConnectHosts()]
 
     def on_ended(self, event: ev.AllocationEnded) -> list[Instruction]:
@@ -65,7 +64,7 @@ class Allocations:
         data = self._data
         if data.allocation is None or data.allocation.ended:
             return []
-        data.allocation = replace(data.allocation, state=event.state, ended=event.reason)
+        data.update_allocation(state=event.state, ended=event.reason)
         data.note(event.reason)
         out: list[Instruction] = []
         if data.phase is not RunPhase.KILLING:
@@ -77,13 +76,12 @@ class Allocations:
         data = self._data
         if data.allocation is None or data.phase is not RunPhase.KILLING:
             return []
-        data.allocation = replace(
-            data.allocation,
+        ended = data.allocation.ended
+        data.update_allocation(
             state=event.state or data.allocation.state,
             released=event.text,
+            ended=event.reason if ended and event.state else ended,
         )
-        if data.allocation.ended and event.state:
-            data.allocation = replace(data.allocation, ended=event.reason)
         for host, word in event.words.items():
             receipt = data.hosts[host].receipt
             if receipt is None:

@@ -1,7 +1,7 @@
 """Events of a run: everything that changes its state (`run.Run.handle`).
 
-They are plain values, few enough to be kept: `store.journal` writes each of them. Every event
-carries `time` in seconds since the epoch on the launching machine, so the run needs no clock.
+They are plain values. Every event carries `time` in seconds since the epoch on the launching
+machine, so the run needs no clock.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from ..plan.plan import HostFacts, Resume
+from ..plan.plan import HostFacts
 from . import fields
-from .snapshot import HostReceipt
+from .snapshot import AllocatedNode, HostReceipt
 from .timers import Timer
 
 
@@ -25,9 +25,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Begin(Event):
-    """The run is launched; it goes on from the run `resume`, in the log directory of that run."""
-
-    resume: Resume | None = None
+    """The run is launched."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,6 @@ class Queued(Event):
     expected: fields.Time | None = None
     advice: str = ""
     """Why it will never start, and what to change."""
-
-
-@dataclass(frozen=True)
-class AllocatedNode:
-    """A node that Slurm has given, by its name there; `via` is the command that reaches it."""
-
-    name: str
-    via: tuple[str, ...]
 
 
 @dataclass(frozen=True)

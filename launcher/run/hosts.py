@@ -37,10 +37,11 @@ class Hosts:
         """An agent has greeted us: for the first time, or after a cut."""
         data, record = self._data, self._data.hosts[event.host]
         first, record.greeted = not record.greeted, True
-        record.contacted, record.agent_gone = True, False
-        record.last_word = None
+        record.agent_gone, record.last_word = False, None
         record.previous_agent_exit = event.previous_agent_exit
-        data.update_host(event.host, state=HostState.UP, reason="", lease_until=None)
+        data.update_host(
+            event.host, state=HostState.UP, reason="", lease_until=None, contacted=True
+        )
         if data.phase is RunPhase.CONNECTING and not data.attaching:
             return self._when_all_answered()
         if first and not data.attaching and data.phase is not RunPhase.KILLING:
@@ -61,8 +62,7 @@ class Hosts:
         data.find_tasks(host)
         killing = data.phase is RunPhase.KILLING
         out: list[Instruction] = []
-        for record in data.on_host(host):
-            view = record.view
+        for view in data.on_host(host):
             attempt = newest.get(view.id, 0)
             if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
                 gated = held[view.id, attempt] and data.is_early(view.id)
@@ -94,7 +94,7 @@ class Hosts:
         return host in data.facts and not data.hosts[host].staged and not data.begun_before
 
     def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
-        """A launcher that died, or a cut, may have kept a release from the journal or the host."""
+        """A launcher that died, or a cut, may have kept a release from the stream or the host."""
         data = self._data
         if view.state is TaskState.WARMING and not gated:
             data.update_task(view.id, state=TaskState.STARTING)
@@ -112,16 +112,14 @@ class Hosts:
 
     def _when_all_answered(self) -> list[Instruction]:
         data = self._data
-        # From the last one: it is the last to answer, too, and a thousand are not looked at.
-        answers = (record.view.state for record in reversed(data.hosts.values()))
-        if data.phase is not RunPhase.CONNECTING or HostState.CONNECTING in answers:
+        states = data.host_states()
+        if data.phase is not RunPhase.CONNECTING or HostState.CONNECTING in states:
             return []
-        states = {record.view.state for record in data.hosts.values()}
         if not data.attaching and HostState.LOST in states:
             return []
         if not data.attaching and HostState.REFUSED in states:
             return self._shutdown.kill_all(Cause.PREFLIGHT)
-        data.phase = RunPhase.STAGING
+        data.update_run(state=RunPhase.STAGING)
         return [CheckHosts(ports=not data.begun_before)]
 
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
@@ -140,16 +138,16 @@ class Hosts:
         """Ends the run when the host is still lost."""
         data = self._data
         keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
-        lost = data.hosts[host].view.state is HostState.LOST
+        lost = data.host(host).state is HostState.LOST
         if not lost or keep or data.phase is RunPhase.KILLING:
             return []
-        tasks = [r.view.id for r in data.on_host(host) if r.view.state is TaskState.LOST]
+        tasks = [view.id for view in data.on_host(host) if view.state is TaskState.LOST]
         for task in tasks:
             gone = data.hosts[host].agent_gone
             reason = "its host's agent has died" if gone else "its host's lease has ended"
             data.update_task(task, reason=reason)
             data.fail(task, "lost", ())
-        begun = bool(tasks) or data.stage >= 0
+        begun = bool(tasks) or data.run.stage >= 0
         return self._shutdown.kill_all(Cause.FAILURE if begun else Cause.PREFLIGHT)
 
     def on_checked(self, event: ev.HostsChecked) -> list[Instruction]:
@@ -182,7 +180,6 @@ class Hosts:
         """Starts the first tasks when all hosts have their files."""
         data = self._data
         data.hosts[event.host].staged = True
-        staged = (record.staged for record in reversed(data.hosts.values()))
-        if data.phase is not RunPhase.STAGING or not all(staged) or data.begun_before:
+        if data.phase is not RunPhase.STAGING or data.unstaged_hosts or data.begun_before:
             return []
         return self._tasks.begin()

@@ -1,15 +1,14 @@
 """The run: a pure state machine. Events in, instructions out; no clock, no asyncio, no I/O.
 
 It knows the order of the start and its gates, the success rule, restarts, kill-all, and when
-the run is over. `session` feeds it and carries its instructions out; `store.journal` keeps its
-events, and handling them again gives the same run back; tests feed it events and compare
-instructions.
+the run is over. `session` feeds it and carries its instructions out; what it knows of the run
+stands in its `views`, from which another launcher makes the same run again; tests feed it events
+and compare instructions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ..cluster.model import ClusterModel
@@ -21,8 +20,16 @@ from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction
 from .shutdown import Shutdown
-from .snapshot import AllocationView, HostReceipt, HostView, Snapshot, Survivor, TaskView
-from .state import RunData, ShutdownRecord
+from .snapshot import (
+    AllocatedNode,
+    AllocationView,
+    HostReceipt,
+    HostView,
+    Snapshot,
+    Survivor,
+    TaskView,
+)
+from .state import RunData
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
 from .timers import (
@@ -34,6 +41,7 @@ from .timers import (
     Timer,
 )
 from .validation import check
+from .views import Views
 
 _UNDER_WAY = (
     "the run has ended; kill it again to give up the results and hooks that are still under way"
@@ -49,6 +57,7 @@ _STILL_HEARD = (
 )
 """Events that matter although the run has ended."""
 _CAUSES: Mapping[Outcome | None, Cause] = {
+    Outcome.SUCCESS: Cause.RULE,
     Outcome.KILLED: Cause.PERSON,
     Outcome.TERMINATED: Cause.TERM,
     Outcome.PREFLIGHT: Cause.PREFLIGHT,
@@ -67,9 +76,11 @@ class RunStateMachine:
         started: float = 0.0,
         *,
         resume: Resume | None = None,
+        past: Views | None = None,
     ) -> None:
-        """`started` and `resume` are those of the `Begin` that comes first, where it is known."""
-        self._data = RunData(cluster, run_id, started, resume, stage_since=started)
+        """`started` is the time of the `Begin` that comes first, where it is known; `past` is the
+        run as an earlier launcher has recorded it."""
+        self._data = RunData(cluster, run_id, started, resume, past)
         self._shutdown = Shutdown(self._data)
         self._tasks = Tasks(self._data, self._shutdown)
         self._hosts = Hosts(self._data, self._shutdown, self._tasks)
@@ -102,14 +113,10 @@ class RunStateMachine:
             ev.ResultsMissing: self._shutdown.on_results_missing,
         }
 
-    def __eq__(self, other: object) -> bool:
-        """Two runs are equal when all that they know is."""
-        return isinstance(other, RunStateMachine) and self._data == other._data
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"Run({self._data!r})"
+    @property
+    def views(self) -> Views:
+        """All that is known of the run; the shell adds figures."""
+        return self._data.views
 
     @property
     def plan(self) -> Plan:
@@ -123,7 +130,7 @@ class RunStateMachine:
     @property
     def forced(self) -> bool:
         """KILL was ordered at once: nothing is waited for."""
-        return self._data.shutdown.forced
+        return self._data.run.forced
 
     @property
     def ports(self) -> dict[TaskId, int]:
@@ -131,7 +138,7 @@ class RunStateMachine:
         return {task: port for one in self._data.facts.values() for task, port in one.ports.items()}
 
     @property
-    def nodes(self) -> Mapping[str, ev.AllocatedNode]:
+    def nodes(self) -> Mapping[str, AllocatedNode]:
         """The nodes that an engine has given, by the names of the hosts."""
         return self._data.nodes
 
@@ -174,9 +181,9 @@ class RunStateMachine:
     def needs_tail(self, task: TaskId, attempt: int, status: int | None) -> bool:
         """Whether the end of an attempt with this status is a failure, whose last lines are shown.
         Nothing else that a task has printed is stored."""
-        record = self._data.tasks[task]
-        failed = status != 0 and record.intent in (Intent.NONE, Intent.FAIL)
-        return failed and attempt == record.view.attempt and self.phase is not RunPhase.KILLING
+        view = self._data.view(task)
+        failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL)
+        return failed and attempt == view.attempt and self.phase is not RunPhase.KILLING
 
     def awaits(self, timer: Timer) -> bool:
         """Whether the end of a timer matters: not where its task is ready or has ended."""
@@ -192,8 +199,8 @@ class RunStateMachine:
             KeyError: the run has no such task or host.
         """
         self._data.now = event.time
-        if not self._data.started:
-            self._data.started = self._data.stage_since = event.time
+        if not self._data.run.started:
+            self._data.update_run(started=event.time, waiting_since=event.time)
         if self.phase is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
             return []
         return self._handlers[type(event)](event)
@@ -208,72 +215,33 @@ class RunStateMachine:
 
     def host(self, host: str) -> HostView:
         """A host as it stands."""
-        return self._data.hosts[host].view
+        return self._data.host(host)
 
     def tasks_on(self, host: str) -> list[TaskView]:
         """A host's tasks as they stand."""
-        return [record.view for record in self._data.on_host(host)]
+        return self._data.on_host(host)
 
     def survivors_on(self, host: str) -> tuple[Survivor, ...]:
         """The processes that a kill of everything has left on a host."""
         receipt = self._data.hosts[host].receipt
         return () if receipt is None else receipt.survivors
 
-    def pop_changed(self) -> tuple[list[HostView], list[TaskView]]:
-        """Hosts and tasks that have changed since the last call; at first, all."""
-        data = self._data
-        hosts = [data.hosts[host].view for host in data.changed_hosts]
-        tasks = [data.tasks[task].view for task in data.changed_tasks]
-        data.changed_hosts, data.changed_tasks = {}, {}
-        return hosts, tasks
-
     def snapshot(self) -> Snapshot:
         """The run as it stands; figures that change all the time are the shell's to add."""
-        data = self._data
-        return replace(
-            self.summary(),
-            tasks=tuple(record.view for record in data.tasks.values()),
-            hosts=tuple(record.view for record in data.hosts.values()),
-            waiting=data.waiting(),
-        )
+        self.refresh_waiting()
+        return self.views.snapshot()
 
-    def summary(self) -> Snapshot:
-        """The run as it stands, without its tasks and hosts, and who is waited for: it takes no
-        longer with thousands of them."""
-        data, shutdown = self._data, self._data.shutdown
-        return Snapshot(
-            run_id=data.run_id,
-            name=data.plan.name,
-            state=data.phase,
-            tasks=(),
-            hosts=(),
-            started=data.started,
-            ended=shutdown.ended,
-            waiting_since=data.stage_since,
-            total_steps=data.total_steps,
-            first_failure=data.failure,
-            kill_deadline=shutdown.deadline,
-            kill_asked=shutdown.asked,
-            receipt=shutdown.receipt,
-            outcome=shutdown.outcome,
-            exit_code=shutdown.exit_code,
-            launcher_error=shutdown.launcher_error,
-            notes=data.notes,
-            results_missing=shutdown.results_missing,
-            allocation=data.allocation,
-        )
+    def refresh_waiting(self, waiting: str | None = None) -> None:
+        """Says anew who is waited for, by default as the run knows it."""
+        self._data.update_run(waiting=self._data.waiting() if waiting is None else waiting)
 
     # --- launchers ------------------------------------------------------------------------
 
     def _begin(self, event: ev.Begin) -> list[Instruction]:
         data = self._data
         before = (RunPhase.QUEUED, RunPhase.CONNECTING)
-        if data.begun or data.contacted_hosts or data.phase not in before:
-            return []
-        data.started = data.stage_since = event.time
-        if data.resume != event.resume:
-            data.resume = event.resume
-            data.replan({})
+        if not data.begun and not data.contacted_hosts and data.phase in before:
+            data.update_run(started=event.time, waiting_since=event.time)
         return []
 
     def _attached(self, event: ev.Attached) -> list[Instruction]:
@@ -281,32 +249,43 @@ class RunStateMachine:
         its launcher did not survive is gone on with, and so is the end of a run that has ended:
         something of it may live, and nothing of it is started any more."""
         data = self._data
-        ended = data.phase is RunPhase.ENDED and data.shutdown.outcome is not Outcome.DETACHED
+        run, outcome = data.run, data.run.outcome
+        ended = data.phase is RunPhase.ENDED and outcome is not Outcome.DETACHED
         killing = data.phase is RunPhase.KILLING or ended
         data.attaching = True
+        data.silence_watched.clear()
+        data.waited_longer = 0.0
         if data.allocation is not None:
-            data.allocation = replace(data.allocation, ended="", releasing=False, released="")
-        before, data.shutdown = data.shutdown, ShutdownRecord()
-        if killing:
-            data.shutdown = ShutdownRecord(
-                cause=before.cause or _CAUSES.get(before.outcome),
-                asked=before.asked,
-                results_missing=before.results_missing,
-            )
-            data.phase = RunPhase.KILLING
+            data.update_allocation(ended="", releasing=False, released="")
+        data.views.receipt = None
+        data.update_run(
+            ended=None,
+            outcome=None,
+            exit_code=None,
+            launcher_error="",
+            forced=False,
+            kill_deadline=None,
+            kill_asked=killing and run.kill_asked,
+            results_missing=run.results_missing if killing else (),
+            cause=(run.cause or _CAUSES.get(outcome)) if killing else None,
+        )
         for host, record in data.hosts.items():
             data.find_tasks(host)
-            data.update_host(host, state=HostState.CONNECTING, reason="", lease_until=None)
-            record.contacted = record.contacted or not event.complete
+            contacted = data.host(host).contacted or not event.complete
+            data.update_host(
+                host,
+                state=HostState.CONNECTING,
+                reason="",
+                lease_until=None,
+                contacted=contacted,
+            )
             record.greeted = record.staged = record.agent_gone = False
             record.receipt = record.last_word = None
-        for task in data.tasks.values():
-            task.silence_watched = False
-        data.unwatched += 1
         if killing:
+            data.update_run(state=RunPhase.KILLING)
             return self._shutdown.broadcast()
         pending = data.allocation is not None and not data.nodes
-        data.phase = RunPhase.QUEUED if pending else RunPhase.CONNECTING
+        data.update_run(state=RunPhase.QUEUED if pending else RunPhase.CONNECTING)
         return []
 
     def _superseded(self, event: ev.Superseded) -> list[Instruction]:
@@ -319,25 +298,25 @@ class RunStateMachine:
         return self._shutdown.on_receipt(HostReceipt(event.host, doubt=taken))
 
     def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
-        shutdown = self._data.shutdown
-        shutdown.launcher_error = shutdown.launcher_error or event.reason
-        self._data.note(f"the launcher failed: {event.reason}")
+        data = self._data
+        data.update_run(launcher_error=data.run.launcher_error or event.reason)
+        data.note(f"the launcher failed: {event.reason}")
         if self.phase is RunPhase.ENDED:
-            shutdown.exit_code = 4
+            data.update_run(exit_code=4)
             return []
         return self._shutdown.kill_all(Cause.LAUNCHER)
 
     # --- the end --------------------------------------------------------------------------
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
-        record, first = self._data.shutdown, event.by_person and not self._data.shutdown.asked
-        record.asked = record.asked or event.by_person
+        data, run = self._data, self._data.run
+        data.update_run(kill_asked=run.kill_asked or event.by_person)
         if self.phase is RunPhase.ENDED:
-            if event.force and not record.forced:
-                record.forced = True
-                self._data.note(_GIVEN_UP)
-            elif first:
-                self._data.note(_UNDER_WAY)
+            if event.force and not run.forced:
+                data.update_run(forced=True)
+                data.note(_GIVEN_UP)
+            elif event.by_person and not run.kill_asked:
+                data.note(_UNDER_WAY)
             return []
         out = self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)
         if event.force and self.phase is RunPhase.KILLING:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..agent.wire import FROZEN_SECONDS
 from ..cluster.choices import OnDisconnect
 from .events import ResultsMissing
@@ -37,21 +35,20 @@ class Shutdown:
     def kill_all(self, cause: Cause) -> list[Instruction]:
         """Sends one broadcast to all hosts at once, never host after host. What is being ended
         already keeps its grace; where a person joins in, it is a person's kill."""
-        data, record = self._data, self._data.shutdown
+        data = self._data
         if data.phase is RunPhase.KILLING and cause is Cause.PERSON:
-            if record.cause in (Cause.RULE, Cause.FAILURE):
-                record.cause = cause
+            if data.run.cause in (Cause.RULE, Cause.FAILURE):
+                data.update_run(cause=cause)
         if data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
-        data.phase = RunPhase.KILLING
-        record.cause = cause
+        data.update_run(state=RunPhase.KILLING, cause=cause)
         return self.broadcast()
 
     def broadcast(self) -> list[Instruction]:
         """The kill for all hosts whose receipts are pending."""
         data, grace = self._data, self._data.plan.settings.grace
         self._settle(data.contacted_hosts)
-        data.shutdown.deadline = data.now + grace
+        data.update_run(kill_deadline=data.now + grace)
         kills: list[Instruction] = [
             KillHost(host, None, grace)
             for host in data.contacted_hosts
@@ -64,12 +61,12 @@ class Shutdown:
     def force(self) -> list[Instruction]:
         """Makes the kill's deadline now: KILL to every host whose receipt is missing, and no
         longer patience with one that is cut off."""
-        data, record = self._data, self._data.shutdown
-        again, record.forced = record.forced, True
-        record.deadline = min(data.now, record.deadline or data.now)
+        data, again = self._data, self._data.run.forced
+        deadline = min(data.now, data.run.kill_deadline or data.now)
+        data.update_run(forced=True, kill_deadline=deadline)
         hosts = [host for host in data.contacted_hosts if self.receipt_pending(host)]
         kills: list[Instruction] = [KillHost(host, None, 0.0) for host in hosts]
-        if again or record.waited_longer or not kills:
+        if again or data.waited_longer or not kills:
             return kills
         return [*kills, SetTimer(ShutdownTimeout(), KILL_PATIENCE)]
 
@@ -81,16 +78,16 @@ class Shutdown:
     def grace_left(self) -> float:
         """Seconds until TERM becomes KILL; 0 when that time has come. The clock may have been set
         back meanwhile."""
-        record = self._data.shutdown
-        if record.forced or record.deadline is None:
+        run = self._data.run
+        if run.forced or run.kill_deadline is None:
             return 0.0
-        left = max(0.0, record.deadline - self._data.now)
+        left = max(0.0, run.kill_deadline - self._data.now)
         return min(left, self._data.plan.settings.grace)
 
     @property
     def task_state(self) -> TaskState:
         """State of a task that this shutdown has ended."""
-        person = self._data.shutdown.cause in (Cause.PERSON, Cause.TERM)
+        person = self._data.run.cause in (Cause.PERSON, Cause.TERM)
         return TaskState.KILLED if person else TaskState.STOPPED
 
     def on_receipt(self, receipt: HostReceipt) -> list[Instruction]:
@@ -103,9 +100,7 @@ class Shutdown:
     def check_receipts(self) -> list[Instruction]:
         """Ends when every host that was contacted has given its receipt."""
         data = self._data
-        # From the last one: it is the last to answer, too, and a thousand are not looked at.
-        hosts = reversed(data.hosts.values())
-        pending = any(host.contacted and host.receipt is None for host in hosts)
+        pending = any(data.hosts[host].receipt is None for host in data.contacted_hosts)
         return [] if pending or data.phase is not RunPhase.KILLING else self._finish()
 
     def settle_lost(self, host: str | None = None) -> list[Instruction]:
@@ -122,10 +117,10 @@ class Shutdown:
         found = False
         for host in hosts:
             record = data.hosts[host]
-            lost = record.agent_gone or (ended and record.view.state is not HostState.UP)
-            if lost and record.contacted and record.receipt is None:
-                until = record.view.lease_until
-                record.receipt = record.last_word or self._unreachable(host, until)
+            view = data.host(host)
+            lost = record.agent_gone or (ended and view.state is not HostState.UP)
+            if lost and view.contacted and record.receipt is None:
+                record.receipt = record.last_word or self._unreachable(host, view.lease_until)
                 found = True
         return ended or found
 
@@ -134,21 +129,18 @@ class Shutdown:
         connected to has longer."""
         data = self._data
         missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
-        connecting = [
-            host for host in missing if data.hosts[host].view.state is HostState.CONNECTING
-        ]
-        waited = data.shutdown.waited_longer
+        connecting = [host for host in missing if data.host(host).state is HostState.CONNECTING]
+        waited = data.waited_longer
         if connecting and waited < CONNECT_SECONDS:
-            data.shutdown.waited_longer += 1.0
+            data.waited_longer += 1.0
             return [SetTimer(ShutdownTimeout(), 1.0)]
         for host in connecting:
             reason = f"not connected {KILL_PATIENCE + waited:.0f} s after the end of the grace"
             data.lose_host(host, reason)
             data.note(f"{host} is lost: {reason}")
         for host in missing:
-            record, settings = data.hosts[host], data.plan.settings
-            until = record.view.lease_until or data.now + settings.lease
-            record.receipt = self._unreachable(host, until)
+            until = data.host(host).lease_until or data.now + data.plan.settings.lease
+            data.hosts[host].receipt = self._unreachable(host, until)
         return self._finish()
 
     def _unreachable(self, host: str, lease_until: float | None) -> HostReceipt:
@@ -162,9 +154,8 @@ class Shutdown:
 
     def conclude(self, outcome: Outcome, exit_code: int) -> list[Instruction]:
         """Ends the run with an outcome and an exit code."""
-        data, record = self._data, self._data.shutdown
-        data.phase = RunPhase.ENDED
-        record.outcome, record.exit_code, record.ended = outcome, exit_code, data.now
+        data = self._data
+        data.update_run(state=RunPhase.ENDED, outcome=outcome, exit_code=exit_code, ended=data.now)
         return [End(outcome, exit_code)]
 
     def on_results_missing(self, event: ResultsMissing) -> list[Instruction]:
@@ -173,18 +164,19 @@ class Shutdown:
         text = f"results of {event.host} were not brought back: {event.reason}"
         text += f"; they stay on the host in {', '.join(event.paths)}"
         self._data.note(text)
-        record = self._data.shutdown
-        record.results_missing += (text,)
-        if record.exit_code is not None:
-            record.exit_code = record.exit_code or 1
+        run = self._data.run
+        code = run.exit_code
+        self._data.update_run(
+            results_missing=(*run.results_missing, text),
+            exit_code=code if code is None else code or 1,
+        )
         return []
 
     def _end_tasks(self, state: TaskState, host: str) -> None:
         data = self._data
-        for record in data.on_host(host):
-            if record.view.state.live or record.view.state is TaskState.BACKOFF:
-                data.update_task(record.view.id, state=state, ended=data.now)
-                record.state_before_loss = None
+        for view in data.on_host(host):
+            if view.state.live or view.state is TaskState.BACKOFF:
+                data.update_task(view.id, state=state, ended=data.now, state_before_loss=None)
 
     def _finish(self) -> list[Instruction]:
         data = self._data
@@ -194,7 +186,7 @@ class Shutdown:
         ]
         if data.allocation is not None:  # its word is waited for when the hosts are released
             again = data.allocation.releasing
-            data.allocation = replace(data.allocation, releasing=True)
+            data.update_allocation(releasing=True)
             return [] if again else [*releases, ReleaseAllocation()]
         return [*releases, *self._conclude_with(receipts)]
 
@@ -204,21 +196,18 @@ class Shutdown:
         return self._conclude_with(receipts)
 
     def _conclude_with(self, receipts: list[HostReceipt]) -> list[Instruction]:
-        record = self._data.shutdown
-        record.receipt = Receipt(tuple(receipts))
+        data = self._data
+        receipt = Receipt(tuple(receipts), begun=data.begun)
+        data.views.add(receipt)
         outcome, code = self._outcome()
-        if record.results_missing:
+        if data.run.results_missing:
             code = code or 1
-        if not self._is_clean(record.receipt) or record.launcher_error:
+        if not receipt.clean or data.run.launcher_error:
             code = 4
         return self.conclude(outcome, code)
 
-    def _is_clean(self, receipt: Receipt) -> bool:
-        """Every host has confirmed; no host at all does for a run that has started tasks."""
-        return receipt.clean and bool(receipt.hosts or not self._data.begun)
-
     def _outcome(self) -> tuple[Outcome, int]:
-        cause = self._data.shutdown.cause
+        cause = self._data.run.cause
         if cause is Cause.PERSON:
             return Outcome.KILLED, 130
         if cause is Cause.TERM:

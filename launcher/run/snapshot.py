@@ -1,17 +1,23 @@
-"""Immutable snapshot of a run, for front ends: complete, cheap to compare.
+"""Views of a run, its hosts and its tasks: immutable, and the only form of the run's state.
 
-Figures that change all the time (metrics, sizes, progress, CPU) are added by the launcher's shell;
-the state machine leaves them empty. Log text is not in here: it is read from the log store.
+A view is the run's record, too: it is written as a line of `events.jsonl` when it has changed
+(`store.stream`), sent to clients, printed by `--json`, and read again (`views.Views.take`). The
+text below a field is its description in `docs/events.md`. Log text is not in here: it is read from
+the log store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from ..ids import TaskId
+from ..plan.plan import HostFacts, Resume
 from . import fields
-from .states import HostState, Outcome, RunPhase, TaskState
+from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState
 
 
 @dataclass(frozen=True)
@@ -19,40 +25,92 @@ class Attempt:
     """One attempt of a task: its number, the byte of the log where it begins, and when."""
 
     number: fields.Attempt
+    """From 1 on."""
     log_start: fields.Count
+    """The byte of the log where it begins."""
     time: fields.Time
+    """When it was started."""
 
 
 @dataclass(frozen=True)
 class TaskView:
-    """One task as it stands. Times are seconds since the epoch on the launching machine."""
+    """A task as it stands. Times are seconds since the epoch on the launching machine."""
 
-    id: TaskId
+    id: Annotated[TaskId, Field(alias="task")]
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     address: str
+    """Address in the cluster spec, `host:port`."""
     state: TaskState
+    """State of the task."""
     in_cluster: bool = True
+    """It is in the cluster spec."""
     is_chief: bool = False
+    """Its end decides, where `success` is `chief`."""
     stage: fields.Count = 0
     """Number of its stage in the start order."""
     pid: fields.Count | None = None
+    """Id of its process on the host."""
     attempt: fields.Attempt = 0
+    """Number of the start, from 1 on; 0 before the first one."""
     attempts: tuple[Attempt, ...] = ()
-    """The last hundred at most."""
-    """Those whose process has started, oldest first."""
+    """The starts whose process was there, oldest first; the last hundred at most."""
     exit_code: fields.Status | None = None
-    exit_signal: str | None = None
+    """Status with which it ended by itself."""
+    exit_signal: Annotated[str | None, Field(alias="signal")] = None
+    """Name of the signal that ended it."""
     reason: str = ""
+    """Why it is in that state; may be empty."""
     started: fields.Time | None = None
+    """When the present start began."""
     ended: fields.Time | None = None
+    """When it ended."""
     step: fields.Count | None = None
+    """Global step, of its last metric line."""
     loss: float | None = None
+    """Loss, likewise."""
     rate: float | None = None
     """Global steps a second, over the last few metric lines of this task."""
     metrics: Mapping[str, float] = field(default_factory=dict)
+    """All that its metric lines have named last."""
     last_output: fields.Time | None = None
+    """When it last wrote something."""
     log_size: fields.Count = 0
+    """Bytes of its log that are here."""
     url: str = ""
+    """Address of its forwarded port on this machine."""
+    intent: Intent = Intent.NONE
+    """Meaning of the next exit."""
+    kill_grace: fields.Seconds | None = None
+    """Grace of a kill of this task alone whose receipt has not come: the next attempt waits for
+    it, and a host that was cut off is asked again."""
+    restart_due: bool = False
+    """The next attempt waits only for that receipt."""
+    state_before_loss: TaskState | None = None
+    """State that it has again when its lost host is back."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["task"] = "task"
+
+    def is_sound(self) -> bool:
+        """It does not contradict itself, as one does that a disk has damaged."""
+        begun = self.state not in (TaskState.PENDING, TaskState.STAGING)
+        numbers = [attempt.number for attempt in self.attempts]
+        return (
+            bool(self.attempt) == begun
+            and (self.state is TaskState.LOST) == (self.state_before_loss is not None)
+            and (not self.restart_due or self.kill_grace is not None)
+            and (self.intent is Intent.NONE or begun)
+            and (not self.state.ended or self.ended is not None)
+            and numbers == sorted(set(numbers))
+            and all(number <= self.attempt for number in numbers)
+        )
+
+    @property
+    def warming(self) -> bool:
+        """Its program has not been started, on a host that may be lost."""
+        return TaskState.WARMING in (self.state, self.state_before_loss)
 
     @property
     def exit_text(self) -> str:
@@ -66,27 +124,72 @@ class TaskView:
 
 @dataclass(frozen=True)
 class HostView:
-    """One host's link and what its agent last said of it."""
+    """A host: its link, its files, and what its agent last said of it."""
 
-    name: str
+    name: Annotated[str, Field(alias="host")]
+    """The host of the cluster file."""
     destination: str
+    """Where it is reached, as people write it."""
     state: HostState
+    """State of the link."""
     reason: str = ""
+    """Why it is in that state; may be empty."""
     lease_until: fields.Time | None = None
+    """When a host that is lost acts by itself."""
     last_heard: fields.Time | None = None
+    """When its agent said something last."""
     staged_bytes: int = 0
+    """Bytes of files that have been sent."""
     staged_total: int = 0
+    """Bytes of files that are to be sent."""
     staged_files: int = 0
+    """Number of files that have been sent."""
     staged_total_files: int = 0
+    """Number of files that are to be sent."""
     collected_bytes: int = 0
+    """Bytes of results that have been fetched."""
     collected_total: int = 0
-    """Of the results that `collect` brings back at the end."""
+    """Bytes of results that are to be fetched."""
     cpu: float | None = None
+    """Share of its processors that is in use, 1.0 for all."""
     memory_used: int | None = None
+    """Bytes of its memory that are in use."""
     memory_total: int | None = None
+    """Bytes of its memory."""
     gpus: tuple[str, ...] = ()
+    """A line for each GPU, for people."""
     usage: Mapping[TaskId, tuple[float, int]] = field(default_factory=dict)
     """CPU (1.0 = one core) and resident bytes of each task's process tree."""
+    contacted: bool = False
+    """It may hold something of the run: its agent has greeted a launcher."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["host"] = "host"
+
+
+@dataclass(frozen=True)
+class AllocatedNode:
+    """A node that Slurm has given."""
+
+    name: str
+    """Its name there."""
+    via: tuple[str, ...]
+    """The command that reaches it."""
+
+
+@dataclass(frozen=True)
+class FactsView:
+    """What the plan of a host is made from; of use to the next launcher alone."""
+
+    host: str
+    """The host of the cluster file."""
+    facts: HostFacts = field(default_factory=HostFacts)
+    """What its agent has said at the launch."""
+    node: AllocatedNode | None = None
+    """The node that is the host, where Slurm has given it."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["facts"] = "facts"
 
 
 @dataclass(frozen=True)
@@ -94,20 +197,30 @@ class Survivor:
     """A process that a kill did not end."""
 
     pid: fields.Count
+    """Its id on the host."""
     command: str
+    """Its command line, printable."""
     state: str
+    """Its state, as `/proc` has it."""
 
 
 @dataclass(frozen=True)
 class HostReceipt:
-    """Receipt of one host after a kill; `confirmed` means that its agent looked and found none."""
+    """One host's part of the receipt of a kill."""
 
     host: str
+    """The host of the cluster file."""
     signalled: fields.Count = 0
+    """Number of processes that got a signal."""
     survivors: tuple[Survivor, ...] = ()
+    """Processes that are still there, 100 at most."""
     confirmed: bool = False
+    """Nothing is left, by the word of the host's kernel."""
     unreachable_until: fields.Time | None = None
+    """When the lease of a host ends that cannot be reached; null for one that answered, where that
+    time has passed, and with `on_disconnect = "keep"`."""
     seconds: fields.Seconds = 0.0
+    """How long the kill took there."""
     engine: str = ""
     """What the engine that gave the node says of it."""
     by_engine: bool = False
@@ -125,27 +238,39 @@ class HostReceipt:
 
 @dataclass(frozen=True)
 class Receipt:
-    """The proof at the end of a run, one entry a host."""
+    """The proof at the end of a run."""
 
     hosts: tuple[HostReceipt, ...]
+    """The receipts of all hosts that may have held something."""
+    begun: bool = False
+    """A task had been started: then no host at all is no proof."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["receipt"] = "receipt"
 
     @property
     def clean(self) -> bool:
-        """Every host confirmed that nothing is left."""
-        return all(host.confirmed and not host.survivors for host in self.hosts)
+        """Every host has confirmed that nothing is left."""
+        proven = all(host.confirmed and not host.survivors for host in self.hosts)
+        return proven and bool(self.hosts or not self.begun)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The first task to fail in time: the headline of a failed run."""
+    """The first task that failed: the headline of a failed run."""
 
     task: TaskId
+    """The task, such as `worker:0`."""
     host: str
+    """The host of the cluster file."""
     how: str
+    """How it ended, in words."""
     time: fields.Time
+    """When it failed."""
     others: tuple[TaskId, ...] = ()
+    """Tasks that failed after it, 100 at most."""
     tail: tuple[str, ...] = ()
-    """The last lines of its log, sanitised of control characters."""
+    """The last lines of its log, printable."""
     unlisted: fields.Count = 0
     """Number of the tasks that failed later and are not in `others`."""
 
@@ -155,8 +280,11 @@ class AllocationView:
     """The job of an engine whose nodes the run's hosts are; texts are the engine's."""
 
     engine: str
+    """Name of the engine, such as `Slurm`."""
     job: str = ""
+    """Id of the request there."""
     state: str = ""
+    """State of the request in the engine's words."""
     reason: str = ""
     """Why it waits."""
     expected: fields.Time | None = None
@@ -177,44 +305,113 @@ class AllocationView:
 
 
 @dataclass(frozen=True)
-class Snapshot:
-    """A run at one moment."""
+class RunView:
+    """The run itself, without its hosts, its tasks and what was said once."""
 
-    run_id: str
+    run_id: Annotated[str, Field(alias="run")]
+    """The run's id."""
     name: str
+    """Name of its cluster."""
     state: RunPhase
-    tasks: tuple[TaskView, ...]
-    """In start order: ps first."""
-    hosts: tuple[HostView, ...]
+    """State of the run."""
     started: fields.Time
+    """When it was launched."""
     ended: fields.Time | None = None
+    """When it ended."""
     waiting: str = ""
     """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
     waiting_since: fields.Time | None = None
+    """When the present stage of the start began."""
     total_steps: fields.Count | None = None
+    """Global steps at the end of the training, where they are known."""
     first_failure: Failure | None = None
+    """The task that failed first; absent where none did."""
     kill_deadline: fields.Time | None = None
     """Time at which TERM becomes KILL, while the run is being killed."""
     kill_asked: bool = False
     """A person has asked for that: who asks again wants KILL now."""
-    receipt: Receipt | None = None
     outcome: Outcome | None = None
+    """How it ended."""
     exit_code: fields.ExitCode | None = None
+    """Exit code of `tfmux up`; absent while there is none."""
     launcher_error: str = ""
     """Failure of the launcher itself, which had to end the run."""
-    notes: tuple[str, ...] = ()
-    """Things said once, newest last (a full disk, a takeover, a reconnect)."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not brought back, and why: sentences."""
     allocation: AllocationView | None = None
+    """Where an engine gives the hosts."""
+    stage: int = -1
+    """Number of the stage that is being started; -1 before the first one."""
+    cause: Cause | None = None
+    """Why it is being ended."""
+    forced: bool = False
+    """KILL was ordered at once: nothing is waited for."""
+    resume: Resume | None = None
+    """The run that it goes on from, and the one whose log directory it has."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["run"] = "run"
+
+    def is_sound(self) -> bool:
+        """It does not contradict itself, as one does that a disk has damaged."""
+        over = self.state is RunPhase.ENDED
+        killing = self.state is RunPhase.KILLING
+        ends = {over, self.outcome is not None, self.ended is not None, self.exit_code is not None}
+        return len(ends) == 1 and not (killing and None in (self.cause, self.kill_deadline))
+
+
+@dataclass(frozen=True)
+class Note:
+    """Said once: a host lost, a takeover, a full disk."""
+
+    text: Annotated[str, Field(alias="note")]
+    """A sentence."""
+    number: fields.Count
+    """Notes of a run are numbered from 1 on."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["note"] = "note"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A task has written a metric line."""
+
+    id: Annotated[TaskId, Field(alias="task")]
+    """The task, such as `worker:0`."""
+    host: str
+    """The host of the cluster file."""
+    values: Annotated[Mapping[str, float], Field(max_length=100)]
+    """All that the line named; a figure that is no number is the text `NaN` or `Infinity`."""
+    rate: float | None = None
+    """Global steps a second."""
+    step: float | None = None
+    """Global step."""
+    loss: float | None = None
+    """Loss."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["metric"] = "metric"
+
+
+@dataclass(frozen=True)
+class Snapshot(RunView):
+    """A run at one moment, whole."""
+
+    tasks: tuple[TaskView, ...] = ()
+    """In start order: ps first."""
+    hosts: tuple[HostView, ...] = ()
+    receipt: Receipt | None = None
+    notes: tuple[str, ...] = ()
+    """Things said once, newest last (a full disk, a takeover, a reconnect)."""
 
     @property
     def clean(self) -> bool:
         """The receipt says that nothing is left on any host; an empty one says so only of a run
         that has started no task."""
-        if self.receipt is None or not self.receipt.clean:
-            return False
-        return bool(self.receipt.hosts) or not any(task.attempt for task in self.tasks)
+        receipt = self.receipt
+        begun = any(task.attempt for task in self.tasks)
+        return receipt is not None and receipt.clean and bool(receipt.hosts or not begun)
 
     @property
     def step(self) -> int | None:

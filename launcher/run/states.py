@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum, StrEnum, auto
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -83,29 +83,29 @@ class Outcome(StrEnum):
     PREFLIGHT = "preflight"
 
 
-class Cause(Enum):
+class Cause(StrEnum):
     """Reason for which a run is being ended."""
 
-    RULE = auto()
-    FAILURE = auto()
-    PREFLIGHT = auto()
-    PERSON = auto()
-    TERM = auto()
-    LAUNCHER = auto()
+    RULE = "rule"
+    FAILURE = "failure"
+    PREFLIGHT = "preflight"
+    PERSON = "person"
+    TERM = "term"
+    LAUNCHER = "launcher"
     """Something in the launcher is broken."""
 
 
-class Intent(Enum):
+class Intent(StrEnum):
     """Meaning of the next exit of a task."""
 
-    NONE = auto()
-    RESTART = auto()
+    NONE = ""
+    RESTART = "restart"
     """A person wants another attempt."""
-    KILL = auto()
+    KILL = "kill"
     """A person wants it ended."""
-    FAIL = auto()
+    FAIL = "fail"
     """It hangs at its end: it is ended and counts as failed."""
-    STOP = auto()
+    STOP = "stop"
     """It only served a chief that is done: the rule ends it."""
 
 

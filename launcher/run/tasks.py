@@ -19,7 +19,7 @@ from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .shutdown import Shutdown
 from .snapshot import Attempt, TaskView
-from .state import RunData, TaskRecord, blocks_stage
+from .state import RunData, blocks_stage
 from .states import Cause, HostState, Intent, RunPhase, TaskState
 from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
@@ -38,40 +38,36 @@ class Tasks:
     def __init__(self, data: RunData, shutdown: Shutdown) -> None:
         self._data = data
         self._shutdown = shutdown
-        self._watched: object = None
-        """When the silence of the tasks that are left was looked at last."""
 
     # --- the ordered start ----------------------------------------------------------------
 
     def begin(self) -> list[Instruction]:
         """Starts the first stage: all files are where they belong."""
-        for task, record in self._data.tasks.items():
-            if record.view.state is TaskState.STAGING:
+        for task, view in self._data.tasks.items():
+            if view.state is TaskState.STAGING:
                 self._data.update_task(task, state=TaskState.PENDING)
-        self._data.phase = RunPhase.STARTING
+        self._data.update_run(state=RunPhase.STARTING)
         return self._start_stage(0)
 
     def resume(self) -> list[Instruction]:
         """Goes on with a run that has begun, from the first stage that is not ready."""
         data = self._data
-        data.phase = RunPhase.STARTING
+        data.update_run(state=RunPhase.STARTING)
         again: list[Instruction] = [
-            SetTimer(RestartDelay(task, record.view.attempt), _RESUME_SECONDS)
-            for task, record in data.tasks.items()
-            if record.view.state is TaskState.BACKOFF
+            SetTimer(RestartDelay(task, view.attempt), _RESUME_SECONDS)
+            for task, view in data.tasks.items()
+            if view.state is TaskState.BACKOFF
         ]
         again += self.renew_time_limits(data.tasks.values())
         for number, stage in enumerate(data.plan.stages):
-            records = [data.tasks[task] for task in stage]
-            if any(blocks_stage(record.view) or record.warming for record in records):
+            if any(blocks_stage(view) or view.warming for view in map(data.view, stage)):
                 return [*again, *self._enter_stage(number)]
         return [*again, *self._start_stage(len(data.plan.stages))]
 
     def _start_stage(self, number: int) -> list[Instruction]:
         data = self._data
         if number >= len(data.plan.stages):
-            data.stage, data.stage_since = number, data.now
-            data.phase = RunPhase.RUNNING
+            data.update_run(stage=number, waiting_since=data.now, state=RunPhase.RUNNING)
             return self._check_end()
         return [*self._enter_stage(number), *self._next_stage()]
 
@@ -79,26 +75,27 @@ class Tasks:
         """Starts a stage's tasks, and lets those start that wait at their gates. Later ones begin
         to import their modules, but not beside `prepare` lines, which may install these."""
         data = self._data
-        data.stage, data.stage_since = number, data.now
+        data.update_run(stage=number, waiting_since=data.now)
         out: list[Instruction] = []
         for task in data.plan.stages[number]:
-            record = data.tasks[task]
-            if not record.view.attempt:
+            view = data.view(task)
+            if not view.attempt:
                 out += self._start(task, 1)
-            elif record.warming:
-                out += self._release(record)
+            elif view.warming:
+                out += self._release(view)
         if any(data.plan.task(task).role is Role.PREPARE for task in data.plan.stages[number]):
             return out
         later = [task for stage in data.plan.stages[number + 1 :] for task in stage]
         warm = [t for t in later if data.plan.task(t).warm and not data.view(t).attempt]
         return [*out, *(i for task in warm for i in self._start(task, 1))]
 
-    def _release(self, record: TaskRecord) -> list[Instruction]:
+    def _release(self, view: TaskView) -> list[Instruction]:
         """The stage of a task has come that waits at its gate, or is about to."""
-        data, view = self._data, record.view
-        record.state_before_loss = None
-        data.update_task(view.id, state=TaskState.STARTING, started=data.now)
-        lost = data.hosts[view.host].view.state is HostState.LOST  # its time begins later
+        data = self._data
+        data.update_task(
+            view.id, state=TaskState.STARTING, started=data.now, state_before_loss=None
+        )
+        lost = data.host(view.host).state is HostState.LOST  # its time begins later
         return [
             ReleaseTask(data.plan.task(view.id), view.attempt),
             *([] if lost else self._time_limit(view.id, view.attempt)),
@@ -116,11 +113,7 @@ class Tasks:
 
     def begin_attempt(self, task: TaskId, attempt: int, *, gated: bool) -> TaskView:
         """Makes an attempt the present one: nothing of the one before it is left."""
-        record = self._data.tasks[task]
-        self._data.intend(record, Intent.NONE)
-        record.restart_due, record.kill_grace = False, None
-        record.silence_watched, record.state_before_loss = False, None
-        self._data.unwatched += 1
+        self._data.silence_watched.discard(task)
         return self._data.update_task(
             task,
             state=TaskState.WARMING if gated else TaskState.STARTING,
@@ -131,6 +124,10 @@ class Tasks:
             reason="",
             started=self._data.now,
             ended=None,
+            intent=Intent.NONE,
+            restart_due=False,
+            kill_grace=None,
+            state_before_loss=None,
         )
 
     def _time_limit(self, task: TaskId, attempt: int) -> list[Instruction]:
@@ -139,11 +136,11 @@ class Tasks:
             return []
         return [SetTimer(ReadyTimeout(task, attempt), plan.start_timeout)]
 
-    def renew_time_limits(self, records: Iterable[TaskRecord]) -> list[Instruction]:
+    def renew_time_limits(self, views: Iterable[TaskView]) -> list[Instruction]:
         """Gives those that are starting their full time again: the timers of a launcher that died
         are gone, and one that fires while a host is lost counts for nothing."""
-        views = [record.view for record in records if record.view.state is TaskState.STARTING]
-        return [limit for view in views for limit in self._time_limit(view.id, view.attempt)]
+        starting = [view for view in views if view.state is TaskState.STARTING]
+        return [limit for view in starting for limit in self._time_limit(view.id, view.attempt)]
 
     def on_started(self, event: ev.TaskStarted) -> list[Instruction]:
         """Its process lives, or could not be made."""
@@ -153,8 +150,7 @@ class Tasks:
         if event.error:
             if not data.view(task).state.live:
                 return []
-            data.tasks[task].state_before_loss = None
-            data.update_task(task, reason=event.error)
+            data.update_task(task, reason=event.error, state_before_loss=None)
             return self._failed(task, event.error, ())
         attempts = data.view(task).attempts
         if all(attempt.number != event.attempt for attempt in attempts):
@@ -191,7 +187,7 @@ class Tasks:
         data, view = self._data, self._data.view(event.task)
         out: list[Instruction] = []
         if event.total_steps is not None and data.plan.total_steps is None:
-            data.total_steps = event.total_steps
+            data.update_run(total_steps=event.total_steps)
         if view.pid is not None and isinstance(data.plan.task(event.task).ready, Auto):
             out = self.on_ready(event.task, view.attempt)
         if data.view(event.task).state is TaskState.READY:
@@ -202,10 +198,12 @@ class Tasks:
         data = self._data
         if data.phase is not RunPhase.STARTING:
             return []
-        # From the last one: it is the last to be ready, too, and thousands are not looked at.
-        if any(blocks_stage(data.view(task)) for task in reversed(data.plan.stages[data.stage])):
+        # From the last one: it is the last to be ready, too.
+        if any(
+            blocks_stage(data.view(task)) for task in reversed(data.plan.stages[data.run.stage])
+        ):
             return []
-        return self._start_stage(data.stage + 1)
+        return self._start_stage(data.run.stage + 1)
 
     def on_ready_timeout(self, timer: ReadyTimeout) -> list[Instruction]:
         """Fails an attempt that is still starting."""
@@ -224,8 +222,7 @@ class Tasks:
     def on_exited(self, event: ev.TaskExited, reason: str = "") -> list[Instruction]:
         """Its process has ended; what that means, its intent and the rules say."""
         data, task = self._data, event.task
-        record = data.tasks[task]
-        view = record.view
+        view = data.view(task)
         told = view.exit_code is not None or view.exit_signal is not None
         if told or not event.attempt or not data.is_current(task, event.attempt):
             return []
@@ -234,17 +231,17 @@ class Tasks:
         )
         if not view.state.live or data.phase is RunPhase.ENDED:
             return []  # only the details were missing
-        record.state_before_loss = None
+        data.update_task(task, state_before_loss=None)
         if event.port_holder and view.state is TaskState.STARTING:
             reason = f"its port is held by {event.port_holder}"
         if reason:
             data.update_task(task, reason=reason)
         if data.phase is RunPhase.KILLING:
-            by_itself = event.status == 0 and data.shutdown.cause is not Cause.RULE
+            by_itself = event.status == 0 and data.run.cause is not Cause.RULE
             state = TaskState.EXITED if by_itself else self._shutdown.task_state
             data.update_task(task, state=state)
             return []
-        match record.intent:
+        match view.intent:
             case Intent.RESTART:
                 data.update_task(task, state=TaskState.BACKOFF)
                 return []
@@ -269,16 +266,16 @@ class Tasks:
 
     def _failed(self, task: TaskId, how: str, tail: tuple[str, ...]) -> list[Instruction]:
         data = self._data
-        record, plan, settings = data.tasks[task], data.plan.task(task), data.plan.settings
+        view, plan, settings = data.view(task), data.plan.task(task), data.plan.settings
         killing = data.phase is RunPhase.KILLING
-        may_restart = settings.on_failure is OnFailure.RESTART and record.intent is not Intent.FAIL
-        if may_restart and not killing and record.view.attempt <= plan.max_restarts:
-            attempt = record.view.attempt
+        may_restart = settings.on_failure is OnFailure.RESTART and view.intent is not Intent.FAIL
+        if may_restart and not killing and view.attempt <= plan.max_restarts:
+            attempt = view.attempt
             delay = min(MAX_BACKOFF, 2.0 ** (attempt - 1))
             data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
             data.note(f"{task} on {plan.host}: {how}; attempt {attempt + 1} in {delay:g} s")
             return [
-                self._kill_task(record, 0.0),  # what the attempt has left behind
+                self._kill_task(task, 0.0),  # what the attempt has left behind
                 SetTimer(RestartDelay(task, attempt), delay),
             ]
         data.update_task(task, state=TaskState.FAILED, ended=data.now)
@@ -298,57 +295,55 @@ class Tasks:
     def on_restart(self, event: ev.Restart) -> list[Instruction]:
         """A person wants it again: first its end, then the next attempt."""
         data = self._data
-        record = data.tasks[event.task]
-        view = record.view
-        if data.phase not in AT_WORK or not view.attempt or record.intent is Intent.RESTART:
+        view = data.view(event.task)
+        if data.phase not in AT_WORK or not view.attempt or view.intent is Intent.RESTART:
             return []
-        data.intend(record, Intent.RESTART)
+        data.update_task(event.task, intent=Intent.RESTART)
         hard = event.hard or not view.state.live
-        return [self._kill_task(record, 0.0 if hard else data.plan.settings.grace)]
+        return [self._kill_task(event.task, 0.0 if hard else data.plan.settings.grace)]
 
     def on_signal(self, event: ev.SignalTask) -> list[Instruction]:
         """A person wants it ended."""
-        record = self._data.tasks[event.task]
-        if not record.view.state.live:
+        data, view = self._data, self._data.view(event.task)
+        if not view.state.live:
             return []
-        if record.intent is Intent.NONE:
-            self._data.intend(record, Intent.KILL)
-        grace = self._data.plan.settings.grace if event.name == "TERM" else 0.0
-        return [self._kill_task(record, grace)]
+        if view.intent is Intent.NONE:
+            data.update_task(event.task, intent=Intent.KILL)
+        grace = data.plan.settings.grace if event.name == "TERM" else 0.0
+        return [self._kill_task(event.task, grace)]
 
     def unanswered_kills(self, host: str) -> list[Instruction]:
         """The kills that the host has not confirmed; after a cut it is asked again."""
         return [
-            KillHost(host, (record.view.id,), record.kill_grace)
-            for record in self._data.on_host(host)
-            if record.kill_grace is not None
+            KillHost(host, (view.id,), view.kill_grace)
+            for view in self._data.on_host(host)
+            if view.kill_grace is not None
         ]
 
     def on_kill_confirmed(self, task: TaskId) -> list[Instruction]:
         """The receipt of a kill of this task alone: nothing of the attempt lives."""
-        record = self._data.tasks[task]
-        record.kill_grace = None
-        wanted = record.intent is Intent.RESTART or record.restart_due
-        record.restart_due = False
+        view = self._data.view(task)
+        self._data.update_task(task, kill_grace=None, restart_due=False)
+        wanted = view.intent is Intent.RESTART or view.restart_due
         if not wanted or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
-        return self._start(task, record.view.attempt + 1)
+        return self._start(task, view.attempt + 1)
 
     def on_restart_delay(self, timer: RestartDelay) -> list[Instruction]:
         """Starts the next attempt, or as soon as the last one is seen gone."""
         data, task = self._data, timer.task
-        record = data.tasks[task]
-        paused = record.view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
-        if not paused or data.phase is RunPhase.KILLING or record.intent is Intent.RESTART:
+        view = data.view(task)
+        paused = view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
+        if not paused or data.phase is RunPhase.KILLING or view.intent is Intent.RESTART:
             return []
-        if record.kill_grace is not None:
-            record.restart_due = True
+        if view.kill_grace is not None:
+            data.update_task(task, restart_due=True)
             return []
         return self._start(task, timer.attempt + 1)
 
-    def _kill_task(self, record: TaskRecord, grace: float) -> Instruction:
-        record.kill_grace = grace
-        return KillHost(record.view.host, (record.view.id,), grace)
+    def _kill_task(self, task: TaskId, grace: float) -> Instruction:
+        view = self._data.update_task(task, kill_grace=grace)
+        return KillHost(view.host, (task,), grace)
 
     # --- when the run has what it wants ---------------------------------------------------
 
@@ -359,44 +354,40 @@ class Tasks:
         data = self._data
         if data.phase not in (RunPhase.RUNNING, RunPhase.FINISHING):
             return []
-        if not data.left:
+        deciding = data.outcome_tasks()
+        left = [view for view in deciding if not view.state.ended]
+        if not left:
             return self._shutdown.kill_all(Cause.RULE)
         chief, settings = data.plan.chief, data.plan.settings
         finished = False
         if settings.success is Success.CHIEF and chief is not None:
             finished = data.view(chief).state is TaskState.EXITED
         if finished:
-            data.phase = RunPhase.FINISHING
-        jobs = frozenset(job for job, count in data.exited.items() if count)
-        if self._watched == (finished, jobs, data.unwatched):
-            return []  # thousands that end one after the other are not looked through each time
-        self._watched = (finished, jobs, data.unwatched)
+            data.update_run(state=RunPhase.FINISHING)
+        jobs = {view.id.job for view in deciding if view.state is TaskState.EXITED}
         fresh = [
-            record
-            for record in data.tasks.values()
-            if record.decides and not record.view.state.ended and not record.silence_watched
-            if finished or record.view.id.job in jobs
+            view.id
+            for view in left
+            if view.id not in data.silence_watched and (finished or view.id.job in jobs)
         ]
-        for record in fresh:
-            record.silence_watched = True
-        return [WatchSilence(record.view.id, settings.finish_timeout) for record in fresh]
+        data.silence_watched.update(fresh)
+        return [WatchSilence(task, settings.finish_timeout) for task in fresh]
 
     def on_stalled(self, event: ev.OutputStalled) -> list[Instruction]:
         """It writes nothing although others have ended well: it hangs."""
         data = self._data
-        record, settings = data.tasks[event.task], data.plan.settings
-        state = record.view.state
-        if not state.live or data.phase is RunPhase.KILLING or record.intent is not Intent.NONE:
+        view, settings = data.view(event.task), data.plan.settings
+        live = view.state.live
+        if not live or data.phase is RunPhase.KILLING or view.intent is not Intent.NONE:
             return []
-        if state is TaskState.LOST:  # it is we who hear nothing
+        if view.state is TaskState.LOST:  # it is we who hear nothing
             return [WatchSilence(event.task, settings.finish_timeout)]
         if self._only_serves(event.task):
-            data.intend(record, Intent.STOP)
-            return [self._kill_task(record, settings.grace)]
-        data.intend(record, Intent.FAIL)
+            data.update_task(event.task, intent=Intent.STOP)
+            return [self._kill_task(event.task, settings.grace)]
         reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
-        data.update_task(event.task, reason=reason)
-        return [self._kill_task(record, settings.grace)]
+        data.update_task(event.task, intent=Intent.FAIL, reason=reason)
+        return [self._kill_task(event.task, settings.grace)]
 
     def _only_serves(self, task: TaskId) -> bool:
         """A worker beside a chief of another job that has ended well, as TensorFlow's parameter
@@ -405,4 +396,5 @@ class Tasks:
         chief = data.plan.chief
         if data.phase is not RunPhase.FINISHING or chief is None or chief.job == task.job:
             return False
-        return data.ended[task.job] <= data.stopping[task.job]
+        views = [view for view in data.tasks.values() if view.id.job == task.job]
+        return all(view.intent is Intent.STOP for view in views if view.state.ended)

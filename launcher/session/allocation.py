@@ -14,6 +14,7 @@ from ..cluster.model import node_name
 from ..errors import TfmuxError
 from ..run import events as ev
 from ..run.run import RunStateMachine
+from ..run.snapshot import AllocatedNode
 from ..run.states import HostState
 from ..slurm.job import JobState, SlurmJob
 from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
@@ -140,9 +141,9 @@ class Allocation:
         self._feed(ev.Allocated(time.time(), hosts))
         return True
 
-    def _hosts(self, state: JobState) -> Mapping[str, ev.AllocatedNode]:
+    def _hosts(self, state: JobState) -> Mapping[str, AllocatedNode]:
         return {
-            node_name(number): ev.AllocatedNode(node, self._slurm.reach(self._job, node))
+            node_name(number): AllocatedNode(node, self._slurm.reach(self._job, node))
             for number, node in enumerate(state.nodes)
         }
 

@@ -25,12 +25,12 @@ from ..ids import TaskId, new_run_id
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
-from ..store import snapshot_codec
+from ..run.views import Record, Views
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
-from ..store.public_events import PublicEvent
 from ..store.runs import RunFolder
+from ..store.stream import PublicEvent, decode, plain
 from .attach import StoredRun, find_resumed
 from .client_snapshots import failed, resumed, unknown
 from .control_connection import FLUSH_SECONDS
@@ -41,8 +41,6 @@ from .prompts import PromptResponder
 
 OnClose = Literal["kill", "nothing"]
 _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
-OnEvent = Callable[[PublicEvent | None], None]
-"""Gets each public event on the client's thread, and None when no more follow."""
 
 _PACE = 0.1
 _UNSUPERVISED = "no launcher supervises this run"
@@ -64,7 +62,7 @@ class RunClient:
         process: LauncherProcess | None = None,
         on_close: OnClose = "nothing",
         ask: PromptHandler | None = None,
-        on_event: OnEvent | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> None:
         """Use `launch` or `attach`.
 
@@ -75,7 +73,7 @@ class RunClient:
             process: the launcher process, where it was started here.
             on_close: what it means when this process disappears without a word.
             ask: puts SSH prompts of the launcher to a person.
-            on_event: gets the public events from the client's beginning on.
+            on_end: called on the client's thread when nothing more is followed.
         """
         self.folder = folder
         self.run_id = folder.run_id
@@ -88,8 +86,10 @@ class RunClient:
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
         self._responder = PromptResponder(ask, self._answer) if ask is not None else None
-        self._on_event = on_event
+        self._on_end = on_end
         self._listeners: list[Callable[[Snapshot], None]] = []
+        self._views = Views.of(snapshot)
+        """All that the launcher has said."""
         self._told = snapshot
         """The run as the launcher said last."""
         self._alone = False
@@ -112,7 +112,6 @@ class RunClient:
             "command": "subscribe",
             "on_close": on_close,
             "prompts": ask is not None,
-            "events": on_event is not None,
         }
         self._launcher = LauncherLink(
             folder, subscription, self._note, self._withdraw_prompts, link, process
@@ -130,7 +129,7 @@ class RunClient:
         process: LauncherProcess | None = None,
         on_close: OnClose | None = None,
         ask: PromptHandler | None = None,
-        on_event: OnEvent | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> RunClient:
         """Launches a new run of a cluster; `text` is its file as it stands.
 
@@ -159,7 +158,7 @@ class RunClient:
         link = process.order({"launch": run_id, "resume": source, "on_close": on_close}, lock)
         snapshot = run.snapshot()
         return cls(
-            folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_event=on_event
+            folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_end=on_end
         )
 
     @classmethod
@@ -169,7 +168,7 @@ class RunClient:
         *,
         process: LauncherProcess | None = None,
         ask: PromptHandler | None = None,
-        on_event: OnEvent | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> RunClient:
         """Follows a run that goes on; one without a launcher process gets `process`, or a new one,
         which imports what it needs while we read the run's files.
@@ -180,7 +179,7 @@ class RunClient:
         """
         lock = take_lock(folder)
         if lock is None:
-            client = cls(folder, unknown(folder), None, ask=ask, on_event=on_event)
+            client = cls(folder, unknown(folder), None, ask=ask, on_end=on_end)
             deadline = time.monotonic() + _FIRST_SECONDS
             while time.monotonic() < deadline:
                 if client._heard.wait(_PACE):
@@ -193,7 +192,7 @@ class RunClient:
                 f"{folder.run_id}: its launcher process does not answer; {awake}end the run: "
                 f"tfmux kill {folder.run_id}"
             )
-        return cls._take_up(folder, lock, process=process, ask=ask, on_event=on_event)
+        return cls._take_up(folder, lock, process=process, ask=ask, on_end=on_end)
 
     @classmethod
     def kill(
@@ -226,7 +225,7 @@ class RunClient:
         *,
         process: LauncherProcess | None,
         ask: PromptHandler | None,
-        on_event: OnEvent | None = None,
+        on_end: Callable[[], None] | None = None,
     ) -> RunClient:
         """Follows a run that a launcher process which is started here takes up."""
         try:
@@ -239,7 +238,7 @@ class RunClient:
                 os.close(lock)
             raise
         link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
-        return cls(folder, snapshot, link, process=process, ask=ask, on_event=on_event)
+        return cls(folder, snapshot, link, process=process, ask=ask, on_end=on_end)
 
     # --- RunControl -----------------------------------------------------------------------
 
@@ -366,8 +365,8 @@ class RunClient:
             if self._responder is not None:
                 self._responder.close()
             self._launcher.close(flush=True)
-            if self._on_event is not None:
-                self._on_event(None)
+            if self._on_end is not None:
+                self._on_end()
 
     def _break_off(self, error: Exception) -> None:
         """Ends this client, which cannot go on; whoever waits hears of it."""
@@ -395,14 +394,10 @@ class RunClient:
 
     def _handle(self, messages: list[dict[str, Any]]) -> None:
         for message in messages:
-            if "changes" in message:
-                self._accept_state(snapshot_codec.apply(self._told, message["changes"]))
+            if "changed" in message:
+                self._take([decode(record) for record in message["changed"]])
             elif "prompts" in message and self._responder is not None:
                 self._responder.show(PROMPTS.validate_python(message["prompts"]))
-            elif "event" in message and self._on_event is not None:
-                self._on_event(message["event"])
-            elif "lost_events" in message:
-                self._note(f"{message['lost_events']} events were lost: they were not read in time")
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
                 self._closed.wait(_PACE)  # more clients than are served displace each other
@@ -410,6 +405,22 @@ class RunClient:
                 self._accept_state(failed(self._told, str(message["error"])), self._done)
             elif "finished" in message:
                 self._accept_state(self._told, self._done)
+
+    def _take(self, records: list[Any]) -> None:
+        with self._adding:
+            for record in records:
+                self._views.take(record)
+            told = self._views.snapshot()
+        self._accept_state(told)
+
+    def records(self, since: float, until: float) -> list[PublicEvent]:
+        """What the launcher has said of the run, as it was recorded between two times."""
+        with self._adding:
+            found: list[Record] = list(self._views.records())
+        found = sorted(
+            (one for one in found if since < one.time <= until), key=lambda one: one.time
+        )
+        return [plain(record) for record in found]
 
     def _withdraw_prompts(self) -> None:
         if self._responder is not None:

@@ -30,4 +30,4 @@ def failed(snapshot: Snapshot, reason: str) -> Snapshot:
 
 def unknown(folder: RunFolder) -> Snapshot:
     """A run of which nothing is known yet."""
-    return Snapshot(folder.run_id, folder.run_id, RunPhase.CONNECTING, (), (), time.time())
+    return Snapshot(folder.run_id, folder.run_id, RunPhase.CONNECTING, time.time())

@@ -1,14 +1,11 @@
 """Control socket of a run: other processes send commands and receive its state (JSON lines over a
 Unix socket that only this user can open).
 
-A client begins with `{"command": "subscribe", "on_close": "kill" | "nothing", "prompts": bool,
-"events": bool}`: what its disappearance means, whether it can answer SSH prompts, whether it wants
-the public events. It then receives
+A client begins with `{"command": "subscribe", "on_close": "kill" | "nothing", "prompts": bool}`:
+what its disappearance means, and whether it can answer SSH prompts. It then receives
 
-    {"changes": {…}}    the whole snapshot first, then what has changed (`snapshot_codec`)
+    {"changed": […]}    the records of the run (`store.stream`): all first, then those that changed
     {"prompts": […]}    the prompts that wait for an answer
-    {"event": {…}}      a public event
-    {"lost_events": 3}  so many events are missing here: they were not read in time
     {"error": "…"}      the launcher could not start; it ends
     {"finished": true}  the run has ended and its hosts are released; nothing follows
     {"disconnected": "…"}  it did not subscribe in time, sent what is no command, or had been silent
@@ -23,8 +20,8 @@ and may send
     {"command": "answer", "id": 3, "text": "yes"}
     {"command": "detach"}   from now on its disappearance means nothing
 
-Log text never passes through here: clients read the files. A client that does not read misses
-intermediate states and delays nobody.
+Neither log text nor events pass through here: clients read the files. A client that does not read
+misses intermediate states and delays nobody.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +43,9 @@ from pydantic import TypeAdapter
 from ..agent.folders import local_folder
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.snapshot import Snapshot
-from ..store import snapshot_codec
-from ..store.public_events import PublicEvent
-from .outbox import Outbox, RecentEvents, line_of
+from ..run.views import Record, Views
+from ..store.stream import plain
+from .outbox import Outbox, line_of
 from .prompts import PendingPrompt, PromptQueue
 
 PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
@@ -61,10 +57,6 @@ counted: one key may answer for all hosts."""
 _SECONDS_BETWEEN = 1 / 30
 _MERGE_SECONDS = 0.005
 """Changes that come together are sent together, but for those that are sent at once."""
-_SHARE = 10
-"""Encoding takes at most a tenth of the launcher's time."""
-_EVENT_BYTES = 16 << 20
-"""Events that are kept for clients which have not read them, once for all of these."""
 _SUBSCRIBE_SECONDS = 10.0
 """A connection that has not subscribed by then is closed: too many of them lock everybody out."""
 _FLUSH_SECONDS = 1.0
@@ -100,17 +92,15 @@ class ControlSocket:
         run_id: str,
         command: Callable[[ev.Event], None],
         prompts: PromptQueue,
-        snapshot: Callable[[], Snapshot | None],
+        views: Callable[[], Views | None],
     ) -> None:
         """`command` gets what clients want, and raises `KeyError` where the run has no such task;
-        `snapshot` makes the state that is sent, None if it cannot be made."""
+        `views` is the state that is sent, None if it cannot be made."""
         self._run_id = run_id
         self._command = command
-        self._snapshot = snapshot
+        self._views = views
         self._prompts = prompts
         self._clients: dict[_Client, asyncio.Task[None]] = {}
-        self._sent: Snapshot | None = None
-        """The state that clients have which are not behind."""
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
         """A state is sent as soon as the loop gets to it."""
@@ -118,9 +108,8 @@ class ControlSocket:
         self._not_before = 0.0
         """Time before which no state is sent, by the loop's clock."""
         self._finished = False
-        self._events = RecentEvents(_EVENT_BYTES)
         self._begun = asyncio.Event()
-        """A client has subscribed: the first one gets the events of the run's beginning, too."""
+        """A client has subscribed."""
 
     @contextlib.asynccontextmanager
     async def listening(self) -> AsyncIterator[None]:
@@ -144,7 +133,7 @@ class ControlSocket:
         client = _Client(writer, self._catch_up, kills=on_close == "kill")
         self._begin(client, reader)
 
-    def changed(self, *, at_once: bool = False) -> None:
+    def changed(self, at_once: bool = False) -> None:
         """Sends what has changed, at most 30 times a second; `at_once` is for what a kill brings
         about: a client that hears nothing of it takes the launcher for dead."""
         if self._finished:
@@ -156,22 +145,6 @@ class ControlSocket:
         elif self._timer is None:
             when = max(loop.time() + _MERGE_SECONDS, self._not_before)
             self._timer = loop.call_at(when, self._send_changes)
-
-    def record(self, event: PublicEvent) -> None:
-        if event["event"] == "receipt" or (event["event"] == "run" and "note" not in event):
-            self.changed(at_once=True)
-        if not self._begun.is_set() or any(client.events for client in self._clients):
-            self._events.append(line_of({"event": event}))
-            self._send_events()
-
-    def _send_events(self) -> None:
-        """Sends events to the clients that lack some; what nobody lacks any more is dropped."""
-        wanting = [client for client in self._clients if client.events]
-        for client in wanting:
-            client.outbox.send_events(self._events)
-        if self._begun.is_set():
-            pending = (client.outbox.next_event for client in wanting)
-            self._events.forget(min(pending, default=self._events.end))
 
     def send_prompts(self) -> None:
         """Sends the pending prompts to the clients that can answer them; those of many hosts, and
@@ -189,7 +162,7 @@ class ControlSocket:
                 client.writer.write(line)
                 client.prompts = pending
 
-    async def finish(self, snapshot: Snapshot) -> None:
+    async def finish(self, views: Views) -> None:
         """Sends the last state and says that nothing follows; also to a client that has connected
         and is about to subscribe, where the run ends at its beginning."""
         self._finished = True
@@ -197,14 +170,11 @@ class ControlSocket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_SECONDS):
                     await self._begun.wait()
-        whole = line_of({"changes": snapshot_codec.changes(None, snapshot)})
-        last = whole + line_of({"finished": True})
+        last = _changed(views.records()) + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
-                await asyncio.gather(
-                    *(c.outbox.finish(self._events if c.events else None, last) for c in clients)
-                )
+                await asyncio.gather(*(client.outbox.finish(last) for client in clients))
         for client in clients:
             client.outbox.abort()
 
@@ -251,7 +221,6 @@ class ControlSocket:
         finally:
             self._clients.pop(client, None)
             self._begun.set()
-            self._send_events()
             if client.subscribed:
                 self._count(client, -1)
             client.outbox.abort()
@@ -283,11 +252,8 @@ class ControlSocket:
         client.subscribed = True
         client.kills = on_close == "kill"
         client.responds = bool(message.get("prompts"))
-        client.events = bool(message.get("events"))
         self._count(client, 1)
-        client.outbox.next_event = self._events.end if self._begun.is_set() else 0
         self._begun.set()
-        self._send_events()
         self.changed()
         if client.responds and self._prompts.pending:
             self.send_prompts()
@@ -305,36 +271,30 @@ class ControlSocket:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._finished or not any(client.subscribed for client in self._clients):
-            return
-        began, worked = asyncio.get_running_loop().time(), time.thread_time()
-        if (snapshot := self._snapshot()) is not None:
-            self._send(snapshot)
-        took = time.thread_time() - worked
-        self._not_before = began + max(_SECONDS_BETWEEN, _SHARE * took)
+        self._not_before = asyncio.get_running_loop().time() + _SECONDS_BETWEEN
+        if not self._finished and (views := self._views()) is not None:
+            self._send(views)
 
     def _catch_up(self) -> None:
         """Sends what clients lack: one of them has read what it was sent."""
         if not self._finished:
-            self._send_events()
             self.send_prompts()
             self.changed()
 
-    def _send(self, snapshot: Snapshot) -> None:
-        before, self._sent = self._sent, snapshot
-        delta = snapshot_codec.changes(before, snapshot)
-        line = line_of({"changes": delta}) if delta else b""
-        whole = b""
+    def _send(self, views: Views) -> None:
+        touched = views.pop_touched()
+        line = whole = b""
         for client in self._clients:
             if not client.subscribed:
                 continue
             if not client.outbox.has_room():
                 client.behind = True
             elif client.behind:
-                whole = whole or line_of({"changes": snapshot_codec.changes(None, snapshot)})
+                whole = whole or _changed(views.records())
                 client.writer.write(whole)
                 client.behind = False
-            elif line:
+            elif touched:
+                line = line or _changed(touched)
                 client.writer.write(line)
 
 
@@ -352,7 +312,6 @@ class _Client:
         self.kills = kills
         """The run is killed when it disappears."""
         self.responds = False
-        self.events = False
         self.behind = True
         """It lacks a state that others have: it gets the whole snapshot next."""
         self.prompts: tuple[PendingPrompt, ...] = ()
@@ -369,6 +328,11 @@ class _Client:
             reason = f"not subscribed within {_SUBSCRIBE_SECONDS:.0f} s"
             self.writer.write(line_of({"disconnected": reason}))
             self.writer.close()
+
+
+def _changed(records: Iterable[Record]) -> bytes:
+    """The message that these have changed."""
+    return line_of({"changed": [plain(record) for record in records]})
 
 
 async def _read_line(reader: asyncio.StreamReader) -> bytes:

@@ -149,7 +149,7 @@ class ActiveRuns:
 def active_runs() -> ActiveRuns:
     """All runs of this machine that have not ended with a clean receipt and are not gone.
 
-    The hosts of a run that a launcher supervises are not asked: its journal says how it stands.
+    The hosts of a run that a launcher supervises are not asked: its stream says how it stands.
     Those of the others are, all at once. Blocking, and with an event loop of its own.
     """
     folders, unreadable = RunFolder.scan()
@@ -183,7 +183,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _read_run(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
-    """The run as its journal tells it; None if it has ended."""
+    """The run as its stream tells it; None if it has ended."""
     reader = SummaryReader(folder)
     if reader.read().over:
         return None  # without reading all that a long run has written

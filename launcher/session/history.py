@@ -11,9 +11,9 @@ from ..ids import TaskId
 from ..paths import runs_home
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
-from ..store.journal import read_final
 from ..store.metrics import Series
 from ..store.runs import RunFolder, UnreadableRun
+from ..store.stream import Summary, read_end
 from .attach import StoredRun
 
 
@@ -57,19 +57,19 @@ class RunSummary:
 
 
 class SummaryReader:
-    """Reads the summary of one run, again and again: the end of its journal, or all of it where
-    that breaks off, when the journal has changed."""
+    """Reads the summary of one run, again and again: the end of its stream, or all of it where
+    that breaks off, when the stream has changed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.run: StoredRun | None = None
-        """The run, where all of its journal was read."""
+        """The run, where all of its stream was read."""
         self._folder = folder
         self._stamp: Stamp | None = None
         self._known: RunSummary | None = None
 
     def read(self, *, metrics: bool = False) -> RunSummary:
-        """Summary of the run as its journal tells it now, with `metrics` with the newest ones."""
-        stamp = Stamp.of(self._folder.journal)
+        """Summary of the run as its stream tells it now, with `metrics` with the newest ones."""
+        stamp = Stamp.of(self._folder.events)
         if self._known is None or stamp != self._stamp:
             self._stamp, self.run = stamp, None
             self._known = self._read()
@@ -79,9 +79,9 @@ class SummaryReader:
 
     def _read(self) -> RunSummary:
         folder = self._folder
-        final = read_final(folder.journal)
-        if final is not None:
-            return _summary(folder, final, final.ended or 0.0)
+        end = read_end(folder.events)
+        if end is not None:
+            return _summary(folder, end, end.ended or 0.0)
         try:
             self.run = StoredRun(folder)
         except TfmuxError as error:
@@ -91,7 +91,8 @@ class SummaryReader:
 
     def _of_run(self, run: StoredRun) -> RunSummary:
         told = run.damage.describe(self._folder.run_id)
-        seen = _summary(self._folder, run.snapshot(), run.last, told)
+        summary = Summary.of(run.snapshot(), run.last)
+        seen = _summary(self._folder, summary, run.last, told)
         return replace(seen, proven=seen.proven and run.over)  # hosts that are not in the receipt
 
 
@@ -106,28 +107,26 @@ def unreadable_summary(run: UnreadableRun) -> RunSummary:
     return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
 
 
-def _summary(folder: RunFolder, seen: Snapshot, last: float, problem: str = "") -> RunSummary:
-    detached = seen.outcome is Outcome.DETACHED  # that launcher left; the run went on
-    failure, receipt = seen.first_failure, seen.receipt
+def _summary(folder: RunFolder, seen: Summary, last: float, problem: str = "") -> RunSummary:
     return RunSummary(
         run_id=folder.run_id,
         folder=folder,
         started=seen.started or _launched(folder),
-        ended=None if detached else seen.ended,
-        outcome=None if detached else seen.outcome,
-        exit_code=None if detached else seen.exit_code,
+        ended=seen.ended,
+        outcome=seen.outcome,
+        exit_code=seen.exit_code,
         name=seen.name,
         phase=seen.state,
         waiting=seen.waiting,
-        live=sum(task.state.live for task in seen.tasks),
-        tasks=len(seen.tasks),
-        hosts=tuple(host.name for host in seen.hosts),
+        live=seen.live,
+        tasks=seen.tasks,
+        hosts=seen.hosts,
         step=seen.step,
         loss=seen.loss,
         last=last,
-        first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
-        clean=receipt is None or seen.clean,
-        proven=seen.clean,
+        first_failure=seen.first_failure,
+        clean=seen.clean is not False,
+        proven=bool(seen.clean),
         problem=problem,
     )
 
@@ -170,12 +169,12 @@ def _at_rest(run: StoredRun) -> Snapshot:
     snapshot = run.snapshot()
     if snapshot.state is RunPhase.ENDED:
         return snapshot
-    outputs = (view.last_output or 0.0 for view in snapshot.tasks)
+    outputs = [view.last_output or 0.0 for view in snapshot.tasks]
     note = "its launcher died before it could write down how the run ended"
     return replace(
         snapshot.with_lost_tasks("the record ends here"),
         state=RunPhase.ENDED,
-        ended=max(run.last, *outputs),
+        ended=max([run.last, *outputs]),
         waiting="",
         notes=(*snapshot.notes, note),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from ..cluster.model import hook_problem
-from ..store.public_events import tail_lines
+from ..store.logs import tail_lines
 
 HOOK_SECONDS = 10.0
 _PACE = 0.05

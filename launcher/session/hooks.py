@@ -17,14 +17,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+from pydantic import TypeAdapter
+
 from ..cluster.model import ClusterModel
 from ..plan.plan import Plan
-from ..run.snapshot import Snapshot
+from ..run.snapshot import Failure, Metric, Snapshot, TaskView
 from ..run.states import Outcome, TaskState
 from ..store.metrics import RECENT, stalled_for
-from ..store.public_events import FailureRecord, MetricEvent, PublicEvent, TaskEvent, failure_record
+from ..store.stream import Line
 from .hook_process import HOOK_SECONDS, HookProgram
 
+_FAILURE = TypeAdapter(Failure)
 _TICK = 1.0
 _LATE_SECONDS = 1.0
 """Time beyond a hook's own for its thread to see that it was killed."""
@@ -63,7 +66,8 @@ class HookEvent(TypedDict):
     outcome: str | None
     """`success`, `failed`, `preflight`, `killed` or `terminated`; null while the run goes on."""
     exit_code: int | None
-    first_failure: FailureRecord | None
+    first_failure: dict[str, Any] | None
+    """As in the record of the run."""
     receipt: ReceiptSummary | None
     stalled: NotRequired[list[StalledTask]]
     """With `stall`."""
@@ -111,14 +115,14 @@ class HookRunner:
         if "stall" in self._commands:
             self._watching = asyncio.create_task(self._watch(), name="stalls")
 
-    def observe(self, event: PublicEvent) -> None:
-        """Takes a public event; returns at once."""
+    def observe(self, line: Line) -> None:
+        """Takes a record; returns at once."""
         if "stall" not in self._commands:
             return
-        if event["event"] == "metric":
-            self._on_metric(event)
-        elif event["event"] == "task":
-            self._on_task(event)
+        if isinstance(line, Metric):
+            self._on_metric(line)
+        elif isinstance(line, TaskView):
+            self._on_task(line)
 
     def stalls(self, now: float) -> list[StalledTask]:
         """The tasks that have stalled since this was asked last; `now` is on the clock that nobody
@@ -148,18 +152,17 @@ class HookRunner:
 
     # --- inside ---------------------------------------------------------------------------
 
-    def _on_metric(self, event: MetricEvent) -> None:
-        task = event["task"]
+    def _on_metric(self, metric: Metric) -> None:
+        task = str(metric.id)
         self._heard[task] = time.monotonic()
-        self._times.setdefault(task, deque(maxlen=RECENT)).append(event["time"])
-        self._hosts[task] = event["host"]
+        self._times.setdefault(task, deque(maxlen=RECENT)).append(metric.time)
+        self._hosts[task] = metric.host
         self._stalled.discard(task)
 
-    def _on_task(self, event: TaskEvent) -> None:
-        state = TaskState(event["state"])
-        if not state.live or state is TaskState.STARTING:
-            self._times.pop(event["task"], None)
-            self._stalled.discard(event["task"])
+    def _on_task(self, view: TaskView) -> None:
+        if not view.state.live or view.state is TaskState.STARTING:
+            self._times.pop(str(view.id), None)
+            self._stalled.discard(str(view.id))
 
     async def _watch(self) -> None:
         while True:
@@ -227,7 +230,7 @@ def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> Hook
         "folder": str(folder),
         "outcome": None if snapshot.outcome is None else str(snapshot.outcome),
         "exit_code": snapshot.exit_code,
-        "first_failure": None if failure is None else failure_record(failure),
+        "first_failure": None if failure is None else _FAILURE.dump_python(failure, mode="json"),
         "receipt": summary,
     }
 

@@ -18,9 +18,9 @@ from ..plan.plan import Resume
 from ..run import events as ev
 from ..run.snapshot import Snapshot
 from ..run.states import RunPhase
+from ..run.views import Views
 from ..store import launcher_lock
 from ..store.logs import LogStore
-from ..store.public_events import PublicEvent
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from .attach import StoredRun
@@ -51,13 +51,13 @@ class Launcher:
         self.logs = LogStore(folder.path, only_writes=True)
         self._writer = RunWriter(folder, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
-        self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._snapshot)
+        self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._views)
         self._run_loop = RunLoop(
             cluster,
             folder.run_id,
             self.logs,
             publish=self._socket.changed,
-            record=self._record,
+            observe=lambda line: self._hooks.observe(line),
             writer=self._writer,
             ask=self._prompts,
             resume=resume,
@@ -110,23 +110,23 @@ class Launcher:
 
     # --- its loop -------------------------------------------------------------------------
 
-    def _snapshot(self) -> Snapshot | None:
+    def _views(self) -> Views | None:
+        """The state as it is sent to clients; None if it cannot be made."""
         try:
-            return self._run_loop.snapshot()
+            return self._run_loop.refresh()
         except Exception as error:
             self._run_loop.fail("snapshot", error)
             return None
 
-    def _record(self, event: PublicEvent) -> None:
-        self._socket.record(event)
-        self._writer.public(event)
-        self._hooks.observe(event)
+    def _snapshot(self) -> Snapshot | None:
+        views = self._views()
+        return None if views is None else views.snapshot()
 
     def _add_note(self, text: str) -> None:
         self._run_loop.feed(ev.NoteAdded(time.time(), text))
 
     def _broken(self, error: BaseException) -> None:
-        """Something in the thread that writes the journal failed."""
+        """Something in the thread that writes the records failed."""
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):
@@ -144,13 +144,14 @@ class Launcher:
                     self._hooks.begin()
                     await self._run_loop.main()
                     await self._hooks.finish(self._run_loop.final())
+                    self._run_loop.final()
                     await self._finish_writing()
                 except Exception as caught:
                     error = caught
                     await self._hooks.finish(self._run_loop.final(error))
                 await adding
                 snapshot = self._run_loop.final(error)
-                await self._socket.finish(snapshot)
+                await self._socket.finish(self._run_loop.run.views)
         return snapshot
 
     async def _listen(self, stack: AsyncExitStack) -> None:

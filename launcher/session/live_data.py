@@ -1,23 +1,23 @@
-"""Data of a run that change all the time, which only the launcher's shell knows and adds to
-snapshots: progress of files, statistics of hosts, forwarded ports."""
+"""Figures of hosts and tasks that change all the time, written into the run's views: progress of
+files, statistics of hosts, forwarded ports."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..errors import AgentError, HostError
 from ..files.staging import Progress
-from ..hosts.frames import Stats, StatsAnswer
+from ..hosts.frames import Stats
 from ..hosts.link import Link
 from ..ids import TaskId
 from ..plan.plan import TaskPlan
 from ..quantities import size
 from ..run import events as ev
-from ..run.snapshot import HostView, TaskView
+from ..run.views import Views
 
 STATS_SECONDS = 5.0
 _ANSWER_SECONDS = 1.0
@@ -26,68 +26,45 @@ _ANSWER_SECONDS = 1.0
 
 @dataclass
 class Transfers:
-    """Knows how far each host's files and results are; `changed` is called with the name of a
-    host when it gets on."""
+    """Says how far each host's files and results are; `changed` is called when one gets on."""
 
-    changed: Callable[[str], None]
-    _staged: dict[str, Progress] = field(default_factory=dict)
-    _collected: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _shown: dict[str, tuple[HostView, HostView]] = field(default_factory=dict)
-    """Views as the run has them, and the same with the progress: most events change none."""
+    views: Views
+    changed: Callable[[], None]
 
     def staged(self, host: str, progress: Progress) -> None:
         """So many bytes and files, of so many that it lacks, have gone to a host."""
-        self._staged[host] = progress
-        self._shown.pop(host, None)
-        self.changed(host)
+        self.views.update_host(
+            host,
+            staged_bytes=progress.bytes,
+            staged_total=progress.total_bytes,
+            staged_files=progress.files,
+            staged_total_files=progress.total_files,
+        )
+        self.changed()
 
     def collected(self, host: str, done: int, total: int) -> None:
         """So many bytes of a host's results, of so many, have come back."""
-        self._collected[host] = (done, total)
-        self._shown.pop(host, None)
-        self.changed(host)
-
-    def added_to(self, view: HostView) -> HostView:
-        if view.name not in self._staged and view.name not in self._collected:
-            return view
-        known = self._shown.get(view.name)
-        if known is None or known[0] is not view:
-            known = self._shown[view.name] = (view, self._with_progress(view))
-        return known[1]
-
-    def _with_progress(self, view: HostView) -> HostView:
-        staged = self._staged.get(view.name)
-        if staged is not None:
-            view = replace(
-                view,
-                staged_bytes=staged.bytes,
-                staged_total=staged.total_bytes,
-                staged_files=staged.files,
-                staged_total_files=staged.total_files,
-            )
-        if view.name in self._collected:
-            done, total = self._collected[view.name]
-            view = replace(view, collected_bytes=done, collected_total=total)
-        return view
+        self.views.update_host(host, collected_bytes=done, collected_total=total)
+        self.changed()
 
     def describe(self, host: str) -> str:
         """The host's name, with how much of its files is there."""
-        staged = self._staged.get(host)
-        if staged is None or not staged.total_bytes:
+        view = self.views.hosts[host]
+        if not view.staged_total:
             return host
-        part = 100 * staged.bytes // staged.total_bytes
-        return f"{host} ({part} % of {size(staged.total_bytes)})"
+        part = 100 * view.staged_bytes // view.staged_total
+        return f"{host} ({part} % of {size(view.staged_total)})"
 
 
 @dataclass
 class HostStats:
-    """Asks all connected hosts at once, and knows the latest answers."""
+    """Asks all connected hosts at once for their figures."""
 
+    views: Views
     links: Mapping[str, Link]
     changed: Callable[[], None]
-    latest: dict[str, StatsAnswer] = field(default_factory=dict)
-    _heard_at: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """When each host was heard last, by the clock of its link and since the epoch."""
+    _heard_at: dict[str, float] = field(default_factory=dict)
+    """When each host was heard last, by the clock of its link."""
 
     async def poll(self) -> None:
         """Asks all hosts for their figures, again and again; never ends by itself. One that does
@@ -107,60 +84,50 @@ class HostStats:
     async def _ask(self, host: str) -> None:
         with suppress(AgentError):  # a host that does not answer shows as lost anyway
             if self.links[host].connected:
-                self.latest[host] = await self.links[host].ask(Stats())
+                stats = await self.links[host].ask(Stats())
+                tasks = self.views.tasks
+                live = {task for task in stats.tasks if task in tasks and tasks[task].state.live}
+                self.views.update_host(
+                    host,
+                    cpu=stats.cpu,
+                    memory_used=stats.memory_used,
+                    memory_total=stats.memory_total,
+                    gpus=stats.gpus,
+                    usage={task: stats.tasks[task] for task in live},
+                )
 
-    def _last_heard(self, host: str) -> float | None:
-        """Time at which a host was heard last, in whole seconds, as people are shown it: one that
+    def note_heard(self) -> None:
+        """Says when each host was heard last, in whole seconds, as people are shown it: one that
         is silent has not changed, and one that says much changes once a second."""
-        link = self.links.get(host)
-        if link is None or not link.last_heard:
-            return None
-        known = self._heard_at.get(host)
-        if known is None or known[0] != link.last_heard:
-            when = time.time() - (time.monotonic() - link.last_heard)
-            known = self._heard_at[host] = (link.last_heard, float(int(when)))
-        return known[1]
-
-    def added_to(self, view: HostView, live: Collection[TaskId]) -> HostView:
-        heard = self._last_heard(view.name)
-        stats = self.latest.get(view.name)
-        if stats is None:
-            return replace(view, last_heard=heard)
-        return replace(
-            view,
-            last_heard=heard,
-            cpu=stats.cpu,
-            memory_used=stats.memory_used,
-            memory_total=stats.memory_total,
-            gpus=stats.gpus,
-            usage={task: share for task, share in stats.tasks.items() if task in live},
-        )
+        for host, link in self.links.items():
+            if link.last_heard and self._heard_at.get(host) != link.last_heard:
+                self._heard_at[host] = link.last_heard
+                when = time.time() - (time.monotonic() - link.last_heard)
+                self.views.update_host(host, last_heard=float(int(when)))
 
 
 @dataclass
 class Forwarding:
-    """Opens ports of this machine's loopback that lead to tasks, and knows their addresses."""
+    """Opens ports of this machine's loopback that lead to tasks, and says their addresses."""
 
+    views: Views
     links: Mapping[str, Link]
     feed: Callable[[ev.Event], None]
     changed: Callable[[], None]
-    ports: dict[TaskId, int] = field(default_factory=dict)
+    _ports: dict[TaskId, int] = field(default_factory=dict)
 
     async def open(self, task: TaskPlan) -> None:
         """Forwards a task's port, as before where it was forwarded already."""
         if task.port is None:
             return
-        wanted = self.ports.get(task.id, 0)
+        wanted = self._ports.get(task.id, 0)
         try:
             port = await self.links[task.host].forward(task.port, wanted)
         except (HostError, OSError) as error:
             self.feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {error}"))
             return
+        self.views.update_task(task.id, url=f"http://127.0.0.1:{port}/")
         if port != wanted:
-            self.ports[task.id] = port
+            self._ports[task.id] = port
             self.feed(ev.NoteAdded(time.time(), f"{task.id} is at http://127.0.0.1:{port}/"))
         self.changed()
-
-    def added_to(self, view: TaskView) -> TaskView:
-        port = self.ports.get(view.id)
-        return replace(view, url=f"http://127.0.0.1:{port}/") if port and view.state.live else view

@@ -13,7 +13,7 @@ from typing import Self
 
 from ..ids import TaskId
 from ..printable import without_escapes
-from ..store.public_events import LogEvent
+from ..store.stream import LogEvent
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
@@ -82,7 +82,7 @@ class RunLogs:
                 yield task, line
 
     def event(self, task: TaskId, line: bytes) -> LogEvent:
-        """A line as a public event."""
+        """A line as an event."""
         return {
             "time": time.time(),
             "event": "log",

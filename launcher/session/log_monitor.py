@@ -19,9 +19,15 @@ from ..hosts.log_sink import Stored
 from ..ids import TaskId
 from ..plan.plan import Plan
 from ..store.disk_thread import DiskThread
-from ..store.logs import MARK_BYTES, LogStore, expect_floods
+from ..store.logs import (
+    MARK_BYTES,
+    TAIL_BYTES,
+    LogStore,
+    expect_floods,
+    log_tail,
+    tail_lines,
+)
 from ..store.metrics import Extractor
-from ..store.public_events import TAIL_BYTES, log_tail, tail_lines
 from ..store.runs import STALLED_SECONDS
 
 _AGAIN_SECONDS = 1.0

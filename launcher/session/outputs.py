@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from ..cluster.choices import Auto, LogMatches
@@ -20,7 +20,7 @@ from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.run import RunStateMachine
-from ..run.snapshot import TaskView
+from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.logs import LogStore
 from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
@@ -61,14 +61,14 @@ class Outputs:
         *,
         latest: Mapping[TaskId, LatestMetrics],
         feed: Callable[[ev.Event], None],
-        metrics: Callable[[float, TaskId, Mapping[str, float], float | None], None],
+        metrics: Callable[[Metric], None],
         publish: Callable[[], None],
         trouble: Callable[[str], None],
         failed: Callable[[str, BaseException], None],
     ) -> None:
         """`latest` are the metrics from before an attach; `metrics` gets each further line,
         `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
-        `added_to` adds something new."""
+        there are new figures."""
         self._run = run
         self._links = links
         self._feed = feed
@@ -99,6 +99,12 @@ class Outputs:
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
         self._loop = asyncio.get_running_loop()
+        views = self._run.views
+        for task, latest in self._latest.items():
+            if task in views.tasks:
+                views.update_task(task, **latest.figures(views.tasks[task].last_output))
+        for task in views.tasks:
+            views.update_task(task, log_size=self.monitor.size(task))
 
     # --- what the monitor finds -----------------------------------------------------------
 
@@ -128,6 +134,9 @@ class Outputs:
         for stored, count in found.stored.items():
             stored(count)
         self.last.update(found.wrote)
+        for task, last in found.wrote.items():
+            size = self.monitor.size(task)
+            self._run.views.update_task(task, last_output=last, log_size=size)
         self._lost.update(found.lost)
         if found.wrote and not self._publishing:
             self._publishing = True
@@ -152,8 +161,12 @@ class Outputs:
     def _publish_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
         for task, (now, values, rate) in metrics.items():
-            self._latest[task] = self._latest.get(task, NO_METRICS).updated(now, values, rate)
-            self._record(now, task, values, rate)
+            latest = self._latest.get(task, NO_METRICS).updated(now, values, rate)
+            self._latest[task] = latest
+            view = self._run.task(task)
+            self._run.views.update_task(task, **latest.figures(view.last_output))
+            named = (values.get("step"), values.get("loss"))
+            self._record(Metric(task, view.host, values, rate, *named, time=now))
             total = count_of(values, "total")
             news = total is not None and total != self._total_told
             if news or self._awaits_metrics(task):
@@ -164,16 +177,6 @@ class Outputs:
         """A metric line changes the state of a task."""
         state, ready = self._run.task(task).state, self._run.plan.task(task).ready
         return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
-
-    def added_to(self, view: TaskView) -> TaskView:
-        """The task with its latest metrics, the size of its log and when it last wrote."""
-        latest = self._latest.get(view.id)
-        view = view if latest is None else latest.added_to(view)
-        last = self.last.get(view.id, view.last_output)
-        size = self.monitor.size(view.id)
-        if last == view.last_output and size == view.log_size:
-            return view
-        return replace(view, last_output=last, log_size=size)
 
     def await_line(self, started: ev.TaskStarted) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""

@@ -12,27 +12,27 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from ..cluster.model import ClusterModel
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId
 from ..plan.plan import Resume, unset_names, unset_note
+from ..printable import printable
 from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
 from ..run.shutdown import KILL_PATIENCE
-from ..run.snapshot import HostReceipt, HostView, Receipt, Snapshot, TaskView
+from ..run.snapshot import HostReceipt, Metric, Receipt, RunView, Snapshot
 from ..run.state import named
 from ..run.states import Outcome, RunPhase
+from ..run.views import Views
 from ..slurm.job import slurm_job
-from ..store.journal import as_stored
 from ..store.logs import LogStore
 from ..store.metrics_file import latest_metrics
-from ..store.public_events import ChangeRecords, PublicEvent, metric_record
 from ..store.run_writer import RunWriter
+from ..store.stream import Line, Summary
 from .allocation import Allocation
 from .attach import StoredRun
 from .connections import Connections
@@ -45,13 +45,14 @@ from .outputs import Outputs
 from .teardown import Teardown
 
 _STATS = "stats of hosts"
+_LONGEST_TEXT = 1 << 16
 
 
 class RunLoop:
     """Runs one run from connecting to the receipt.
 
-    `publish` is called when there is a new snapshot, `record` every event of the run as the
-    public JSON object; both are called on this loop and must only hand over.
+    `publish` is called when the views have changed, with True for what a client must hear at once;
+    `observe` gets every record; both are called on this loop and must only hand over.
     """
 
     def __init__(
@@ -60,28 +61,23 @@ class RunLoop:
         run_id: str,
         logs: LogStore,
         *,
-        publish: Callable[[], None],
-        record: Callable[[PublicEvent], None],
+        publish: Callable[[bool], None],
+        observe: Callable[[Line], None],
         writer: RunWriter,
         ask: PromptHandler | None = None,
         resume: Resume | None = None,
         past: StoredRun | None = None,
     ) -> None:
-        """`writer` keeps the journal and the metrics; `past` is a run to be taken up."""
+        """`writer` keeps the records; `past` is a run to be taken up."""
         self.run = (
             past.run if past else RunStateMachine(cluster, run_id, time.time(), resume=resume)
         )
-        begin = ev.Begin(time.time(), resume)
-        self._first = as_stored(ev.Attached(time.time(), past.complete) if past else begin)
-        self._shown = self.run.snapshot()
-        """The latest snapshot that could be made."""
-        self._changes = ChangeRecords(self._shown if past else None)
+        now = time.time()
+        self._first: ev.Event = ev.Attached(now, past.complete) if past else ev.Begin(now)
         self._first_instructions = self.run.handle(self._first)
-        self._cluster = cluster
         self._past = past
-        self._logs = logs
         self._publish = publish
-        self._record = record
+        self._observe = observe
         self._writer = writer
         self.connections = Connections(
             self.run,
@@ -91,22 +87,22 @@ class RunLoop:
             ask=ask,
             persistent=past is not None,
         )
-        links = self.connections.links
+        links, views = self.connections.links, self.run.views
         self.outputs = Outputs(
             self.run,
             logs,
             links,
             latest=latest_metrics(past.folder.metrics) if past else {},
             feed=self.feed,
-            metrics=self._metrics,
-            publish=publish,
+            metrics=self._on_metric,
+            publish=self._changed,
             trouble=lambda reason: self._disk.complain(reason),
             failed=self.fail,
         )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
-        self._transfers = Transfers(self._transferred)
-        self._forwarding = Forwarding(links, self.feed, publish)
-        self._stats = HostStats(links, publish)
+        self._transfers = Transfers(views, self._changed)
+        self._forwarding = Forwarding(views, links, self.feed, self._changed)
+        self._stats = HostStats(views, links, self._changed)
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
@@ -137,8 +133,8 @@ class RunLoop:
         """Events that came before `main` had begun."""
         self._failure = ""
         self._over = asyncio.Event()
-        self._told: str | None = None
-        """Launcher's error in the last record of the journal; None: that is no run's end."""
+        self._end_is_last = False
+        """The end of the stream has been written, and nothing behind it."""
 
     # --- life -----------------------------------------------------------------------------
 
@@ -159,7 +155,6 @@ class RunLoop:
         past, now = self._past, time.time()
         self._past = None
         early, self._early = self._early or [], None
-        self._writer.journal(self._first, after=past.events if past else None)
         self._carry_out(self._first_instructions)
         for event in early:
             self.feed(event)
@@ -185,9 +180,7 @@ class RunLoop:
             self.fail(type(event).__name__, error)
 
     def _feed(self, event: ev.Event) -> None:
-        event = as_stored(event)
-        self._writer.journal(event)
-        self._told = None
+        event = shown(event)
         if isinstance(event, ev.KillAll) and event.force:
             self._teardown.force()
         if self._allocation is not None:
@@ -237,7 +230,7 @@ class RunLoop:
 
     @property
     def _contacted(self) -> list[str]:
-        """Hosts whose agents have greeted us or, as the journal says, an earlier launcher."""
+        """Hosts whose agents have greeted us or, as the stream says, an earlier launcher."""
         return list(dict.fromkeys([*self.run.contacted_hosts, *self.connections.contacted]))
 
     def _on_listening(self, task: TaskId) -> None:
@@ -274,69 +267,104 @@ class RunLoop:
 
     def _changed(self) -> None:
         """Records what is different now, and has it published."""
-        self._record_changes(*self.run.pop_changed())
+        try:
+            self._record()
+        except Exception as error:
+            self.fail("records", error)
 
-    def _transferred(self, host: str) -> None:
-        self._record_changes([self.run.host(host)], [])
+    def _record(self) -> None:
+        views = self.run.views
+        for task in self._unreachable_pages():
+            views.update_task(task, url="")
+        records = views.pop_changed(time.time())
+        for record in records:
+            self._put(record)
+        # A client that hears nothing of a kill takes the launcher for dead.
+        self._publish(any(isinstance(record, RunView | Receipt) for record in records))
 
-    def _record_changes(self, hosts: list[HostView], tasks: list[TaskView]) -> None:
-        hosts = [self._transfers.added_to(view) for view in hosts]
-        for record in self._changes.changes(self.run.summary(), hosts, tasks, time.time()):
-            self._record(record)
-        self._publish()
+    def _unreachable_pages(self) -> list[TaskId]:
+        """Tasks that have ended and whose ports were forwarded."""
+        forwarded = (task.id for task in self.run.plan.tasks if task.forward)
+        views = (self.run.task(task) for task in forwarded)
+        return [view.id for view in views if view.url and not view.state.live]
+
+    def _put(self, line: Line) -> None:
+        self._end_is_last = False
+        if self.run.views.run.outcome is not Outcome.DETACHED:  # the record is another launcher's
+            self._writer.put(line)
+        self._observe(line)
+
+    def _on_metric(self, metric: Metric) -> None:
+        self._put(metric)
+        self._publish(False)
+
+    def refresh(self) -> Views:
+        """The views, with figures that nobody tells of but that change with the time."""
+        waiting = None
+        if self.run.phase is RunPhase.STAGING:
+            waiting = named(map(self._transfers.describe, self.run.unstaged_hosts))
+        self.run.refresh_waiting(waiting)
+        self._stats.note_heard()
+        return self.run.views
 
     def snapshot(self) -> Snapshot:
-        """The run with what only the shell knows: metrics, sizes, progress, stats, forwards."""
-        now = self._with_progress(self.run.snapshot())
-        views = (self.outputs.added_to(view) for view in now.tasks)
-        tasks = tuple(self._forwarding.added_to(view) for view in views)
-        live = {view.id for view in now.tasks if view.state.live}
-        hosts = tuple(self._stats.added_to(view, live) for view in now.hosts)
-        self._shown = replace(now, tasks=tasks, hosts=hosts)
-        return self._shown
+        """The run as it stands."""
+        return self.refresh().snapshot()
 
     def final(self, error: BaseException | None = None) -> Snapshot:
-        """The run at its end, whatever broke before (`error` ended the loop), and the last record
-        of its journal, unless this launcher was to take the run up and did not begin."""
+        """The run at its end, whatever broke before (`error` ended the loop), and the end of its
+        stream, unless this launcher was to take the run up and did not begin."""
         final = self._final_snapshot(error)
         over = final.state is RunPhase.ENDED and final.outcome is not Outcome.DETACHED
-        if over and self._past is None and final.launcher_error != self._told:
-            self._told = final.launcher_error
-            self._writer.final(final)
+        if over and self._past is None and not self._end_is_last:
+            self.run.views.flush_figures()
+            self._changed()
+            self._put(Summary.of(final, time.time()))
+            self._end_is_last = True
         return final
 
     def _final_snapshot(self, error: BaseException | None) -> Snapshot:
         failure = self._failure or (f"{type(error).__name__}: {error}" if error else "")
+        views = self.run.views
         try:
             now = self.snapshot()
         except Exception as broken:
-            now = self._shown
-            with suppress(Exception):
-                now = self.run.snapshot()
             failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
+            now = views.snapshot()
         if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
             return now
         receipts = self.connections.receipts
         confirmed = tuple(receipts.get(name, HostReceipt(name)) for name in self._contacted)
-        return replace(
-            now,
+        if views.receipt is None:
+            views.add(Receipt(confirmed, begun=any(task.attempt for task in now.tasks)))
+        views.update_run(
             state=RunPhase.ENDED,
             outcome=now.outcome or Outcome.FAILED,
             exit_code=4,
             ended=now.ended or time.time(),
-            receipt=now.receipt or Receipt(confirmed),
             launcher_error=failure,
         )
+        return views.snapshot()
 
-    def _with_progress(self, now: Snapshot) -> Snapshot:
-        hosts = tuple(self._transfers.added_to(view) for view in now.hosts)
-        waiting = now.waiting
-        if now.state is RunPhase.STAGING:
-            waiting = named(map(self._transfers.describe, self.run.unstaged_hosts))
-        return replace(now, hosts=hosts, waiting=waiting)
 
-    def _metrics(
-        self, now: float, task: TaskId, values: Mapping[str, float], rate: float | None
-    ) -> None:
-        self._record(metric_record(now, task, self.run.task(task).host, values, rate))
-        self._writer.metrics(now, task, values, rate)
+def shown(event: ev.Event) -> ev.Event:
+    """An event whose texts are safe to show, but for facts, which go back to hosts as they are."""
+    if isinstance(event, ev.HostsChecked):
+        return event
+    made: ev.Event = _shown(event)
+    return made
+
+
+def _shown(value: Any) -> Any:
+    if type(value) is str:
+        return printable(value, _LONGEST_TEXT)
+    if type(value) is tuple:
+        return tuple(map(_shown, value))
+    if isinstance(value, Mapping):
+        return {_shown(key): _shown(item) for key, item in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        before = {field.name: getattr(value, field.name) for field in fields(value)}
+        after = {name: _shown(item) for name, item in before.items()}
+        news = {name: item for name, item in after.items() if item != before[name]}
+        return replace(value, **news) if news else value
+    return value

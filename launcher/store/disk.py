@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 MOST_OPEN = 200
 """Files that stay open: a process may have 1,024 by default, and a run has two for each task."""
@@ -23,6 +24,11 @@ class Files:
         """
         file = self._descriptor(path, append=offset < 0)
         return os.write(file, data) if offset < 0 else os.pwrite(file, data, offset)
+
+    def sync(self, path: Path) -> None:
+        """Has what was appended to a file outlive a power failure, where its disk does that."""
+        with suppress(OSError):
+            os.fsync(self._descriptor(path, append=True))
 
     def close(self) -> None:
         while self._open:

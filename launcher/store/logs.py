@@ -22,6 +22,7 @@ from itertools import accumulate, repeat
 from pathlib import Path
 
 from ..ids import TaskId
+from ..printable import printable
 from .disk import Files
 
 MARK_BYTES = 64 * 1024
@@ -353,6 +354,22 @@ class LogFile:
                 self._counted, self.newlines = marks.offsets[-1], marks.lines[-1]
                 self.size = max(self.size, self._counted)
         self._saved = len(marks)
+
+
+TAIL_LINES = 20
+TAIL_BYTES = 16 * 1024
+
+
+def log_tail(log: LogFile) -> tuple[str, ...]:
+    """The last lines of a log, printable, each of at most 500 characters."""
+    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES))
+
+
+def tail_lines(raw: bytes) -> tuple[str, ...]:
+    """The last lines of some bytes, as `log_tail` has them."""
+    text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+    found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
+    return tuple([line for line in found if line.strip()][-TAIL_LINES:])
 
 
 class LogStore:

@@ -1,37 +1,24 @@
-"""Metrics of a run on disk (`metrics.jsonl`), read again as they grow.
-
-One array a line: `[time, task, rate, {name: value}]`, with `rate` in global steps a second or
-null. A value may be NaN.
-"""
+"""Metrics of a run on disk (`metrics.jsonl`), read again as they grow."""
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field, TypeAdapter
+from typing import Any
 
 from ..ids import TaskId
-from ..printable import printable
-from ..run.fields import Time
-from ..run.snapshot import TaskView
-from .json_lines import Damage, open_regular, read_lines
+from ..run.snapshot import Metric
 from .metrics import MAX_POINTS, Point, Series
+from .stream import LineReader
 
 MOST_POINTS = 1 << 20
 """Of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
 _FEWEST_POINTS = 16
-_END_BYTES = 2 << 20
-"""Some 30,000 lines, which take half a second to read."""
+_END_BYTES = 4 << 20
+"""Some 30,000 lines, which take a second to read."""
 _LARGEST = 1 << 53
-_Row = tuple[Time, TaskId, float | None, Annotated[dict[str, float], Field(max_length=100)]]
-_ROW: TypeAdapter[_Row] = TypeAdapter(_Row)
 
 
 @dataclass(frozen=True)
@@ -49,24 +36,23 @@ class LatestMetrics:
         rate = self.rate if rate is None else rate
         return LatestMetrics(time, {**self.values, **values}, rate)
 
-    def added_to(self, view: TaskView) -> TaskView:
-        return replace(
-            view,
-            step=count_of(self.values, "step"),
-            loss=self.values.get("loss"),
-            rate=self.rate,
-            metrics=self.values,
-            last_output=max(view.last_output or 0.0, self.time),
-        )
+    def figures(self, last_output: float | None) -> dict[str, Any]:
+        """Fields of the view of a task that has written something at `last_output`."""
+        return {
+            "step": count_of(self.values, "step"),
+            "loss": self.values.get("loss"),
+            "rate": self.rate,
+            "metrics": self.values,
+            "last_output": max(last_output or 0.0, self.time),
+        }
 
 
 class MetricsFile:
     """Contents of a run's metrics file; `read` takes in what has been added."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self.damage = Damage()
+        self._reader = LineReader(path)
+        self.damage = self._reader.damage
         self._series: dict[TaskId, Series] = {}
         self._filled = 0
         """Number of series that have points."""
@@ -79,41 +65,15 @@ class MetricsFile:
 
     def skip(self, most: int) -> None:
         """Leaves out what lies before the last `most` bytes."""
-        with suppress(OSError), open_regular(self._path) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size > most:
-                file.seek(size - most)
-                self._offset = size - most + len(file.readline(most))
+        self._reader.skip(most)
 
     def read(self) -> bool:
         """Reads on to the end of the file; True when something was added."""
-        before = self._offset
-        try:
-            with open_regular(self._path) as file:
-                file.seek(self._offset)
-                rest = 0
-                for line in read_lines(file, self.damage):
-                    if line.endswith(b"\n"):
-                        self._add(line)
-                    else:
-                        rest = len(line)  # it is being written
-                self._offset = file.tell() - rest
-        except FileNotFoundError:
-            return False
-        except OSError as error:
-            self.damage.reason = error.strerror or str(error)
-        return self._offset > before
-
-    def _add(self, line: bytes) -> None:
-        if not line.strip():
-            return
-        try:
-            time, task, rate, named = _ROW.validate_python(json.loads(line))
-        except (ValueError, RecursionError):
-            self.damage.records += 1
-            return
-        values = {printable(name, 200): value for name, value in named.items()}
-        self.add(time, task, values, rate)
+        before = self._reader.offset
+        for record in self._reader.records():
+            if isinstance(record, Metric):
+                self.add(record.time, record.id, dict(record.values), record.rate)
+        return self._reader.offset > before
 
     def add(self, time: float, task: TaskId, values: dict[str, float], rate: float | None) -> None:
         """Adds what a metric line named."""
@@ -140,13 +100,6 @@ def latest_metrics(path: Path) -> Mapping[TaskId, LatestMetrics]:
     metrics.skip(_END_BYTES)
     metrics.read()
     return metrics.latest
-
-
-def encode_metrics(
-    time: float, task: TaskId, values: Mapping[str, float], rate: float | None
-) -> list[Any]:
-    """A metric line as a row of the file."""
-    return [time, str(task), rate, dict(values)]
 
 
 def count_of(values: Mapping[str, float], name: str) -> int | None:

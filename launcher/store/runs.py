@@ -1,6 +1,6 @@
 """Folders of runs on this machine: what a run leaves here, and which launcher supervises it.
 
-`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `cluster.toml` (as run), `journal.jsonl`, `events.jsonl`,
+`$XDG_DATA_HOME/tfmux/runs/RUN_ID/` holds `cluster.toml` (as run), `events.jsonl`,
 `metrics.jsonl`, and the logs.
 A launcher holds a lock on `launcher.lock` while it lives; the lock goes with the process, so
 nothing stale can stay behind after a crash.
@@ -12,18 +12,15 @@ import os
 import shutil
 import stat
 import tomllib
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ..agent.folders import FolderError, private
 from ..cluster.model import ClusterModel
 from ..cluster.read import with_file_name
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
-from .json_lines import Damage, stored_records
 from .launcher_lock import launcher_pid
 
 STALLED_SECONDS = 1.0
@@ -38,9 +35,8 @@ class RunFolder:
         self.run_id = path.name
         self.cluster_file = path / "cluster.toml"
         """The cluster file as run."""
-        self.journal = path / "journal.jsonl"
-        """Events of the run's state machine."""
-        self.public_events = path / "events.jsonl"
+        self.events = path / "events.jsonl"
+        """Records of the run (`stream`)."""
         self.metrics = path / "metrics.jsonl"
         self._origin = path / "origin"
 
@@ -123,10 +119,6 @@ class RunFolder:
         with suppress(OSError):
             return Path(os.fsdecode(self._origin.read_bytes()))
         return self.path
-
-    def records(self, damage: Damage | None = None) -> Iterator[dict[str, Any]]:
-        """The public events so far; `damage` gets what could not be read."""
-        return stored_records(self.public_events, Damage() if damage is None else damage)
 
     def remove(self) -> None:
         """Removes the folder of a run that was never launched."""

@@ -26,9 +26,9 @@ from launcher.run.states import HostState
 from launcher.session import connections
 from launcher.session.run_loop import RunLoop
 from launcher.store.logs import LogStore
-from launcher.store.public_events import PublicEvent
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
+from launcher.store.stream import Line
 from tests.agent_frames import Body, facts, welcome
 from tests.patience import until
 from tests.short_programs import Obliging
@@ -167,7 +167,7 @@ class Bench:
         self.folder = folder / "run"
         self.folder.mkdir()
         self.logs = LogStore(self.folder)
-        self.records: list[PublicEvent] = []
+        self.records: list[Line] = []
 
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
@@ -179,8 +179,8 @@ class Bench:
             spec,
             "two-1",
             self.logs,
-            publish=lambda: None,
-            record=self.records.append,
+            publish=lambda at_once: None,
+            observe=self.records.append,
             writer=RunWriter(RunFolder(self.folder), self._broken),
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,11 +18,12 @@ from launcher.agent import wire
 from launcher.agent.folders import FolderError
 from launcher.cluster import loads
 from launcher.hosts.link import Link
-from launcher.ids import TaskId, new_run_id
+from launcher.ids import new_run_id
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.run import RunStateMachine
 from launcher.run.states import Outcome, RunPhase
+from launcher.run.views import Views
 from launcher.session import control_socket
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
@@ -34,15 +34,14 @@ from launcher.session.launcher import Launcher
 from launcher.session.live_data import HostStats
 from launcher.session.run_loop import RunLoop
 from launcher.session.teardown import Teardown
-from launcher.store.journal import encode
 from launcher.store.metrics import Extractor
-from launcher.store.public_events import ChangeRecords
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from tests.command import write
 from tests.faults.scenario import FaultScenario
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
+from tests.streams import changes
 from tests.testbed import guard
 from tests.testbed.launcher_thread import LauncherThread, launch
 
@@ -107,8 +106,8 @@ AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
     "the kill": handle_breaks(ev.KillAll),
     "the receipt": handle_breaks(ev.ReceiptReceived),
-    "the records": lambda patch: patch.setattr(ChangeRecords, "changes", boom),
-    "the journal": lambda patch: patch.setattr(RunWriter, "_append", boom),
+    "the records": lambda patch: patch.setattr(Views, "pop_changed", boom),
+    "the stream": lambda patch: patch.setattr(RunWriter, "_append", boom),
     "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
     "logins": lambda patch: patch.setattr(Connections, "logins", BREAKING_LOGINS, raising=False),
 }
@@ -159,7 +158,7 @@ def test_what_breaks_at_the_end_does_not_hold_it_up(
 def test_a_snapshot_that_cannot_be_made_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody would see anything any more."""
     run = launched()
-    monkeypatch.setattr(HostStats, "added_to", boom)
+    monkeypatch.setattr(HostStats, "note_heard", boom)
     check_end(run)
 
 
@@ -184,13 +183,13 @@ def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) 
 def test_a_launcher_that_breaks_before_it_begins_confirms_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What an earlier launcher started may live: no clean receipt, no end in the journal."""
+    """What an earlier launcher started may live: no clean receipt, no end in the stream."""
     cluster = loads(FILE, "breaks", Path.cwd())
     folder = RunFolder.create(new_run_id(cluster.name), FILE, cluster)
-    started = ev.TaskStarted(2.0, TaskId("worker", 0), 1, 4121)
-    events = (ev.Begin(1.0), ev.HostUp(1.5, "localhost", (), ""), started)
-    lines = [json.dumps({"launcher": "earlier:1", **encode(event)}) + "\n" for event in events]
-    folder.journal.write_text("".join(lines))
+    machine = RunStateMachine(cluster, folder.run_id)
+    machine.handle(ev.Begin(1.0))
+    machine.handle(ev.HostUp(1.5, "localhost", (), ""))
+    folder.events.write_bytes(b"".join(changes(machine, 2.0)))
     assert not StoredRun(folder).over
     monkeypatch.setattr(ControlSocket, "listening", boom)
     run = RunClient.attach(folder, process=LauncherThread())
@@ -201,14 +200,14 @@ def test_a_launcher_that_breaks_before_it_begins_confirms_nothing(
     assert [host.host for host in seen.receipt.hosts] == ["localhost"]
     run.close()
     assert not StoredRun(folder).over
-    assert folder.journal.read_text().count("final") == 0
+    assert '"end"' not in folder.events.read_text()
 
 
 HEADLESS = """
 import sys
 from pathlib import Path
 from launcher.api import opened
-from launcher.session.run_loop import RunLoop
+from launcher.session.event_files import EventFiles
 from launcher.session.teardown import Teardown
 from tests.testbed.launcher_thread import launch_file
 from tui.headless import run_headless
@@ -218,7 +217,11 @@ async def boom(*_):
 
 Teardown.release = boom
 file = Path(sys.argv[1])
-opening = opened(lambda on_event: launch_file(file, on_event=on_event), detach=False)
+def start(on_end):
+    client = launch_file(file, on_end=on_end)
+    return client, EventFiles(client.folder, from_end=False)
+
+opening = opened(start, detach=False)
 sys.exit(run_headless(opening, as_json=False))
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import sys
 import tracemalloc
@@ -14,13 +15,13 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.paths import runs_home
+from launcher.run.snapshot import Metric
 from launcher.run.states import RunPhase
 from launcher.session.attach import StoredRun
 from launcher.session.history import FinishedRun, summary
-from launcher.store.json_lines import LONGEST, Damage
 from launcher.store.metrics_file import MetricsFile
-from launcher.store.public_events import metric_record
 from launcher.store.runs import RunFolder
+from launcher.store.stream import LONGEST, Damage, encode, parse
 from tests.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer
 
@@ -33,37 +34,42 @@ command = ["sleep", "1000"]
 [start.ready]
 worker = "started"
 """
-BEGIN = {"launcher": "a", "event": "begin", "time": 1000.0}
-NOTE = {"launcher": "a", "event": "note_added", "time": 1001.0, "text": "seen\x1b[2J"}
+BEGIN = {"time": 1000.0, "event": "run", "run": "odd", "name": "odd", "state": "connecting"}
+BEGIN["started"] = 1000.0
+NOTE = {"time": 1001.0, "event": "note", "number": 1, "note": "seen\x1b[2J"}
+END = {**BEGIN, "event": "end", "state": "ended", "ended": 1002.0, "clean": True}
+TASK = {"time": 1, "event": "task", "task": "worker:0", "host": "localhost", "address": "x:1"}
 LINES: dict[str, bytes] = {
     "null": b"null\n",
     "number": b"123\n",
     "text": b'"a text"\n',
-    "nobody": b'{"event": "host_up", "time": 1, "host": "localhost"}\n',
-    "receipt": b'{"launcher": "a", "event": "receipt_received", "time": 1, "receipt": null}\n',
-    "cut": b'{"launcher": "a", "event": "note_add\n',
-    "nan": b'{"launcher": "a", "event": "kill_all", "time": NaN}\n',
-    "late": b'{"launcher": "a", "event": "kill_all", "time": 1e300}\n',
-    "unknown": b'{"launcher": "a", "event": "undone", "time": 1}\n',
-    "host": b'{"launcher": "a", "event": "host_up", "time": 1000.5, "host": "elsewhere"}\n',
-    "task": b'{"launcher": "a", "event": "metrics_seen", "time": 1, "task": 7.0}\n',
-    "kind": b'{"launcher": "a", "event": ["begin"], "time": 1}\n',
-    "final": b'{"launcher": "a", "event": "final", "snapshot": {"state": "ended"}}\n',
+    "nobody": b'{"event": "host", "time": 1, "state": "up"}\n',
+    "receipt": b'{"event": "receipt", "time": 1, "hosts": null}\n',
+    "cut": b'{"event": "note\n',
+    "nan": b'{"event": "note", "number": 2, "note": "x", "time": NaN}\n',
+    "late": b'{"event": "note", "number": 2, "note": "x", "time": 1e300}\n',
+    "unknown": b'{"event": "undone", "time": 1}\n',
+    "task": b'{"event": "task", "time": 1, "task": 7.0}\n',
+    "never started": json.dumps({**TASK, "state": "exited"}).encode() + b"\n",
+    "no cause": json.dumps({**BEGIN, "state": "killing"}).encode() + b"\n",
+    "no outcome": json.dumps({**BEGIN, "state": "ended"}).encode() + b"\n",
+    "kind": b'{"event": ["run"], "time": 1}\n',
+    "end": b'{"event": "end", "state": "ended"}\n',
     "binary": bytes(range(11, 256)) * 4 + b"\n",
     "deep": b"[" * 100_000 + b"\n",
-    "deep text": b'{"launcher": "a", "event": ' + b"[" * 900 + b"]" * 900 + b"}\n",
-    "digits": b'{"launcher": "a", "event": "begin", "time": ' + b"9" * 50_000 + b"}\n",
+    "deep text": b'{"event": ' + b"[" * 900 + b"]" * 900 + b"}\n",
+    "digits": b'{"event": "note", "number": 2, "time": ' + b"9" * 50_000 + b"}\n",
 }
 
 
-def odd_run(name: str, journal: bytes | None, text: str = CLUSTER) -> RunFolder:
-    """The folder of a run with such a journal."""
+def odd_run(name: str, stream: bytes | None, text: str = CLUSTER) -> RunFolder:
+    """The folder of a run with such a stream."""
     path = runs_home() / f"odd-20261120-183002-{name.replace(' ', '-')}"
     path.mkdir(parents=True)
     (path / "cluster.toml").write_text(text)
     folder = RunFolder(path)
-    if journal is not None:
-        folder.journal.write_bytes(journal)
+    if stream is not None:
+        folder.events.write_bytes(stream)
     return folder
 
 
@@ -109,7 +115,7 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
 def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None:
     """It is counted, and what stands before and behind it is read."""
     folder = odd_run("long", json.dumps(BEGIN).encode() + b"\n")
-    with folder.journal.open("r+b") as file:
+    with folder.events.open("r+b") as file:
         file.seek(400 << 20)
         file.write(b"\n" + json.dumps(NOTE).encode() + b"\n")
     tracemalloc.start()
@@ -125,56 +131,56 @@ def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None
     assert peak < 2.5 * LONGEST
 
 
-def journal_of(*records: dict[str, Any]) -> bytes:
-    """The bytes of a journal."""
+def stream_of(*records: dict[str, Any]) -> bytes:
+    """The bytes of a stream."""
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
-def test_what_a_launcher_writes_after_another_has_taken_over_does_not_count() -> None:
-    """It was frozen, or its disk was: its events may even stand before those of the other."""
-    attached = {"launcher": "b", "after": 1, "event": "attached", "time": 1002.0}
-    theirs = {**NOTE, "launcher": "b", "text": "theirs"}
-    late = {"launcher": "a", "event": "kill_all", "time": 1003.0}
-    for records in ((BEGIN, attached, late, theirs), (BEGIN, late, attached, theirs)):
-        folder = odd_run(f"late-{records.index(late)}", journal_of(*records))
-        run = StoredRun(folder)
-        assert not run.damage
-        assert (run.snapshot().notes, run.snapshot().state) == (("theirs",), RunPhase.CONNECTING)
+def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
+    """Another launcher has taken it up, or half a record of one is there."""
+    ended = odd_run("ended", stream_of(BEGIN, END))
+    assert StoredRun(ended).complete and summary(ended).over
+    for name, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
+        folder = odd_run(f"more-{name}", stream_of(BEGIN, END) + more)
+        assert not StoredRun(folder).complete and not summary(folder).over
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
-    folder = odd_run("crash", journal_of(BEGIN, NOTE) + b'{"launcher": "a", "eve')
+    folder = odd_run("crash", stream_of(BEGIN, NOTE) + b'{"time": 1, "eve')
     assert not StoredRun(folder).damage
 
 
 def test_metrics_are_read_as_they_grow() -> None:
     """Odd rows are counted; a line that has no end yet waits."""
-    folder = odd_run("metrics", journal_of(BEGIN))
+    folder = odd_run("metrics", stream_of(BEGIN))
     task = TaskId("worker", 0)
     metrics = MetricsFile(folder.metrics)
     assert not metrics.read()
-    rows = [b'[1000.0, "worker:0", null, {"step": 1.0, "loss": NaN}]\n', b"null\n"]
-    rows += [b'[1e300, "worker:0", null, {}]\n', b'[1, "x", null, {}]\n', b'[1001.0, "worker:0"']
+    row = b'{"time": %s, "event": "metric", "task": "worker:0", "host": "h", "values": {%s}}\n'
+    rows = [row % (b"1000.0", b'"step": 1.0, "loss": "NaN"'), b"null\n", row % (b"1e300", b"")]
+    rows += [row % (b'"x"', b""), row[:20]]
     folder.metrics.write_bytes(b"".join(rows))
     assert metrics.read() and metrics.damage.records == 3
     assert list(metrics.series(task).points.steps) == [1.0]
-    with folder.metrics.open("ab") as file:
-        file.write(b', 2.5, {"step": 3.0}]\n')
+    last = row.replace(b'"h",', b'"h", "rate": 2.5,') % (b"1001.0", b'"step": 3.0')
+    with folder.metrics.open("r+b") as file:
+        file.seek(-20, os.SEEK_END)
+        file.write(last)
     assert metrics.read() and not metrics.read()
-    view = metrics.latest[task].added_to(StoredRun(folder).run.task(task))
-    assert (view.step, view.rate, view.last_output) == (3, 2.5, 1001.0)
+    figures = metrics.latest[task].figures(None)
+    assert [figures[name] for name in ("step", "rate", "last_output")] == [3, 2.5, 1001.0]
     assert StoredRun(folder).snapshot().step == 3
 
 
 def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """EIO from the events, and from the folder of all runs."""
-    folder = odd_run("disk", journal_of(BEGIN))
+    folder = odd_run("disk", stream_of(BEGIN))
 
     def broken(*arguments: Any) -> Any:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr("launcher.store.json_lines.open_regular", broken)
+        patch.setattr("launcher.store.stream._open_regular", broken)
         assert "Input/output error" in damage_of(folder).reason
         assert "Input/output error" in summary(folder).problem
     with monkeypatch.context() as patch:
@@ -184,11 +190,12 @@ def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_run_without_an_end_ended_with_its_last_record() -> None:
     """Whatever has touched its files since: a copy of the folder says the same."""
-    folder = odd_run("copied", journal_of(BEGIN, NOTE))
+    folder = odd_run("copied", stream_of(BEGIN, NOTE))
     (folder.path / "worker-0.log").write_text("copied today")
     seen = FinishedRun(StoredRun(folder)).snapshot()
     assert (seen.started, seen.ended, seen.state) == (1000.0, 1001.0, RunPhase.ENDED)
-    folder.metrics.write_bytes(b'[1002.5, "worker:0", null, {"step": 1.0}]\n')
+    row = Metric(TaskId("worker", 0), "localhost", {"step": 1.0}, time=1002.5)
+    folder.metrics.write_bytes(encode(row))
     assert FinishedRun(StoredRun(folder)).snapshot().ended == 1002.5
 
 
@@ -272,22 +279,16 @@ def _empty(path: Path) -> None:
 
 
 def _said_to_be_over(path: Path) -> None:
-    receipt = {"host": "far", "confirmed": True}
-    path.write_bytes(
-        journal_of(
-            BEGIN,
-            {"launcher": "a", "event": "host_up", "time": 1.0, "host": 7},
-            {"launcher": "a", "event": "kill_all", "time": 1000.5},
-            {"launcher": "a", "event": "receipt_received", "time": 1001.0, "receipt": receipt},
-        )
-    )
+    receipt = {"time": 1001.0, "event": "receipt", "hosts": [], "clean": True}
+    ended = {**BEGIN, "state": "ended", "ended": 1001.0, "outcome": "killed", "exit_code": 130}
+    path.write_bytes(stream_of(BEGIN, receipt, ended))
 
 
 @pytest.mark.parametrize(
     "make", [_folder, _pipe, _nowhere, _circle, _empty, _said_to_be_over], ids=lambda f: f.__name__
 )
-def test_kill_needs_no_journal(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
-    """The launcher is dead and its journal is gone or worthless: `kill` asks every host of the
+def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
+    """The launcher is dead and its stream is gone or worthless: `kill` asks every host of the
     cluster file, and what lives there ends."""
     script = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(1000)"
     text = f"""
@@ -308,8 +309,8 @@ worker = "started"
         folder = RunFolder.find(up.run_id)
         up.kill_launcher()
     assert Path(f"/proc/{pid}").exists()
-    folder.journal.unlink()
-    make(folder.journal)
+    folder.events.unlink()
+    make(folder.events)
     killed = run("kill", folder.run_id)
     assert killed.returncode == 0, killed.stdout + killed.stderr
     assert "far: " in killed.stdout and "nothing is left on any host" in killed.stdout
@@ -335,20 +336,16 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     assert run("ps").stderr == "tfmux: no active runs\n"
 
 
-def test_the_metric_record_has_values_that_are_numbers() -> None:
-    """All finite values stand in `values`; step, loss and rate at the top as well."""
-    values = {"step": 3.0, "loss": float("inf"), "nan": float("nan"), "acc": 0.5}
-    record = metric_record(1000.0, TaskId("worker", 0), "tf1", values, 2.00049)
-    assert record == {
-        "time": 1000.0,
-        "event": "metric",
-        "task": "worker:0",
-        "host": "tf1",
-        "step": 3.0,
-        "rate": 2.0,
-        "values": {"step": 3.0, "acc": 0.5},
-    }
+def test_figures_that_are_no_numbers_are_text_in_a_line() -> None:
+    """JSON has none of them; who reads the line has them again."""
+    values = {"step": 3.0, "loss": float("-inf"), "nan": float("nan"), "acc": 0.5}
+    line = encode(Metric(TaskId("worker", 0), "tf1", values, 2.0, 3.0, time=1000.0))
+    record = json.loads(line)
+    assert record["values"] == {"step": 3.0, "loss": "-Infinity", "nan": "NaN", "acc": 0.5}
     assert json.loads(json.dumps(record, allow_nan=False)) == record
+    again = parse(line)
+    assert isinstance(again, Metric) and again.values["loss"] == float("-inf")
+    assert math.isnan(again.values["nan"])
 
 
 def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
@@ -360,10 +357,10 @@ def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
     assert Damage(1, "EIO").describe("r") == told
 
 
-def test_a_dangling_link_is_no_journal_that_is_not_there_yet() -> None:
+def test_a_dangling_link_is_no_stream_that_is_not_there_yet() -> None:
     """A file that is missing belongs to a run that has just been made; a link to nowhere does
     not."""
     folder = odd_run("link", None)
     assert not damage_of(folder)
-    folder.journal.symlink_to("nowhere")
+    folder.events.symlink_to("nowhere")
     assert damage_of(folder).reason == "a dangling symbolic link"

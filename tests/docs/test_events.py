@@ -78,7 +78,7 @@ def test_the_events_of_a_run(tmp_path: Path) -> None:
         assert up.wait() == 1, up.transcript()
         _check(up.events)
         assert {event["event"] for event in up.events} == {
-            "run", "host", "task", "metric", "receipt", "log",
+            "run", "host", "task", "metric", "receipt", "log", "end",
         }  # fmt: skip
         kept = runs_home() / up.run_id / "events.jsonl"
     _check([json.loads(line) for line in kept.read_text().splitlines()])

@@ -18,6 +18,7 @@ from tests.command import Up
 from tests.faults import tasks
 from tests.faults.tasks import Ledger
 from tests.patience import SOON, wait_until
+from tests.streams import records
 from tests.testbed import proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
@@ -169,9 +170,10 @@ class FaultScenario:
         folder = RunFolder(runs_home() / run_id)
         begins: dict[str, dict[int, int]] = {}
         places: dict[str, str] = {}
-        for record in folder.records():
-            if record["event"] == "task" and "log_start" in record:
-                begins.setdefault(record["task"], {})[record["attempt"]] = record["log_start"]
+        for record in records(folder):
+            if record["event"] == "task" and "attempts" in record:
+                of_task = begins.setdefault(record["task"], {})
+                of_task |= {one["number"]: one["log_start"] for one in record["attempts"]}
                 places[record["task"]] = record["host"].replace("localhost", "here")
         total = 0
         for task, attempts in begins.items():
@@ -235,7 +237,7 @@ def last_states(up: Up) -> dict[str, str]:
 
 def notes(up: Up) -> list[str]:
     """What was said once."""
-    return [event["note"] for event in up.of("run") if "note" in event]
+    return [event["note"] for event in up.of("note")]
 
 
 def receipt(up: Up) -> dict[str, dict[str, Any]]:

@@ -17,6 +17,7 @@ from tests.command import Up
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.paths import REPOSITORY
 from tests.patience import wait_until
+from tests.streams import records
 from tests.testbed import proc
 
 pytestmark = pytest.mark.testbed
@@ -44,8 +45,8 @@ def stored_state(run_id: str) -> str:
     """What the events say of the run last."""
     states = [
         record.get("outcome", record["state"])
-        for record in RunFolder(runs_home() / run_id).records()
-        if record["event"] == "run" and "note" not in record
+        for record in records(RunFolder(runs_home() / run_id))
+        if record["event"] == "run"
     ]
     return str(states[-1])
 
@@ -78,7 +79,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     wait_until(lambda: proc.read(listed["launcher"]) is None, "the launcher has gone")
     attempts = {
         r["task"]: r["attempt"]
-        for r in RunFolder(runs_home() / run_id).records()
+        for r in records(RunFolder(runs_home() / run_id))
         if r["event"] == "task"
     }
     assert attempts == {"ps:0": 1, "worker:0": 2, "worker:1": 2}

@@ -25,8 +25,8 @@ from launcher.store.runs import RunFolder
 from tests.budgets import budget
 from tests.command import Up
 from tests.faults.scenario import FaultScenario
-from tests.journals import check_journal
 from tests.patience import wait_until
+from tests.streams import check_stream, records
 from tests.testbed import faults, guard, proc
 from tests.testbed.frozen import FreezableDisk
 from tests.testbed.host import Host
@@ -311,17 +311,17 @@ class Chaos:
             assert code == 0, said
         wait_until(lambda: not self.mine(), "nothing of the run is left", 40)
         self.check_logs()
-        check_journal(RunFolder(runs_home() / self.run_id))
+        check_stream(RunFolder(runs_home() / self.run_id))
 
     def check_logs(self) -> None:
         """A stored log holds nothing that its task did not write; it is whole when a launcher
         collected it."""
         folder = RunFolder(runs_home() / self.run_id)
-        records = list(folder.records())
-        if any(r["event"] == "task" and "log_start" in r for r in records):
-            ends = [r for r in records if r["event"] == "run" and "outcome" in r]
-            lost = any("did not come" in r.get("note", "") for r in records)
-            clean = [r for r in records if r["event"] == "receipt"]
+        found = records(folder)
+        if any(r["event"] == "task" and "attempts" in r for r in found):
+            ends = [r for r in found if r["event"] == "run" and "outcome" in r]
+            lost = any("did not come" in r.get("note", "") for r in found)
+            clean = [r for r in found if r["event"] == "receipt"]
             collected = ends and ends[-1]["outcome"] != "detached" and clean and clean[-1]["clean"]
             if collected and not lost and not self.loses:
                 self.scenario.check_logs(self.run_id)

@@ -14,6 +14,7 @@ from launcher.store.runs import RunFolder
 from tests.command import Up
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
 from tests.patience import PATIENCE, wait_until
+from tests.streams import records
 from tests.testbed import faults
 
 pytestmark = pytest.mark.testbed
@@ -190,7 +191,7 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScen
         folder = RunFolder.find(up.run_id)
         starts = [
             (r["task"], r["attempt"])
-            for r in folder.records()
+            for r in records(folder)
             if r["event"] == "task" and r["state"] == "starting" and "pid" not in r
         ]
         assert sorted(set(starts)) == [(t, 1) for t in sorted({task for task, _ in starts})]

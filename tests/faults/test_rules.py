@@ -13,6 +13,7 @@ from tests.command import Up, write
 from tests.faults import tasks
 from tests.faults.scenario import FaultScenario, confirmed, last_states, notes
 from tests.patience import wait_until
+from tests.streams import records
 
 
 def launch(
@@ -65,9 +66,9 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
         assert ("backoff", 1) in states and ("backoff", 2) in states
         assert ("backoff", 3) not in states and states[-1] == ("failed", 3)
         starts = [
-            r["log_start"]
-            for r in RunFolder.find(up.run_id).records()
-            if r["event"] == "task" and r["task"] == "worker:1" and "log_start" in r
+            r["attempts"][-1]["log_start"]
+            for r in records(RunFolder.find(up.run_id))
+            if r["event"] == "task" and r["task"] == "worker:1" and "attempts" in r
         ]
         log = (RunFolder.find(up.run_id).path / "worker-1.log").read_bytes()
         assert len(set(starts)) == 3 and starts == sorted(starts)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NotRequired, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -20,7 +18,6 @@ from launcher import (
     ClusterFileError,
     LauncherError,
     Outcome,
-    PublicEvent,
     Run,
     RunEndedError,
     RunNotFoundError,
@@ -28,10 +25,10 @@ from launcher import (
     TaskState,
 )
 from launcher.session.attach import stored
-from launcher.session.event_inbox import EventInbox
 from launcher.store.runs import RunFolder
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
+from tests.streams import records
 from tests.testbed import guard
 
 TICKER = (
@@ -64,7 +61,7 @@ async def until_metric(run: Run) -> None:
 
 @pytest.mark.processes
 async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
-    """From the first state to the receipt: what `events.jsonl` keeps, typed."""
+    """From the first state to the end: what its files keep, in their order."""
     text = TEXT.replace(TICKER, "print('step 1 loss 0.5')")
     (tmp_path / "c.toml").write_text(text)
     async with asyncio.timeout(PATIENCE), Cluster.from_file(tmp_path / "c.toml").launch() as run:
@@ -75,14 +72,10 @@ async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
     assert (ended.outcome, run.exit_code) == (Outcome.SUCCESS, 0)
     assert run.receipt is not None and run.receipt.clean
     assert run.log("worker:0").read_text() == "step 1 loss 0.5\n"
-    stored = [json.loads(line) for line in (run.folder / "events.jsonl").open()]
-    assert events == stored
-    types = [get_type_hints(kind, include_extras=True) for kind in get_args(PublicEvent)]
-    kinds = {get_args(fields["event"])[0]: fields for fields in types}
-    for event in events:
-        fields = kinds[event["event"]]
-        required = {name for name, kind in fields.items() if get_origin(kind) is not NotRequired}
-        assert required <= event.keys() <= fields.keys()
+    stored = records(RunFolder(run.folder))
+    stored = [one for one in stored if one["event"] != "facts"]
+    assert events == sorted(stored, key=lambda event: float(event["time"]))
+    assert [event["event"] for event in events][-1] == "end"
 
 
 @pytest.mark.processes
@@ -106,7 +99,7 @@ async def test_log_lines_are_events_when_they_are_asked_for() -> None:
                         await run.wait()  # all the rest is read behind the run's end
     expected = [*(f"line {n}" for n in range(count)), "end"]
     assert lines == {"worker:0": expected, "worker:1": expected}
-    assert kinds == {"run", "host", "task", "receipt", "log"}
+    assert kinds == {"run", "host", "task", "receipt", "end", "log"}
 
 
 @pytest.mark.processes
@@ -313,7 +306,7 @@ async def test_launchers_that_all_die_are_an_error(monkeypatch: pytest.MonkeyPat
             async for _ in run.events():
                 pass
         run._error = None
-        run._inbox.ended.clear()
+        run._ended.clear()
 
 
 async def test_errors_are_those_of_the_command_line(tmp_path: Path) -> None:
@@ -341,19 +334,6 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     path.write_text(TEXT.replace("api", "edited"))
     folder = stored("api-20261120-183002-7f3a", path).folder
     assert folder.cluster_file.read_text() == TEXT and folder.origin == tmp_path
-
-
-async def test_events_that_nobody_reads_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They do not fill the memory."""
-    monkeypatch.setattr("launcher.session.event_inbox._MOST_EVENTS", 2)
-    inbox = EventInbox()
-    event: PublicEvent = {"event": "receipt", "time": 1.0, "hosts": [], "clean": True}
-    for _ in range(5):
-        inbox.put(event)
-    inbox.put(None)
-    assert await inbox.get() == event and inbox.pop_lost() == 0
-    assert await inbox.get() == event and inbox.pop_lost() == 3
-    assert await inbox.get() is None and await inbox.get() is None
 
 
 def test_the_package_imports_nothing_until_it_is_asked() -> None:

@@ -289,7 +289,7 @@ def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> No
         assert steps == list(range(len(steps)))
 
 
-def test_a_line_is_awaited_of_an_attempt_that_the_journal_does_not_know(tmp_path: Path) -> None:
+def test_a_line_is_awaited_of_an_attempt_that_the_stream_does_not_know(tmp_path: Path) -> None:
     """Its launcher died before it had written down that it had started the task."""
     go = tmp_path / "go"
     wait_for_it = f"until [ -e {go} ]; do sleep 0.05; done; echo up; sleep 1000"
@@ -308,10 +308,10 @@ worker = {{ log = "up" }}
         wait(first, lambda s: s.task(WORKER).pid is not None, "started")
         os.kill(pid_of(first), signal.SIGKILL)
         wait(first, lambda _: first.unsupervised, "unsupervised")
-        journal = first.folder.journal
-        lines = journal.read_text().splitlines(keepends=True)
-        begun = next(n for n, line in enumerate(lines) if '"task_started"' in line)
-        journal.write_text("".join(lines[: begun - 1]))
+        stream = first.folder.events
+        lines = stream.read_text().splitlines(keepends=True)
+        begun = next(n for n, line in enumerate(lines) if '"attempt": 1' in line)
+        stream.write_text("".join(lines[:begun]))
         before = StoredRun(first.folder).run.snapshot().task(WORKER)
         assert before.attempt == 0
         first.resume()

@@ -1,4 +1,4 @@
-"""States, prompts and events that are sent to the clients of a run, and those that do not read."""
+"""States and prompts that are sent to the clients of a run, and those that do not read."""
 
 from __future__ import annotations
 
@@ -9,21 +9,35 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
-from launcher.run.snapshot import Snapshot
+from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
+from launcher.run.views import Views
 from launcher.session import control_socket
 from launcher.session.control_connection import connect
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
-from launcher.store.public_events import RunEvent
 from tests.patience import PATIENCE, until
+
+
+def views_of(run_id: str, state: RunPhase = RunPhase.RUNNING) -> Views:
+    """A run without hosts."""
+    return Views(RunView(run_id, "r", state, 0.0))
+
+
+def said(message: dict[str, Any]) -> list[str]:
+    """The notes in a message."""
+    return [one["note"] for one in message["changed"] if one["event"] == "note"]
+
+
+def state_in(message: dict[str, Any]) -> list[str]:
+    """The states of the run in a message."""
+    return [one["state"] for one in message["changed"] if one["event"] == "run"]
 
 
 async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> None:
@@ -31,24 +45,23 @@ async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> Non
     pause does not wait for the next interval."""
     run_id = new_run_id("paced")
     notes = 0
-
-    def snapshot() -> Snapshot:
-        return Snapshot(run_id, "r", RunPhase.CONNECTING, (), (), 0.0, notes=(str(notes),))
-
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), snapshot)
+    views = views_of(run_id)
+    views.note("0")
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), lambda: views)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["0"]
+        assert said(json.loads(await reader.readline())) == ["0"]
         began = time.monotonic()
         received = 0
         while notes < 1000:
             notes += 1
+            views.note(str(notes))
             control.changed()
             await asyncio.sleep(0.0005)
         seen = "0"
         while seen != "1000":
-            seen = json.loads(await reader.readline())["changes"]["run"]["notes"][0]
+            seen = said(json.loads(await reader.readline()))[-1]
             received += 1
         assert received <= 2 + 30 * (time.monotonic() - began)
         writer.close()
@@ -61,13 +74,13 @@ async def test_connections_that_say_nothing_lock_nobody_out(
     subscribed stays."""
     monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
     run_id = new_run_id("idle")
-    state = Snapshot(run_id, "r", RunPhase.CONNECTING, (), (), 0.0)
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), lambda: state)
+    views = views_of(run_id)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), lambda: views)
     async with control.listening(), asyncio.timeout(PATIENCE):
         path = socket_path(run_id)
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert "changes" in json.loads(await reader.readline())
+        assert "changed" in json.loads(await reader.readline())
         idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
         for silent, end in idle:
             assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
@@ -75,11 +88,11 @@ async def test_connections_that_say_nothing_lock_nobody_out(
             end.close()
         late, end = await asyncio.open_unix_connection(path)
         end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert "changes" in json.loads(await late.readline())
+        assert "changed" in json.loads(await late.readline())
         end.close()
-        state = replace(state, notes=("new",))
+        views.note("new")
         control.changed()
-        assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["new"]
+        assert said(json.loads(await reader.readline())) == ["new"]
         writer.close()
 
 
@@ -87,9 +100,9 @@ async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() ->
     """Sixty-four that subscribed and never spoke again kept `tfmux kill` out. The displaced one has
     not gone by itself: that does not end the run."""
     run_id = new_run_id("full")
-    state = Snapshot(run_id, "r", RunPhase.RUNNING, (), (), 0.0)
+    views = views_of(run_id)
     commands: list[object] = []
-    control = ControlSocket(run_id, commands.append, PromptQueue(lambda: None), lambda: state)
+    control = ControlSocket(run_id, commands.append, PromptQueue(lambda: None), lambda: views)
     async with control.listening(), asyncio.timeout(PATIENCE):
         clients = []
         for _ in range(64):
@@ -107,50 +120,42 @@ async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() ->
         await until(lambda: len(commands) == 2, "the kill came")
         assert [getattr(command, "by_person", None) for command in commands] == [None, True]
         newcomer.close()
-        state = replace(state, notes=("new",))
+        views.note("new")
         control.changed()
         for reader, writer in (clients[0], *clients[2:]):
-            assert json.loads(await reader.readline())["changes"]["run"]["notes"] == ["new"]
+            assert said(json.loads(await reader.readline())) == ["new"]
             writer.write(b'{"command": "detach"}\n')
             writer.close()
 
 
 async def test_nothing_is_made_for_nobody() -> None:
-    """Without a client no state is put together."""
-    made: list[None] = []
-
-    def snapshot() -> None:
-        made.append(None)
-
-    control = ControlSocket("paced-2", lambda _: None, PromptQueue(lambda: None), snapshot)
+    """Without a client no change is kept to be sent."""
+    views = views_of("paced-2")
+    control = ControlSocket("paced-2", lambda _: None, PromptQueue(lambda: None), lambda: views)
     async with control.listening():
+        views.note("for nobody")
         control.changed()
         await asyncio.sleep(0.1)
-    assert not made
+    assert not views.pop_touched()
 
 
-async def test_the_beginning_of_a_kill_waits_for_no_pause() -> None:
-    """States of thousands of tasks take long, and so do the pauses between them; a client that
-    hears for three seconds nothing of its kill has another launcher take the run over."""
+async def test_the_beginning_of_a_kill_waits_for_no_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that hears for three seconds nothing of its kill has another launcher take the run
+    over."""
+    monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)
     run_id = new_run_id("paced")
-    phase = RunPhase.RUNNING
-    slow = 0.2
-
-    def snapshot() -> Snapshot:
-        time.sleep(slow)
-        return Snapshot(run_id, "r", phase, (), (), 0.0)
-
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), snapshot)
+    views = views_of(run_id)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), lambda: views)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert json.loads(await reader.readline())["changes"]["run"]["state"] == "running"
-        phase = RunPhase.KILLING
-        began = time.monotonic()
-        control.changed()  # would be sent in two seconds
-        control.record({"time": 1.0, "event": "run", "run": run_id, "state": "killing"})
-        assert json.loads(await reader.readline())["changes"]["run"]["state"] == "killing"
-        assert time.monotonic() - began < 9 * slow
+        assert state_in(json.loads(await reader.readline())) == ["running"]
+        views.update_run(state=RunPhase.KILLING)
+        control.changed()  # would be sent when everybody has lost patience
+        control.changed(True)
+        assert state_in(json.loads(await reader.readline())) == ["killing"]
         writer.close()
 
 
@@ -158,31 +163,25 @@ async def test_the_beginning_of_a_kill_waits_for_no_pause() -> None:
 
 
 class Launcher:
-    """A control socket, and the state, prompts and events behind it."""
+    """A control socket, and the state and prompts behind it."""
 
     def __init__(self) -> None:
         self.run_id = new_run_id("unread")
-        self.state = Snapshot(self.run_id, "r", RunPhase.RUNNING, (), (), 0.0, notes=("0",))
+        self.state = views_of(self.run_id)
         self.prompts = PromptQueue(lambda: self.control.send_prompts())
-        self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.snapshot)
+        self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.views)
         self.made = 0
         """States that were asked for."""
 
-    def snapshot(self) -> Snapshot:
+    def views(self) -> Views:
         self.made += 1
         return self.state
 
     async def note(self, text: str) -> None:
-        """Sends a state with a note."""
-        self.state = replace(self.state, notes=(text,))
+        """Sends a state in which that is waited for."""
+        self.state.update_run(waiting=text)
         self.control.changed(at_once=True)
         await asyncio.sleep(0)
-
-    async def events(self, numbers: range) -> None:
-        """Records events of a thousand bytes; their times are these numbers."""
-        for number in numbers:
-            self.control.record(event(number, "x" * 1000))
-            await asyncio.sleep(0)
 
     async def subscribed(self, count: int) -> None:
         """Waits for so many clients."""
@@ -205,8 +204,9 @@ def links(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
         yield stack
 
 
-def event(time: float, note: str) -> RunEvent:
-    return {"time": time, "event": "run", "run": "r", "state": RunPhase.RUNNING, "note": note}
+def awaited(message: dict[str, Any]) -> list[str]:
+    """What is waited for, in a message."""
+    return [one.get("waiting", "") for one in message["changed"] if one["event"] == "run"]
 
 
 def subscribe(links: ExitStack, launcher: Launcher, **wanted: bool) -> socket.socket:
@@ -248,7 +248,7 @@ async def test_thousands_of_states_for_clients_that_never_read_cost_no_memory(
         count = 0
         async for message in read(clients[7], "nothing"):
             count += 1
-            if message["changes"]["run"]["notes"] == list(launcher.state.notes):
+            if awaited(message) == [launcher.state.run.waiting]:
                 break
         assert count < 100
 
@@ -260,10 +260,10 @@ async def test_the_last_state_comes_to_a_client_that_is_behind(links: ExitStack)
         await launcher.subscribed(1)
         await launcher.note("x" * 600_000)
         await launcher.note("not for it")
-        ended = replace(launcher.state, state=RunPhase.ENDED, notes=("ended",))
-        finishing = asyncio.create_task(launcher.control.finish(ended))
+        launcher.state.update_run(state=RunPhase.ENDED)
+        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
         *_, last, end = [message async for message in read(link, "finished")]
-        assert last["changes"]["run"]["state"] == "ended" and end == {"finished": True}
+        assert state_in(last) == ["ended"] and end == {"finished": True}
         await finishing
 
 
@@ -279,7 +279,7 @@ async def test_no_states_are_made_for_clients_that_do_not_read(links: ExitStack)
         await asyncio.sleep(0.5)
         assert launcher.made <= made + 1
         async for message in read(link, "nothing"):
-            if message["changes"]["run"]["notes"] == ["newest"]:
+            if awaited(message) == ["newest"]:
                 break
 
 
@@ -310,55 +310,3 @@ async def test_prompts_that_nobody_reads_are_sent_once(
             if message.get("prompts") == []:
                 break
         assert lists < 100
-
-
-@pytest.mark.large
-async def test_events_for_clients_that_never_read_are_kept_once(
-    monkeypatch: pytest.MonkeyPatch, links: ExitStack
-) -> None:
-    """Not once a client; when it reads, one is told how many are missing."""
-    monkeypatch.setattr(control_socket, "_EVENT_BYTES", 1_000_000)
-    async with serving() as launcher:
-        clients = [subscribe(links, launcher, events=True) for _ in range(20)]
-        await launcher.subscribed(20)
-        tracemalloc.start()
-        try:
-            await launcher.events(range(3000))
-            held, _ = tracemalloc.get_traced_memory()
-        finally:
-            tracemalloc.stop()
-        assert held < 1_500_000 + 20 * 100_000
-        for other in clients[1:]:
-            other.close()
-        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
-        got, lost = [], 0
-        async for message in read(clients[0], "finished"):
-            lost += message.get("lost_events", 0)
-            if "event" in message:
-                got.append(message["event"]["time"])
-        assert lost and len(got) + lost == 3000
-        assert got == sorted(set(got)) and got[-1] == 2999
-        await finishing
-
-
-async def test_the_first_client_gets_the_events_of_the_beginning(
-    monkeypatch: pytest.MonkeyPatch, links: ExitStack
-) -> None:
-    """As far as they were kept: a client may be connected and not subscribe. Others get those
-    that come."""
-    monkeypatch.setattr(control_socket, "_EVENT_BYTES", 100_000)
-    async with serving() as launcher:
-        await launcher.events(range(200))
-        first = subscribe(links, launcher, events=True)
-        await launcher.subscribed(1)
-        second = subscribe(links, launcher, events=True)
-        await launcher.subscribed(2)
-        await launcher.events(range(200, 202))
-        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
-        for link, missing in ((first, True), (second, False)):
-            messages = [message async for message in read(link, "finished")]
-            times = [message["event"]["time"] for message in messages if "event" in message]
-            lost = sum(message.get("lost_events", 0) for message in messages)
-            begin = lost if missing else 200
-            assert times == list(range(begin, 202)) and bool(lost) is missing
-        await finishing

@@ -1,17 +1,19 @@
-"""Active runs as the journal of a supervised run tells them."""
+"""Active runs as the stream of a supervised run tells them."""
 
 from __future__ import annotations
 
-import json
 import os
-from typing import Any
 
 import pytest
 
+from launcher.cluster import loads
 from launcher.paths import runs_home
+from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
 from launcher.session.discovery import active_runs
 from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
+from tests.streams import changes
 
 CLUSTER = """
 [hosts.tf1]
@@ -23,16 +25,10 @@ tasks = ["tf1:2222", "tf2:2222"]
 [run]
 command = ["x"]
 """
-BEGIN = {"event": "begin", "time": 1000.0}
-UP = {"event": "host_up", "time": 1001.0, "host": "tf1"}
-REFUSED = {"event": "host_refused", "time": 1002.0, "host": "tf2", "reason": "no login"}
-LOST = {
-    "event": "host_lost",
-    "time": 1003.0,
-    "host": "tf1",
-    "reason": "no route",
-    "lease_until": 2e3,
-}
+BEGIN = ev.Begin(1000.0)
+UP = ev.HostUp(1001.0, "tf1")
+REFUSED = ev.HostRefused(1002.0, "tf2", "no login")
+LOST = ev.HostLost(1003.0, "tf1", "no route", 2e3)
 
 
 @pytest.mark.parametrize(
@@ -46,14 +42,16 @@ LOST = {
     ids=["begun", "up", "refused", "lost"],
 )
 def test_an_agent_is_there_when_it_has_greeted(
-    events: list[dict[str, Any]], agents: list[str], unreachable: list[str]
+    events: list[ev.Event], agents: list[str], unreachable: list[str]
 ) -> None:
     """A host that is still being connected to, or that has refused the login, has none."""
     path = runs_home() / "seen-20261120-183002-7f3a"
     path.mkdir(parents=True)
     (path / "cluster.toml").write_text(CLUSTER)
-    lines = [json.dumps({"launcher": "a", **event}) + "\n" for event in events]
-    RunFolder(path).journal.write_text("".join(lines))
+    machine = RunStateMachine(loads(CLUSTER, "seen", path), path.name)
+    for event in events:
+        machine.handle(event)
+    RunFolder(path).events.write_bytes(b"".join(changes(machine, 1004.0)))
     lock = launcher_lock.acquire(path)
     assert lock is not None
     try:

@@ -15,6 +15,8 @@ import pytest
 
 from launcher import Cluster, ClusterFileError, Run
 from launcher.ids import TaskId
+from launcher.run.snapshot import Metric, TaskView
+from launcher.run.states import TaskState
 from launcher.session import hook_process
 from launcher.session.hook_process import HookProgram
 from launcher.session.hooks import HookRunner
@@ -289,12 +291,12 @@ def hooks(folder: Path, **commands: list[str]) -> HookRunner:
     return HookRunner(cluster.model, plan, folder, lambda: None, lambda _: None)
 
 
-def metric(task: TaskId, at: float) -> Any:
-    return {"event": "metric", "time": at, "task": str(task), "host": "tf1", "values": {"step": at}}
+def metric(task: TaskId, at: float) -> Metric:
+    return Metric(task, "tf1", {"step": at}, time=at)
 
 
-def state(task: TaskId, state: str) -> Any:
-    return {"event": "task", "time": 0.0, "task": str(task), "host": "tf1", "state": state}
+def state(task: TaskId, state: str) -> TaskView:
+    return TaskView(task, "tf1", "tf1:1", TaskState(state))
 
 
 def test_a_task_stalls_once_until_it_goes_on(

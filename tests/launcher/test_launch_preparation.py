@@ -12,8 +12,8 @@ import pytest
 from launcher.cluster import loads
 from launcher.files import staging
 from launcher.hosts.programs import Program
-from launcher.plan import make_plan
 from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
 from launcher.session.launch_preparation import LaunchPreparation
 from launcher.session.live_data import Transfers
 from tests.short_programs import Talker, message
@@ -64,10 +64,10 @@ async def test_files_that_go_to_a_host_again_go_once(
     monkeypatch.setattr(staging, "read_tree", read)
     link: Any = Reached()
     told: list[ev.Event] = []
-    preparation = LaunchPreparation(
-        {"far": link}, {}, Transfers(lambda host: None), told.append, ports={}
-    )
-    plan = make_plan(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
+    run = RunStateMachine(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
+    transfers = Transfers(run.views, lambda: None)
+    preparation = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={})
+    plan = run.plan
     twice = [asyncio.create_task(preparation.stage(plan, plan.host("far"))) for _ in range(2)]
     await asyncio.sleep(0)
     may_read.set()

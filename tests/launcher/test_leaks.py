@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import threading
 import weakref
@@ -19,6 +18,7 @@ from launcher.session.client import RunClient
 from launcher.session.history import FinishedRun, summary
 from launcher.store.runs import RunFolder
 from tests.patience import wait_until
+from tests.tui.fakes import write_end
 from tui.run_clients import EndedRun, RunClients
 
 CLUSTER = """
@@ -31,13 +31,6 @@ workdir = ""
 [start.ready]
 worker = "started"
 """
-END = (
-    {"time": 1000.0, "event": "run", "state": "connecting"},
-    {"time": 1000.0, "event": "host", "host": "localhost", "state": "up", "reason": ""},
-    {"time": 1001.0, "event": "metric", "task": "worker:0", "values": {"step": 1.0, "loss": 0.5}},
-    {"time": 1002.0, "event": "run", "state": "ended", "outcome": "success", "exit_code": 0},
-    {"time": 1002.0, "event": "receipt", "hosts": [{"host": "localhost", "confirmed": True}]},
-)
 
 
 def launch() -> None:
@@ -57,7 +50,7 @@ def past_run(number: int) -> RunFolder:
     for index in range(2):
         (path / f"worker-{index}.log").write_bytes(b"a line\n" * 1000)
     folder = RunFolder(path)
-    folder.public_events.write_text("".join(json.dumps(one) + "\n" for one in END))
+    write_end(folder, 1000.0, 1002.0)
     return folder
 
 

@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from launcher.errors import AgentError
-from launcher.run.snapshot import HostView
-from launcher.run.states import HostState
+from launcher.hosts.frames import StatsAnswer
+from launcher.run.snapshot import HostView, RunView
+from launcher.run.states import HostState, RunPhase
+from launcher.run.views import Views
 from launcher.session import live_data
 from launcher.session.live_data import HostStats
 from tests.patience import PATIENCE
@@ -20,6 +22,14 @@ from tests.patience import PATIENCE
 def a_link(last_heard: float, answer: Any) -> Any:
     """A connected link whose agent answers all questions alike."""
     return SimpleNamespace(connected=True, last_heard=last_heard, ask=answer)
+
+
+def views_of(*hosts: str) -> Views:
+    """Hosts that are up, and of which nothing is new."""
+    views = Views(RunView("r", "r", RunPhase.RUNNING, 0.0))
+    for host in hosts:
+        views.take(HostView(host, host, HostState.UP))
+    return views
 
 
 async def never(question: object) -> object:
@@ -31,20 +41,24 @@ async def never(question: object) -> object:
 def test_a_silent_host_has_not_changed() -> None:
     """Of two states the second carries nothing of it: it is shown in whole seconds."""
     links = {f"h{number}": a_link(time.monotonic() - number / 7, never) for number in range(500)}
-    stats = HostStats(links, lambda: None)
-    views = [HostView(name, name, HostState.UP) for name in links]
-    first = [stats.added_to(view, ()) for view in views]
-    assert [stats.added_to(view, ()) for view in views] == first
-    for number, view in enumerate(first):
+    views = views_of(*links)
+    stats = HostStats(views, links, lambda: None)
+    stats.note_heard()
+    assert len(views.pop_touched()) == 500 and not views.pop_changed(1.0)
+    stats.note_heard()
+    assert not views.pop_touched()
+    for number, view in enumerate(views.hosts.values()):
         assert view.last_heard is not None and view.last_heard == int(view.last_heard)
         assert -0.1 < time.time() - number / 7 - view.last_heard < 5.0
     links["h0"].last_heard += 1.0
-    assert stats.added_to(views[0], ()) != first[0]
+    stats.note_heard()
+    assert views.pop_touched() == [views.hosts["h0"]]
 
 
 def test_a_host_that_was_never_heard_has_no_time() -> None:
-    stats = HostStats({"h": a_link(0.0, never)}, lambda: None)
-    assert stats.added_to(HostView("h", "h", HostState.CONNECTING), ()).last_heard is None
+    views = views_of("h")
+    HostStats(views, {"h": a_link(0.0, never)}, lambda: None).note_heard()
+    assert views.hosts["h"].last_heard is None
 
 
 async def test_a_host_that_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,14 +72,14 @@ async def test_a_host_that_does_not_answer_delays_no_other(monkeypatch: pytest.M
         asked["quick"] += 1
         if asked["quick"] == 5:
             often.set()
-        return SimpleNamespace()
+        return StatsAnswer(cpu=0.5, memory_total=2, memory_used=1, gpus=(), tasks={})
 
     async def slow(question: object) -> object:
         asked["slow"] += 1
         return await never(question)
 
     links = {"quick": a_link(1.0, quick), "slow": a_link(1.0, slow)}
-    polling = asyncio.create_task(HostStats(links, lambda: None).poll())
+    polling = asyncio.create_task(HostStats(views_of(*links), links, lambda: None).poll())
     async with asyncio.timeout(PATIENCE / 2):
         await often.wait()
     assert asked["slow"] == 1

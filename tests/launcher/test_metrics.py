@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Snapshot
+from launcher.run.snapshot import Metric, Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from launcher.store import metrics_file
 from launcher.store.metrics import MAX_POINTS, Extractor, Point, Series
 from launcher.store.metrics_file import MOST_POINTS, MetricsFile, latest_metrics
 from launcher.store.runs import RunFolder
+from launcher.store.stream import encode, parse
 from tests.patience import PATIENCE
 
 
@@ -135,10 +136,11 @@ def test_points_of_many_tasks_are_bounded_together(
 
 def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
     """Metrics are read when somebody asks for them, and then all that were written."""
-    rows = [json.dumps([1.0 + number, "worker:0", None, {"loss": 1.0}]) for number in range(100)]
+    task = TaskId("worker", 0)
+    rows = [Metric(task, "h", {"loss": 1.0}, time=1.0 + number) for number in range(100)]
     folder = RunFolder(tmp_path)
-    folder.metrics.write_text("".join(f"{row}\n" for row in rows))
-    now = Snapshot(folder.run_id, "r", RunPhase.RUNNING, (), (), 0.0)
+    folder.metrics.write_bytes(b"".join(map(encode, rows)))
+    now = Snapshot(folder.run_id, "r", RunPhase.RUNNING, 0.0)
     client = RunClient(folder, now, None)
     seen = threading.Event()
     client.subscribe(lambda _: seen.set())
@@ -161,18 +163,19 @@ def test_what_tasks_named_last_is_read_from_the_end(
     """A day's metrics take minutes to read, for which no kill waits."""
     monkeypatch.setattr(metrics_file, "_END_BYTES", 1000)
     path = tmp_path / "metrics.jsonl"
-    rows = [[float(n), "worker:0", None, {"step": float(n)}] for n in range(100_000)]
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in [*rows, [7, "ps:0", None, {"a": 1}]]))
+    row = encode(Metric(TaskId("worker", 0), "h", {"step": 0.0}, time=1.0))
+    rows = [row.replace(b'"step": 0.0', b'"step": %d.0' % n) for n in range(50_000)]
+    rows.append(encode(Metric(TaskId("ps", 0), "h", {"a": 1.0}, time=7.0)))
+    path.write_bytes(b"".join(rows))
     read: list[bytes] = []
-    real = MetricsFile._add
 
-    def add(metrics: MetricsFile, line: bytes) -> None:
+    def parsed(line: bytes) -> Any:
         read.append(line)
-        real(metrics, line)
+        return parse(line)
 
-    monkeypatch.setattr(MetricsFile, "_add", add)
+    monkeypatch.setattr("launcher.store.stream.parse", parsed)
     latest = latest_metrics(path)
-    assert latest[TaskId("worker", 0)].values == {"step": 99_999.0}
+    assert latest[TaskId("worker", 0)].values == {"step": 49_999.0}
     assert latest[TaskId("ps", 0)].time == 7
-    assert 10 < len(read) < 30 and all(line.startswith(b"[") for line in read)
+    assert 5 < len(read) < 30 and all(line.startswith(b"{") for line in read)
     assert latest_metrics(tmp_path / "none") == {}

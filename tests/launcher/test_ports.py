@@ -14,8 +14,8 @@ import pytest
 from launcher.agent import ports
 from launcher.cluster import loads
 from launcher.hosts.frames import Ports, PortsAnswer
-from launcher.plan import make_plan
 from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
 from launcher.session import launch_preparation
 from launcher.session.live_data import Transfers
 from tests.command import Up, python_task, write
@@ -50,11 +50,12 @@ async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.
     welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
     link: Any = Here()
     told: list[ev.Event] = []
+    run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
+    transfers = Transfers(run.views, lambda: None)
     preparation = launch_preparation.LaunchPreparation(
-        {"far": link}, {"far": welcome}, Transfers(lambda host: None), told.append, ports={}
+        {"far": link}, {"far": welcome}, transfers, told.append, ports={}
     )
-    plan = make_plan(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
-    await preparation.check(plan, ports=True)
+    await preparation.check(run.plan, ports=True)
     return told[-1]
 
 

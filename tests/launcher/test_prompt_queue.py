@@ -35,7 +35,7 @@ class Page:
         self._folder = folder
 
     async def __aenter__(self) -> Page:
-        run = Snapshot("r", "r", RunPhase.CONNECTING, (), (), 0.0)
+        run = Snapshot("r", "r", RunPhase.CONNECTING, 0.0)
         self._client = RunClient(self._folder, run, None, ask=self._ask)
         return self
 
@@ -131,7 +131,7 @@ async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> Non
 async def test_a_headless_client_is_not_waited_for(folder: RunFolder) -> None:
     """It can ask nobody."""
     async with listening(folder) as prompts:
-        run = Snapshot("r", "r", RunPhase.CONNECTING, (), (), 0.0)
+        run = Snapshot("r", "r", RunPhase.CONNECTING, 0.0)
         client = RunClient(folder, run, None)
         try:
             await until(lambda: prompts.others)

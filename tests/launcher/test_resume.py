@@ -11,7 +11,6 @@ from launcher import Cluster, RunNotFoundError
 from launcher.cluster import load, loads
 from launcher.ids import is_run_id, new_run_id
 from launcher.plan import Resume
-from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.attach import StoredRun, find_resumed
 from launcher.store.runs import RunFolder
@@ -83,11 +82,11 @@ def test_a_full_id_of_the_cluster_need_not_be_known(name: str) -> None:
         find_resumed(run_id, "other")
 
 
-def test_a_journal_that_resumes_a_run_makes_the_plan_of_that_run() -> None:
-    """Whoever reads it knows of the resumed run only by the first record."""
-    machine = RunStateMachine(loads(TEXT, "again.toml", Path("/")), "again-2")
-    assert "TFMUX_RESUME" not in machine.plan.tasks[0].variables
-    machine.handle(ev.Begin(1000.0, Resume("again-1", "again-0")))
+def test_a_stream_that_resumes_a_run_makes_the_plan_of_that_run() -> None:
+    """Whoever takes it up knows of the resumed run only by the record of the run."""
+    cluster = loads(TEXT, "again.toml", Path("/"))
+    first = RunStateMachine(cluster, "again-2", resume=Resume("again-1", "again-0"))
+    machine = RunStateMachine(cluster, "again-2", past=first.views)
     (task,) = machine.plan.tasks
     assert "again-1" in str(task.variables["TFMUX_RESUME"])
     assert "again-0" in str(task.words)

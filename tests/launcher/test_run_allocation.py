@@ -17,7 +17,7 @@ from launcher.run.instructions import (
     SetTimer,
 )
 from launcher.run.shutdown import KILL_PATIENCE
-from launcher.run.snapshot import HostReceipt
+from launcher.run.snapshot import AllocatedNode, HostReceipt
 from launcher.run.states import HostState, Outcome, RunPhase
 from launcher.run.timers import LeaseEnd
 from tests.launcher.run_driver import RunDriver
@@ -35,8 +35,8 @@ grace = 5
 lease = 60
 """
 NODES = {
-    "node0": ev.AllocatedNode("sl1", ("srun", "-w", "sl1")),
-    "node1": ev.AllocatedNode("sl2", ("srun", "-w", "sl2")),
+    "node0": AllocatedNode("sl1", ("srun", "-w", "sl1")),
+    "node1": AllocatedNode("sl2", ("srun", "-w", "sl2")),
 }
 AGREES = ev.EngineWord(True, "Slurm agrees")
 SILENT = ev.EngineWord(False, "Slurm cannot confirm it: the node is down*")

@@ -17,14 +17,15 @@ import pytest
 from launcher.cluster import load
 from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
-from launcher.run.states import RunPhase
+from launcher.run.states import Outcome, RunPhase
+from launcher.run.views import Views
 from launcher.session import control_connection, launcher_link
 from launcher.session.client import RunClient
 from launcher.session.control_socket import socket_path
 from launcher.session.launcher_process import LauncherProcess
-from launcher.store import snapshot_codec
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
+from launcher.store.stream import plain
 from tests.command import write
 from tests.launcher.snapshots import wait
 from tests.patience import PATIENCE, wait_until
@@ -77,7 +78,7 @@ def followed(folder: Path, snapshot: Snapshot) -> Iterator[tuple[RunClient, sock
 
 def snapshot_of(state: RunPhase, since: float, **fields: Any) -> Snapshot:
     """A run without hosts."""
-    return Snapshot("seen-1", "seen", state, (), (), since, **fields)
+    return Snapshot("seen-1", "seen", state, since, **fields)
 
 
 @pytest.mark.large
@@ -131,7 +132,8 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
 
 
 @pytest.mark.parametrize(
-    "line", [b"null", b'{"changes": []}', b'{"changes": {"tasks": {"7": {}}}}', b"[" * 100_000]
+    "line",
+    [b"null", b'{"changed": 7}', b'{"changed": [{"event": "task", "task": 7}]}', b"[" * 100_000],
 )
 def test_a_launcher_that_sends_no_message_is_left(tmp_path: Path, line: bytes) -> None:
     """The client goes on, and says so."""
@@ -184,8 +186,9 @@ def test_a_kill_is_sent_before_the_launcher_has_said_anything(tmp_path: Path) ->
         link.settimeout(PATIENCE)
         with link, link.makefile("rb") as lines:
             said = [json.loads(lines.readline())["command"] for _ in range(2)]
-            ended = snapshot_of(RunPhase.ENDED, 1.0)
-            state = {"changes": snapshot_codec.changes(None, ended)}
+            way = {"outcome": Outcome.KILLED, "exit_code": 4, "ended": 2.0}
+            ended = snapshot_of(RunPhase.ENDED, 1.0, **way)
+            state = {"changed": [plain(record) for record in Views.of(ended).records()]}
             for message in (state, {"finished": True}):
                 link.sendall(json.dumps(message).encode() + b"\n")
         assert said == ["subscribe", "kill_all"]

@@ -6,8 +6,9 @@ import asyncio
 import json
 
 from launcher.ids import new_run_id
-from launcher.run.snapshot import Snapshot
+from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
+from launcher.run.views import Views
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
 from tests.patience import PATIENCE
@@ -17,13 +18,13 @@ async def test_no_states_are_made_to_see_whether_a_client_reads_again() -> None:
     """Nothing new happens, and nothing is made; when it reads, it gets the newest one, whole."""
     run_id = new_run_id("paced")
     made: list[None] = []
-    notes = ("x" * 1_000_000,)
+    state = Views(RunView(run_id, "r", RunPhase.RUNNING, 0.0, waiting="x" * 1_000_000))
 
-    def snapshot() -> Snapshot:
+    def views() -> Views:
         made.append(None)
-        return Snapshot(run_id, "r", RunPhase.RUNNING, (), (), 0.0, notes=notes)
+        return state
 
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), snapshot)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), views)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id), limit=1 << 24)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
@@ -31,7 +32,7 @@ async def test_no_states_are_made_to_see_whether_a_client_reads_again() -> None:
         while not made:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         for number in range(2):  # it has not read the first, and gets none of these
-            notes = (f"{number}" * 1_000_000,)
+            state.update_run(waiting=f"{number}" * 1_000_000)
             control.changed()
             await asyncio.sleep(0.2)
         made.clear()
@@ -39,6 +40,7 @@ async def test_no_states_are_made_to_see_whether_a_client_reads_again() -> None:
         assert len(made) <= 2
         writer.transport.resume_reading()  # type: ignore[attr-defined]
         seen = ""
-        while seen != notes[0]:
-            seen = json.loads(await reader.readline())["changes"]["run"]["notes"][0]
+        while seen != state.run.waiting:
+            (record,) = json.loads(await reader.readline())["changed"]
+            seen = record["waiting"]
         writer.close()

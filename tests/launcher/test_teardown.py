@@ -14,8 +14,8 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.ids import TaskId
-from launcher.plan import make_plan
 from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
 from launcher.session import teardown
 from launcher.session.live_data import Transfers
 from launcher.session.teardown import COLLECT_STALL, Teardown
@@ -93,12 +93,13 @@ def releasing(
     links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
-    plan = make_plan(loads(CLUSTER, "c.toml", folder), "run-1")
+    run = RunStateMachine(loads(CLUSTER, "c.toml", folder), "run-1")
+    plan = run.plan
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
     given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
     given.survivors_on = lambda _: survivors
     told: list[ev.Event] = []
-    transfers = Transfers(lambda host: None)
+    transfers = Transfers(run.views, lambda: None)
     outputs: Any = logs
     watch: Any = disk
     teardown_ = Teardown(given, folder, links, outputs, transfers, told.append, watch)

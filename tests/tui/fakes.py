@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from dataclasses import replace
@@ -14,34 +13,28 @@ from launcher.ids import TaskId
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.store import snapshot_codec
 from launcher.store.logs import LogStore
 from launcher.store.metrics import Extractor, Series
 from launcher.store.runs import RunFolder
+from tests.streams import changes, end
 
 
 def write_end(folder: RunFolder, started: float, ended: float, **fields: Any) -> None:
-    """Writes the journal of a run that has ended: its first worker reached step 1200, and nothing
+    """Writes the stream of a run that has ended: its first worker reached step 1200, and nothing
     is left on its hosts."""
     machine = RunStateMachine(load(folder.cluster_file), folder.run_id)
-    before = machine.snapshot()
-    tasks = tuple(
-        replace(task, attempt=1, state=TaskState.EXITED, exit_code=0)
-        if task.id != TaskId("worker", 0)
-        else replace(task, attempt=1, state=TaskState.EXITED, exit_code=0, step=1200, loss=0.25)
-        for task in before.tasks
-    )
-    receipt = Receipt(tuple(HostReceipt(host.name, confirmed=True) for host in before.hosts))
-    final = replace(
-        before,
-        tasks=tasks,
-        state=RunPhase.ENDED,
-        started=started,
-        ended=ended,
-        **{"outcome": Outcome.SUCCESS, "exit_code": 0, "receipt": receipt, **fields},
-    )
-    record = {"launcher": "1", "event": "final", "snapshot": snapshot_codec.encode(final)}
-    folder.journal.write_text(json.dumps(record) + "\n")
+    views = machine.views
+    for task in list(views.tasks):
+        done: dict[str, Any] = {"attempt": 1, "state": TaskState.EXITED, "exit_code": 0}
+        if task == TaskId("worker", 0):
+            done |= {"step": 1200, "loss": 0.25}
+        views.add(replace(views.tasks[task], ended=ended, **done))
+    receipts = tuple(HostReceipt(host, confirmed=True) for host in views.hosts)
+    views.add(fields.pop("receipt", Receipt(receipts, begun=True)))
+    ways = {"outcome": Outcome.SUCCESS, "exit_code": 0, **fields}
+    views.update_run(state=RunPhase.ENDED, started=started, ended=ended, **ways)
+    lines = [*changes(machine, ended), end(machine, ended)]
+    folder.events.write_bytes(b"".join(lines))
 
 
 class ScriptedRun:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
-from launcher.store.public_events import PublicEvent
+from launcher.store.stream import PublicEvent
 from tests.patience import PATIENCE
 from tui import headless
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -19,12 +18,14 @@ from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.plan import HostFacts
 from launcher.run import events as ev
-from launcher.run.snapshot import Failure
+from launcher.run.run import RunStateMachine
+from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
-from launcher.store.journal import encode
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
+from launcher.store.stream import encode
 from tests.command import Up, write
+from tests.streams import changes
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import write_end
 from tui.app import TfmuxApp
@@ -64,8 +65,10 @@ def begun_run(name: str, *events: ev.Event) -> RunFolder:
     """A run's folder as a launcher leaves it that has died behind the last of the events."""
     cluster = loads(TEXT, "mine.toml", Path("/srv"))
     folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
-    records = [encode(event) | {"launcher": "1"} for event in (ev.Begin(1000.0), *events)]
-    folder.journal.write_text("".join(json.dumps(record) + "\n" for record in records))
+    machine = RunStateMachine(cluster, folder.run_id)
+    for event in (ev.Begin(1000.0), *events):
+        machine.handle(event)
+    folder.events.write_bytes(b"".join(changes(machine, 1001.0)))
     return folder
 
 
@@ -196,8 +199,8 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
     """What cannot be read is said in its row, and F9 does not say that nothing is active."""
     ended_run("fine")
     odd = ended_run("odd")
-    with odd.journal.open("a") as journal:
-        journal.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
+    with odd.events.open("a") as stream:
+        stream.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
     (runs_home() / "circle").symlink_to("circle")
     broken = begun_run("broken")
     broken.cluster_file.write_text("name = [[[")
@@ -412,8 +415,8 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
     """Above the clusters, under titles, and the cursor is there."""
     library.create("mine", TEXT)
     folder = begun_run("living", *STARTED)
-    metric = [1030.0, "worker:0", None, {"step": 1200, "loss": 0.25}]
-    folder.metrics.write_text(json.dumps(metric) + "\n")
+    metric = Metric(TaskId("worker", 0), "localhost", {"step": 1200, "loss": 0.25}, time=1030.0)
+    folder.metrics.write_bytes(encode(metric))
     lock = acquire(folder.path)
     assert lock is not None
     try:

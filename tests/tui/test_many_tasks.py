@@ -24,7 +24,7 @@ TASKS = tuple(
     TaskView(TaskId("worker", n), f"h{n // 8}", "a:1", TaskState.READY, attempt=1)
     for n in range(8000)
 )
-RUN = Snapshot("r", "r", RunPhase.RUNNING, TASKS, (), 1.0)
+RUN = Snapshot("r", "r", RunPhase.RUNNING, 1.0, tasks=TASKS)
 
 
 def failed(*numbers: int) -> Snapshot:

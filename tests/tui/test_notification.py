@@ -19,7 +19,7 @@ from tui.app import TfmuxApp
 from tui.config import Config, load_config
 from tui.notification import BELL, Notify, RunNews, sequence
 
-RUN = Snapshot("r-1", "r", RunPhase.RUNNING, (), (), 100.0)
+RUN = Snapshot("r-1", "r", RunPhase.RUNNING, 100.0)
 EVIL = "exit 1\x1b\\\x1b]52;c;ZXZpbA==\x07\x9c\x9d;\n\x00"
 FAILED = replace(RUN, first_failure=Failure(TaskId("worker", 1), "tf2", EVIL, 200.0))
 

@@ -28,7 +28,7 @@ def tasks(job: str, stage: int, *states: TaskState, chief: bool = False) -> tupl
 
 
 def line(form: Form, *members: TaskView, state: RunPhase = RunPhase.STARTING) -> str:
-    snapshot = Snapshot("run", "name", state, members, (), 0.0, waiting_since=100.0)
+    snapshot = Snapshot("run", "name", state, 0.0, tasks=members, waiting_since=100.0)
     return "".join(part.text for part in stage_parts(snapshot, 103.5, form, COLOURS))
 
 

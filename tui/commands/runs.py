@@ -7,9 +7,10 @@ import sys
 import time
 
 from launcher.errors import TaskNotFoundError
-from launcher.session.attach import stored
+from launcher.session.attach import StoredRun, stored, stored_folder
+from launcher.session.launcher_link import has_launcher
 from launcher.session.log_lines import LogLines, RunLogs
-from launcher.store.journal import read_final
+from launcher.store.stream import read_end
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import display_line
@@ -22,15 +23,17 @@ _LOOK = 0.25
 
 def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
-    run = stored(arguments.run, arguments.file)
-    if run.damage:
-        message(run.damage.describe(run.folder.run_id))
-    if run.over:
-        outcome = run.snapshot().outcome
-        message(f"{run.folder.run_id} has ended ({outcome})")
-        code = run.snapshot().exit_code
-        return Exit.SUCCESS if code is None else code
-    return launch.attach(run.folder, arguments)
+    folder = stored_folder(arguments.run, arguments.file)
+    if not has_launcher(folder):
+        run = StoredRun(folder)
+        if run.damage:
+            message(run.damage.describe(folder.run_id))
+        if run.over:
+            outcome = run.snapshot().outcome
+            message(f"{folder.run_id} has ended ({outcome})")
+            code = run.snapshot().exit_code
+            return Exit.SUCCESS if code is None else code
+    return launch.attach(folder, arguments)
 
 
 def logs(arguments: argparse.Namespace) -> int:
@@ -70,6 +73,6 @@ def logs(arguments: argparse.Namespace) -> int:
         if time.monotonic() >= looked + _LOOK:
             # All logs are whole before the run's end is recorded: what is read after this look is
             # all that there will ever be.
-            ended, looked = read_final(run.folder.journal) is not None, time.monotonic()
+            ended, looked = read_end(run.folder.events) is not None, time.monotonic()
         if not ended:
             time.sleep(_PACE)

@@ -1,23 +1,22 @@
-"""Journal of a real run: it gives the run back while it goes on and when it has ended."""
+"""Stream of a real run: it gives the run back while it goes on and when it has ended."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-
-import pytest
+from typing import Any
 
 from launcher.cluster import loads
-from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
+from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
 from launcher.session.history import FinishedRun, summary
 from launcher.session.run_loop import RunLoop
-from launcher.store import snapshot_codec
-from launcher.store.journal import decode, final_record, read_final
-from tests.journals import check_journal
+from launcher.store.runs import RunFolder
+from launcher.store.stream import read_end, read_stream
 from tests.patience import wait_until
+from tests.streams import check_stream
 from tests.testbed.launcher_thread import LauncherThread
 
 CLUSTER = """
@@ -33,6 +32,34 @@ worker = "started"
 """
 
 
+def tells(folder: RunFolder, run_loop: RunLoop) -> bool:
+    """Whoever folds the stream has the launcher's own views, but for figures."""
+    kept, views = read_stream(folder.events, folder.run_id).views, run_loop.run.views
+    return (
+        [without_figures(view) for view in kept.tasks.values()]
+        == [without_figures(view) for view in views.tasks.values()]
+        and [replace(host, **BLANK) for host in kept.hosts.values()]
+        == [replace(host, **BLANK) for host in views.hosts.values()]
+        and replace(kept.run, waiting="") == replace(views.run, waiting="")
+        and (kept.notes, kept.receipt, kept.facts) == (views.notes, views.receipt, views.facts)
+    )
+
+
+BLANK: dict[str, Any] = {
+    "last_heard": None,
+    "cpu": None,
+    "memory_used": None,
+    "memory_total": None,
+    "gpus": (),
+    "usage": {},
+}
+
+
+def without_figures(view: TaskView) -> TaskView:
+    """What is recorded of a task at once."""
+    return replace(view, step=None, loss=None, rate=None, metrics={}, last_output=None, log_size=0)
+
+
 def launched() -> tuple[RunClient, RunLoop]:
     """A run, and the loop of its launcher."""
     thread = LauncherThread()
@@ -40,23 +67,23 @@ def launched() -> tuple[RunClient, RunLoop]:
     return client, thread.launcher._run_loop
 
 
-def test_the_journal_gives_the_run_back() -> None:
+def test_the_stream_gives_the_run_back() -> None:
     """While it runs and at its end; a list needs only the last record."""
     client, run_loop = launched()
     folder = client.folder
     tasks = [view.id for view in client.snapshot().tasks]
     wait_until(lambda: client.snapshot().step == 7 and running(client), "all tasks run")
-    wait_until(lambda: StoredRun(folder).run == run_loop.run, "the journal tells it")
+    wait_until(lambda: tells(folder, run_loop), "the stream tells it")
     stored = StoredRun(folder)
     assert not stored.damage and not stored.over
-    assert stored.snapshot().step == 7 and read_final(folder.journal) is None
+    assert stored.snapshot().step == 7 and read_end(folder.events) is None
     client.kill_all()
     assert client.wait(60)
-    assert StoredRun(folder).run == run_loop.run
-    check_journal(folder)
+    assert tells(folder, run_loop)
+    check_stream(folder)
     told = summary(folder)
     assert (told.outcome, told.exit_code, told.step) == (Outcome.KILLED, 130, 7)
-    assert told.over and read_final(folder.journal) is not None
+    assert told.over and read_end(folder.events) is not None
     past = FinishedRun(StoredRun(folder))
     assert past.snapshot().state is RunPhase.ENDED
     assert list(past.series(tasks[0]).points.losses) == [0.5]
@@ -67,41 +94,18 @@ def running(client: RunClient) -> bool:
     return all(view.state is TaskState.RUNNING for view in client.snapshot().tasks)
 
 
-def test_a_kill_of_an_earlier_version_is_read() -> None:
-    """It did not say whether it was forced, nor its last record whether a person had asked."""
-    record = {"launcher": "a", "event": "kill_all", "time": 1000.0, "by_person": True}
-    assert decode(record) == ev.KillAll(1000.0, by_person=True, force=False)
-    snapshot = RunStateMachine(loads(CLUSTER, "kept.toml", Path("/")), "r", 1.0).snapshot()
-    final = final_record(snapshot)
-    del final["snapshot"]["kill_asked"]
-    assert snapshot_codec.decode(final["snapshot"]) == snapshot
-
-
-def test_a_launcher_that_takes_up_a_run_writes_on_in_its_journal() -> None:
-    """Its life begins where the events stood that it has read."""
+def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
+    """From the views that it has read."""
     first, run_loop = launched()
     wait_until(lambda: running(first), "all tasks run")
-    wait_until(lambda: StoredRun(first.folder).run == run_loop.run, "the journal tells it")
+    wait_until(lambda: tells(first.folder, run_loop), "the stream tells it")
     thread = LauncherThread()
     link = thread.order({"attach": first.run_id})
     second = RunClient(first.folder, first.snapshot(), link)
     assert first.wait(60) and first.snapshot().outcome is Outcome.DETACHED
     wait_until(lambda: running(second), "the second one has it")
-    assert StoredRun(first.folder).run == thread.launcher._run_loop.run
     second.kill_all()
     assert second.wait(60)
-    check_journal(first.folder)
+    assert tells(first.folder, thread.launcher._run_loop)
+    check_stream(first.folder)
     assert StoredRun(first.folder).over and summary(first.folder).exit_code == 130
-
-
-def test_a_record_that_is_too_long_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A note says that the journal lacks it; the run goes on and ends as ever."""
-    monkeypatch.setattr("launcher.store.run_writer.LONGEST", 250)
-    client, _ = launched()
-    wait_until(lambda: running(client), "all tasks run")
-    told = "it is too long to be read again"
-    wait_until(lambda: any(told in note for note in client.snapshot().notes), "it is told")
-    client.kill_all()
-    assert client.wait(60) and client.snapshot().outcome is Outcome.KILLED
-    stored = StoredRun(client.folder)
-    assert stored.damage and not stored.complete and not summary(client.folder).over

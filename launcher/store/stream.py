@@ -1,0 +1,378 @@
+"""Stream of a run: its records as lines of JSON, in `events.jsonl` and `metrics.jsonl`.
+
+Each line is a whole view (`run.snapshot`), so that the last line about a task, a host or the run
+says how it stands, whatever became of the lines before; `metrics.jsonl` has the metric lines of the
+tasks. The same lines are printed by `--json`. Such a file outlives the program that wrote it: a
+crash cuts a line, a disk or a person damages it, and what cannot be read is counted.
+
+A stream is complete only up to its end, a `Summary`, which the launcher writes when nothing
+follows. Without it nobody can see how many records a power failure or a hanging disk has taken.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter
+from pydantic_core import PydanticSerializationError
+
+from ..ids import TaskId
+from ..printable import printable
+from ..quantities import counted
+from ..run import fields
+from ..run.snapshot import (
+    FactsView,
+    HostView,
+    Metric,
+    Note,
+    Receipt,
+    RunView,
+    Snapshot,
+    TaskView,
+)
+from ..run.states import Outcome, RunPhase
+from ..run.views import Record, Views
+
+LONGEST = 16 << 20
+"""Bytes of the longest line that is looked at, and that is written: a receipt of 1,024 hosts with a
+hundred survivors each."""
+_LONGEST_TEXT = 1 << 16
+_BUFFER = 1 << 18
+_TAIL = 1 << 16
+"""Bytes at the end of a file that are looked at first for its last line."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A run in short: the end of its stream, and a line about it in lists."""
+
+    run_id: Annotated[str, Field(alias="run")]
+    """The run's id."""
+    name: str
+    """Name of its cluster."""
+    state: RunPhase
+    """State of the run."""
+    started: fields.Time
+    """When it was launched."""
+    ended: fields.Time | None = None
+    """When it ended."""
+    outcome: Outcome | None = None
+    """How it ended."""
+    exit_code: fields.ExitCode | None = None
+    """Exit code of `tfmux up`."""
+    first_failure: str = ""
+    """The task that failed first, its host, and how, in words."""
+    clean: bool | None = None
+    """Every host has confirmed that nothing is left; absent without a receipt."""
+    tasks: fields.Count = 0
+    """Number of its tasks."""
+    live: fields.Count = 0
+    """Number of its tasks that may have a process."""
+    hosts: tuple[str, ...] = ()
+    """Its hosts, by their names in the cluster file."""
+    step: fields.Count | None = None
+    """The highest global step that any task has named."""
+    loss: float | None = None
+    """The chief's loss."""
+    waiting: str = ""
+    """Tasks or hosts that are waited for."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["end"] = "end"
+
+    @classmethod
+    def of(cls, seen: Snapshot, now: float) -> Summary:
+        """The summary of a run as it stands; one that was left as detached goes on."""
+        failure, left = seen.first_failure, seen.outcome is Outcome.DETACHED
+        return cls(
+            seen.run_id,
+            seen.name,
+            seen.state,
+            seen.started,
+            ended=None if left else seen.ended,
+            outcome=None if left else seen.outcome,
+            exit_code=None if left else seen.exit_code,
+            first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
+            clean=None if seen.receipt is None else seen.clean,
+            tasks=len(seen.tasks),
+            live=sum(task.state.live for task in seen.tasks),
+            hosts=tuple(host.name for host in seen.hosts),
+            step=seen.step,
+            loss=seen.loss,
+            waiting=seen.waiting,
+            time=now,
+        )
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a task's log: on stdout alone, in none of these files."""
+
+    id: Annotated[TaskId, Field(alias="task")]
+    """The task, such as `worker:0`."""
+    host: str
+    """The host of the cluster file."""
+    text: str
+    """The line, printable."""
+    time: fields.Time = 0.0
+    """Seconds since the epoch."""
+    event: Literal["log"] = "log"
+
+
+Line = Record | Metric | Summary
+PublicEvent = dict[str, Any]
+"""A record as programs get it: what JSON has in its line."""
+LogEvent = dict[str, Any]
+"""A line of a log as programs get it."""
+_CONFIG = ConfigDict(ser_json_inf_nan="strings")
+_LINE: TypeAdapter[Line] = TypeAdapter(
+    Annotated[
+        RunView | HostView | TaskView | FactsView | Note | Receipt | Metric | Summary,
+        Field(discriminator="event"),
+    ],
+    config=_CONFIG,
+)
+
+
+_STAY = ("reason", "doubt", "attempt", "stage", "tasks", "live")
+_EMPTY: dict[str, frozenset[str]] = {
+    kind.event: frozenset(
+        one.name
+        for one in dataclasses.fields(kind)
+        if one.default_factory is dict
+        or (isinstance(one.default, str | tuple | bool | int) and not one.default)
+        if one.name not in _STAY
+    )
+    for kind in (RunView, HostView, TaskView, FactsView, Note, Receipt, Metric, Summary)
+}
+"""Keys that a record lacks where they are empty, false or 0, since that is their default."""
+
+
+def plain(line: Line) -> dict[str, Any]:
+    """A record as JSON has it: what is absent, empty or false is left out, as far as that is what
+    a key stands for that is not there."""
+    absent = not isinstance(line, Receipt)  # which says of each host all that it can say
+    try:
+        values = json.loads(_LINE.dump_json(line, by_alias=True, exclude_none=absent))
+    except PydanticSerializationError:  # half a surrogate pair: a name that is not UTF-8
+        values = _LINE.dump_python(line, mode="json", by_alias=True, exclude_none=absent)
+    head: dict[str, Any] = {"time": line.time, "event": line.event}
+    if isinstance(line, Receipt):
+        head["clean"] = line.clean
+    missing = _EMPTY[line.event]
+    return head | {key: value for key, value in values.items() if value or key not in missing}
+
+
+def encode(line: Line) -> bytes:
+    """A record as a line; half a surrogate pair stands in it as JSON has it."""
+    text = json.dumps(plain(line), ensure_ascii=False)
+    return text.encode(errors="backslashreplace") + b"\n"
+
+
+def decode(values: Any) -> Line:
+    """Reads a record from what JSON has; its texts are made printable, but for those of facts,
+    which go back to hosts as they are and are never shown.
+
+    Raises:
+        ValueError: it is none that this version knows.
+        RecursionError: its values are nested too deeply.
+    """
+    facts = isinstance(values, dict) and values.get("event") == "facts"
+    line = _LINE.validate_python(values if facts else printable_values(values))
+    if isinstance(line, TaskView | RunView) and not line.is_sound():
+        raise ValueError(f"a record of {line.event} contradicts itself")
+    return line
+
+
+def parse(line: bytes) -> Line:
+    """Reads a line.
+
+    Raises:
+        ValueError: it is no record that this version knows.
+        RecursionError: its values are nested too deeply.
+    """
+    return decode(json.loads(line))
+
+
+def printable_values(value: Any) -> Any:
+    """A JSON value whose texts are all safe to show."""
+    if isinstance(value, str):
+        return printable(value, _LONGEST_TEXT)
+    if isinstance(value, dict):
+        items = value.items()
+        return {printable(key, _LONGEST_TEXT): printable_values(item) for key, item in items}
+    if isinstance(value, list):
+        return [printable_values(item) for item in value]
+    return value
+
+
+# --- reading ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Damage:
+    """Parts of a run's record that could not be read."""
+
+    records: int = 0
+    reason: str = ""
+    """Why the file could not be read, or not to its end."""
+
+    def __bool__(self) -> bool:
+        return bool(self.records or self.reason)
+
+    def describe(self, run_id: str) -> str:
+        """A sentence; empty where all was read."""
+        count = f"{counted(self.records, 'record')} of {run_id}"
+        words = [f"{count} could not be read"] if self.records else []
+        if self.reason:
+            words.append(f"the events of {run_id} could not be read: {self.reason}")
+        return "; ".join(words)
+
+
+class LineReader:
+    """Whole lines of a file that grows; `read` goes on where the last call has ended."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path = path
+        self.offset = offset
+        self.damage = Damage()
+        self.cut = False
+        """A line stands at the end that is not whole."""
+
+    @classmethod
+    def from_end(cls, path: Path) -> LineReader:
+        """Reads what comes from now on."""
+        with suppress(OSError):
+            return cls(path, path.stat().st_size)
+        return cls(path)
+
+    def read(self) -> Iterator[bytes]:
+        """Yields the lines that are whole; one that is being written, or that a crash has cut, is
+        left for the next call. Those that are too long are dropped and counted."""
+        try:
+            with _open_regular(self._path) as file:
+                self.cut = False
+                file.seek(self.offset)
+                while line := file.readline(LONGEST + 1):
+                    if not line.endswith(b"\n") and len(line) <= LONGEST:
+                        self.cut = True
+                        return
+                    self.offset += len(line)
+                    if line.endswith(b"\n"):
+                        yield line
+                        continue
+                    self.damage.records += 1
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(_BUFFER)
+                        self.offset += len(line)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.damage.reason = error.strerror or str(error)
+
+    def skip(self, most: int) -> None:
+        """Leaves out what lies before the last `most` bytes."""
+        with suppress(OSError), _open_regular(self._path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > most:
+                file.seek(size - most)
+                self.offset = size - most + len(file.readline(most))
+
+    def records(self) -> Iterator[Line]:
+        """Yields the records that are whole; lines that hold none are counted as damage."""
+        for line in self.read():
+            if not line.strip():
+                continue  # a launcher begins one after what an earlier one may have left
+            try:
+                yield parse(line)
+            except (ValueError, RecursionError):
+                self.damage.records += 1
+
+
+@dataclass
+class Stream:
+    """The file of a run, as far as it can be read."""
+
+    views: Views
+    damage: Damage
+    end: Summary | None = None
+    """The end of the run, when no record has followed."""
+    last: float = 0.0
+    """Time of the last record."""
+
+    @property
+    def complete(self) -> bool:
+        """The end is there, and nothing before it is missing."""
+        return self.end is not None and not self.damage
+
+
+def read_stream(path: Path, run_id: str) -> Stream:
+    """Folds the whole file of a run; one that is not there is empty."""
+    reader = LineReader(path)
+    views = Views(RunView(run_id, run_id, RunPhase.CONNECTING, 0.0))
+    stream = Stream(views, reader.damage)
+    for record in reader.records():
+        stream.last = max(stream.last, record.time)
+        stream.end = record if isinstance(record, Summary) else None
+        if not isinstance(record, Summary | Metric):
+            views.take(record)
+    if reader.cut:
+        stream.end = None
+    return stream
+
+
+def read_end(path: Path) -> Summary | None:
+    """The end of the stream, by its last line alone; None where that is another record: the run
+    goes on, or its last launcher could not write all."""
+    with suppress(OSError, ValueError, RecursionError):  # reading the whole stream will say why
+        line = _last_line(path)
+        record = parse(line) if line else None
+        return record if isinstance(record, Summary) else None
+    return None
+
+
+def _open_regular(path: Path) -> BinaryIO:
+    """Opens a file for reading.
+
+    Raises:
+        FileNotFoundError: nothing is there: the run has just been made.
+        OSError: it cannot be read, or is a folder, a pipe, a link to nowhere.
+    """
+    # A pipe in the file's place must not be waited for.
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise OSError(errno.ENOLINK, "a dangling symbolic link") from None
+        raise
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "not a regular file")
+    return os.fdopen(fd, "rb", buffering=_BUFFER)
+
+
+def _last_line(path: Path) -> bytes:
+    """The last line of a file that is whole, without its end; empty where that is too long."""
+    with _open_regular(path) as file:
+        size, wanted = os.fstat(file.fileno()).st_size, _TAIL
+        while True:
+            start = max(0, size - wanted)
+            file.seek(start)
+            tail = file.read(wanted)
+            if not tail.endswith(b"\n"):
+                return b""
+            _, newline, line = tail.rstrip(b"\n").rpartition(b"\n")
+            if newline or not start:
+                return line if len(line) <= LONGEST else b""
+            if wanted > LONGEST:
+                return b""
+            wanted = min(4 * wanted, LONGEST + 2)  # the line between two newlines

@@ -1,0 +1,35 @@
+"""Streams of runs: read, written as a launcher does it, and checked at their end."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from launcher.run.run import RunStateMachine
+from launcher.store.runs import RunFolder
+from launcher.store.stream import Summary, encode, read_end, read_stream
+
+
+def records(folder: RunFolder) -> list[dict[str, Any]]:
+    """The records of a run and its metrics, as programs read them."""
+    files = [path for path in (folder.events, folder.metrics) if path.exists()]
+    lines = [line for path in files for line in path.read_text().splitlines() if line]
+    return [json.loads(line) for line in lines]
+
+
+def changes(run: RunStateMachine, now: float) -> list[bytes]:
+    """The lines of what has changed of a run since they were asked for last."""
+    return [encode(record) for record in run.views.pop_changed(now)]
+
+
+def end(run: RunStateMachine, now: float) -> bytes:
+    """The end of a run's stream."""
+    return encode(Summary.of(run.snapshot(), now))
+
+
+def check_stream(folder: RunFolder) -> None:
+    """The stream has an end that the records before it lead to, when it has come to one."""
+    stream = read_stream(folder.events, folder.run_id)
+    assert stream.end == read_end(folder.events)
+    if stream.end is not None:
+        assert Summary.of(stream.views.snapshot(), 0.0) == stream.end
