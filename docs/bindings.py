@@ -12,14 +12,9 @@ from textual.dom import DOMNode
 from docs.markdown import table
 from tui.app import TfmuxApp
 from tui.keys import classes_with_keys, display_name
-from tui.widgets.cell_grid import CellGrid
 from tui.widgets.table import Table
 
-_TITLES: dict[type[DOMNode], str] = {
-    TfmuxApp: "Everywhere",
-    CellGrid: "Cells of the editor",
-    Table: "Tables",
-}
+_TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", Table: "Tables"}
 
 
 def owners() -> list[type[DOMNode]]:

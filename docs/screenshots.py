@@ -116,7 +116,8 @@ async def home() -> None:
         app.push_screen(first.editor(file))
         await pilot.pause(1.5)
         save(app, "editor")
-        await press(pilot, "5")
+        await pilot.resize_terminal(80, 24)
+        await press(pilot, "space")
         save(app, "plan")
 
 

@@ -136,7 +136,7 @@ def test_the_home_screen_leaves_its_runs_alive(
     window = terminal(200, 50)
     file = cluster(tmp_path)
     window.start([sys.executable, str(program), "drawing", str(trigger), "open", str(file)])
-    window.wait_for("1 Hosts", "launch")
+    window.wait_for("hosts × jobs", "launch")
     window.keys("l")
     window.wait_for("worker:1 @localhost", "step 2")
     trigger.touch()

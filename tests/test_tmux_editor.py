@@ -41,7 +41,7 @@ def answer_first_contacts(window: Terminal, testbed: Testbed) -> None:
 def test_from_nothing_to_a_training_on_four_hosts(
     testbed: Testbed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:
-    """A template, four aliases of ~/.ssh/config in one line, each host's Python in its cell,
+    """A template, four aliases of ~/.ssh/config in one line, one Python for all in a form,
     fewer steps, save, launch, the keys of four strangers, and the run succeeds; afterwards it
     is listed among the past runs."""
     testbed.give_access(tfmux_home)
@@ -56,30 +56,26 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys(*["BSpace"] * len("ps-workers"), "mission", "Tab", "tf[1-4]")
     window.wait_for("4 hosts: tf1, tf2, tf3, tf4")
     window.keys("Enter")
-    window.wait_for("mission", "1 Hosts", "tf4   tf4")
+    window.wait_for("mission", "hosts × jobs", "tf4        tf4")
 
-    for number, name in enumerate(HOSTS):
-        if number:
-            window.keys("Down")
-        else:
-            window.keys("Right", "Right", "Right")
-        window.wait_for("python: python3 (default)")
-        window.keys("Enter")
-        window.wait_for("Enter accept")
-        window.keys(str(testbed[name].python), "Enter")
-        window.wait_for(f"python: {testbed[name].python}")
-    window.keys("3")
-    window.wait_for("name: mission")
-    window.keys("Down", "Enter")
-    window.wait_for("Enter accept", "--steps=2000")
+    window.keys("Home", "Enter")
+    window.wait_for("[defaults.host]", "path of the interpreter")
+    window.keys(str(testbed["tf1"].python), "Enter")
+    window.wait_for("[defaults.host]", "✓")
+    window.keys("F2")
+    window.wait_for("Settings", "[metrics]")
+    window.keys("1")
+    window.wait_for("Enter accepts", "--steps=2000")
     window.keys("BSpace", "Enter")
-    window.wait_until(lambda s: "Enter accept" not in s, "the table")
-    window.keys("5")
+    window.wait_until(lambda s: "Enter accepts" not in s, "the table")
+    window.keys("Space")
     window.wait_for("starts ps:0", "then worker:0", "--steps=200", "environment")
+    window.keys("Escape")
+    window.wait_for("hosts × jobs")
     window.keys("C-s")
     window.wait_for("saved in", "✓")
     text = path_of("mission").read_text()
-    assert text.count(f'python = "{testbed["tf1"].python}"') == 4
+    assert text.count(f'python = "{testbed["tf1"].python}"') == 1
     assert '"--steps=200"' in text and "# " in text
 
     window.keys("l")
@@ -88,7 +84,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.wait_for("✓ success", "nothing is left on any host", timeout=150)
     assert len(accepted_keys().read_text().splitlines()) == 4
     window.keys("Escape", "Escape")
-    window.wait_for("starts ps:0")
+    window.wait_for("hosts × jobs")
     window.keys("Escape")
     window.wait_for("Runs 1", "✓ success", "mission-", "step")
     window.keys("q")

@@ -10,20 +10,33 @@ import copy
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable
+from tomlkit.items import AbstractTable, Array, InlineTable
 
 from ..errors import TfmuxError
 from ..printable import printable
-from .addresses import TaskAddress
-from .key_lines import KeyPath
-from .toml_values import appended, filled, item, put, quoted
+from .addresses import AUTO, TaskAddress, bracketed
+from .key_lines import KeyLines, KeyPath
+from .model import Slurm, node_name
+from .shorthand import hosts, missing_hosts, next_like, spec
+from .values import MOST_HOSTS
 
+TENSORBOARD = {
+    "in_cluster": False,
+    "forward": True,
+    "command": ["{python}", "-m", "tensorboard.main", "--logdir", "{logdir}", "--port", "{port}",
+                "--host", "127.0.0.1"],
+    "env": {"PYTHONSAFEPATH": "1"},  # else a `queue.py` in its directory would be imported
+}  # fmt: skip
+"""What a new job of this name has beside its tasks."""
 _ANY_HEADER = re.compile(r"[ \t]*\[[^\[\]]+\][ \t]*(?:#.*)?$")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_WIDE = 90
+"""Characters of an array from which on it is written on several lines."""
 
 
 class EditError(TfmuxError):
@@ -72,33 +85,13 @@ class ClusterDocument:
             return self
         meant = copy.deepcopy(self.data)
         _put_plain(meant, path, value)
+        if value is None and _says(cut := self._without_lines(path), meant):
+            return ClusterDocument(cut)
         return self._edited(
             meant,
-            lambda document: put(document, path, value, whole=False),
-            lambda document: put(document, path, value, whole=True),
-            lambda document: appended(document, path, value),
-        )
-
-    def put_all(self, paths: Iterable[KeyPath], value: Any) -> ClusterDocument:
-        """Sets several keys to one value; None removes them.
-
-        Raises:
-            EditError: the file's form does not allow it.
-        """
-        meant, paths = copy.deepcopy(self.data), list(paths)
-        for path in paths:
-            _put_plain(meant, path, value)
-        if _canonical(meant) == _canonical(self.data):
-            return self
-
-        def change(document: tomlkit.TOMLDocument, *, whole: bool) -> None:
-            for path in paths:
-                put(document, path, value, whole=whole)
-
-        return self._edited(
-            meant,
-            lambda document: change(document, whole=False),
-            lambda document: change(document, whole=True),
+            lambda document: _put(document, path, value, whole=False),
+            lambda document: _put(document, path, value, whole=True),
+            lambda document: _appended(document, path, value),
         )
 
     def remove(self, *path: str | int) -> ClusterDocument:
@@ -132,12 +125,136 @@ class ClusterDocument:
         table.clear()
         table.update(renamed)
         for form in _forms(path):
-            text = form.sub(lambda m: f"{m[1]}{quoted(name)}{m[2]}", self.text)
+            text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
             if text != self.text and _says(text, meant):
                 return ClusterDocument(text)
         return self._edited(meant, lambda document: _rename(document, path, name))
 
-    # hosts and jobs
+    # hosts × jobs
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that Slurm is asked for; 0 without a table `[slurm]`."""
+        if self.get(Slurm.table) is None:
+            return 0
+        nodes = self.get(Slurm.table, "nodes")
+        return nodes if isinstance(nodes, int) and 0 < nodes <= MOST_HOSTS else 1
+
+    def host_names(self) -> list[str]:
+        """Hosts that the file defines: nodes of Slurm, or `[hosts.*]`."""
+        return [node_name(n) for n in range(self.nodes)] or list(self.table("hosts"))
+
+    def tasks(self, job: str) -> list[str]:
+        """Tasks of a job as they stand; those that are not texts are left out."""
+        found = self.get("jobs", job, "tasks")
+        return [task for task in found if isinstance(task, str)] if isinstance(found, list) else []
+
+    def places(self) -> dict[str, dict[str, list[str]]]:
+        """Ports of the tasks on each host, by job."""
+        found: dict[str, dict[str, list[str]]] = {}
+        for job in self.table("jobs"):
+            for task in self.tasks(job):
+                host, port = halves(task)
+                found.setdefault(host, {}).setdefault(job, []).append(port)
+        return found
+
+    def undefined_hosts(self) -> list[str]:
+        """Hosts that tasks name and nothing defines."""
+        if self.nodes:
+            return []
+        return missing_hosts(
+            {job: self.tasks(job) for job in self.table("jobs")}, dict.fromkeys(self.host_names())
+        )
+
+    def add_task(self, host: str, job: str) -> ClusterDocument:
+        """Adds a task on a host; a job that is not there is made. The port is that of the job's
+        last task where it is free on the host, else `auto`.
+
+        Raises:
+            EditError: the tasks are no list, or the file's form does not allow it.
+        """
+        tasks = self._task_list(job)
+        port = halves(str(tasks[-1]))[1] if tasks else AUTO
+        taken = [port for ports in self.places().get(host, {}).values() for port in ports]
+        if not port.isdigit() or port in taken:
+            port = AUTO
+        task = f"{host if host.startswith('[') else bracketed(host)}:{port}"
+        if job not in self.table("jobs"):
+            more = TENSORBOARD if job == "tensorboard" else {}
+            if self.nodes:  # nothing logs in at a node, which could forward its port
+                more = {key: value for key, value in more.items() if key != "forward"}
+            return self.put(("jobs", job), {"tasks": [task], **more})
+        return self.put(("jobs", job, "tasks"), [*tasks, task])
+
+    def remove_task(self, host: str, job: str) -> ClusterDocument:
+        """Removes the last task of a job on a host, with the last one a job that says no more.
+
+        Raises:
+            EditError: there is none, or the file's form does not allow it.
+        """
+        tasks = self._task_list(job)
+        at = [i for i, task in enumerate(tasks) if halves(str(task))[0] == host]
+        if not at:
+            raise EditError(f"no task of {printable(job, 60)} is on {printable(host, 60)}")
+        del tasks[at[-1]]
+        if not tasks and self.table("jobs", job).keys() == {"tasks"}:
+            # The form of the file has no place for an empty table.
+            path = ("jobs", job) if len(self.table("jobs")) > 1 else ("jobs",)
+            without = self.put(path, None)
+            if without.text.count("#") == self.text.count("#"):  # no comment goes with it
+                return without
+        return self.put(("jobs", job, "tasks"), tasks)
+
+    def add_hosts(self, line: str) -> ClusterDocument:
+        """Adds what a line stands for: SSH destinations (`root@tf[1-4]`), or jobs with tasks, as a
+        cluster spec in any form, and the hosts that they name.
+
+        Raises:
+            EditError, ShorthandError: it stands for nothing, or Slurm gives the hosts.
+        """
+        document = self
+        if (found := spec(line)) is not None:
+            for job, tasks in found.items():
+                document = document.put(("jobs", job, "tasks"), tasks)
+            new = {host: host for host in document.undefined_hosts()}
+        elif self.nodes:
+            raise EditError("Slurm gives the hosts: nodes in [slurm] says how many")
+        else:
+            new = hosts(line)
+        for name, destination in new.items():
+            names = list(document.table("hosts"))
+            fresh = next_like(names, name) if name in names else name
+            document = document.put(("hosts", fresh), {"ssh": destination})
+        return document
+
+    def remove_host(self, host: str) -> ClusterDocument:
+        """Removes a host and its tasks; jobs without another task stay, with none.
+
+        Raises:
+            EditError: the file's form does not allow it.
+        """
+        document = self
+        for job in self.table("jobs"):
+            if kept := [task for task in self.tasks(job) if halves(task)[0] != host]:
+                if len(kept) < len(self.tasks(job)):
+                    tasks = [t for t in self._task_list(job) if halves(str(t))[0] != host]
+                    document = document.put(("jobs", job, "tasks"), tasks)
+                continue
+            for _ in self.tasks(job):
+                document = document.remove_task(host, job)
+        if host not in self.table("hosts"):
+            return document
+        return document.put(("hosts", host) if len(self.table("hosts")) > 1 else ("hosts",), None)
+
+    def _task_list(self, job: str) -> list[Any]:
+        tasks = self.get("jobs", job, "tasks")
+        if tasks is not None and not isinstance(tasks, list):
+            raise EditError(
+                f"the tasks of {printable(job, 60)} are no list: correct the file first"
+            )
+        return list(tasks or ())
+
+    # names
 
     def rename_host(self, old: str, new: str) -> ClusterDocument:
         """Renames a host, in the tasks as well.
@@ -189,6 +306,25 @@ class ClusterDocument:
                 result = result.put((*path, key), _mapped(value, named))
         return result
 
+    def _without_lines(self, path: KeyPath) -> str:
+        """The text without the lines of a key or table. Unlike tomlkit this keeps comments below
+        it, which mostly belong to what follows; not for every form the result is right."""
+        text, lines = self.text.split("\n"), KeyLines(self.text.replace("\r\n", "\n"))
+        first = lines.of(path) or 1
+        last, number = first, first
+        while number < len(text) and (below := lines.on(number + 1))[: len(path)] in (path, ()):
+            number += 1
+            content = text[number - 1].strip()
+            if below or (last == number - 1 and content and content[0] not in "#["):
+                last = number
+        while (
+            last < len(text) - 1
+            and not text[last].strip()
+            and (first == 1 or not text[first - 2].strip())
+        ):
+            last += 1
+        return "\n".join(text[: first - 1] + text[last:])
+
     def _has(self, path: KeyPath) -> bool:
         outer = self.get(*path[:-1]) if len(path) > 1 else self.data
         return isinstance(outer, dict) and path[-1] in outer
@@ -206,11 +342,19 @@ class ClusterDocument:
             for form in map(self._with_line_ends, (_spaced(text, self.text), text)):
                 if _says(form, meant):
                     return ClusterDocument(form)
-        raise EditError("the file has an unusual form: make this change on the File page")
+        raise EditError("the file has an unusual form: make this change in the text")
 
     def _with_line_ends(self, text: str) -> str:
         # tomlkit ends new lines with LF.
         return re.sub(r"(?<!\r)\n", "\r\n", text) if line_end(self.text) == "\r\n" else text
+
+
+def halves(task: str) -> tuple[str, str]:
+    """Host and port of a task as they stand, however broken."""
+    if task.startswith("[") and "]" in task and not task.rpartition("]")[2]:
+        return task, ""
+    host, colon, port = task.rpartition(":")
+    return (host, port) if colon else (task, "")
 
 
 def line_end(text: str) -> str:
@@ -268,7 +412,7 @@ def _forms(path: tuple[str, ...]) -> list[re.Pattern[str]]:
 
 
 def _any_form(name: str) -> str:
-    forms = [re.escape(quoted(name)), re.escape(json.dumps(name)), re.escape(f"'{name}'")]
+    forms = [re.escape(_quoted(name)), re.escape(json.dumps(name)), re.escape(f"'{name}'")]
     return f"(?:{'|'.join(dict.fromkeys(forms))})"
 
 
@@ -283,9 +427,9 @@ def _rename(document: Any, path: tuple[str, ...], name: str) -> None:
     for key, value in entries:
         new = name if key == path[-1] else key
         if isinstance(value, dict) and not isinstance(table, InlineTable):
-            table[new] = filled(tomlkit.table(), value)
+            table[new] = _filled(tomlkit.table(), value)
         else:
-            table[new] = item(value)
+            table[new] = _item(value)
 
 
 def _moved(task: str, old: str, new: str) -> str:
@@ -307,3 +451,126 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {key: _mapped(inner, change) for key, inner in value.items()}
     return value
+
+
+# values in the document of tomlkit
+
+
+def _put(document: Any, path: KeyPath, value: Any, *, whole: bool) -> None:
+    """Changes as little as possible; with `whole`, replaces the whole value."""
+    table = document
+    for depth, key in enumerate(path[:-1]):
+        if key not in table:
+            if value is None:
+                return
+            inline = isinstance(table, InlineTable)
+            # [hosts] above [hosts.tf1] needs no header of its own.
+            above = depth == 0 and len(path) > 2
+            table[key] = (
+                tomlkit.inline_table() if inline else tomlkit.table(is_super_table=above or None)
+            )
+        table = table[key]
+    key = path[-1]
+    if value is None:
+        if key in table:
+            del table[key]
+        return
+    old = table.get(key)
+    if (
+        not whole
+        and isinstance(old, Array)
+        and isinstance(value, list)
+        and _keeps_lines(old, value)
+    ):
+        _change_list(old, value)
+    elif not whole and isinstance(old, AbstractTable | InlineTable) and isinstance(value, dict):
+        for name in [name for name in old if name not in value]:
+            del old[name]
+        for name, inner in value.items():
+            if name not in old or old[name] != inner:
+                old[name] = _item(inner)
+    elif isinstance(value, dict) and len(path) <= 2 and not isinstance(table, InlineTable):
+        table[key] = _filled(tomlkit.table(), value)
+    else:
+        _assign(table, key, value)
+
+
+def _appended(document: tomlkit.TOMLDocument, path: KeyPath, value: Any) -> str:
+    """Appends a table to the text, for files whose tables have no headers."""
+    if not isinstance(value, dict):
+        raise TypeError("only a table can be appended")
+    name = ".".join(_quoted(str(key)) for key in path)
+    pairs = (f"{_quoted(key)} = {_item(inner).as_string()}" for key, inner in value.items())
+    return "\n".join([tomlkit.dumps(document).rstrip("\n"), "", f"[{name}]", *pairs, ""])
+
+
+def _assign(table: Any, key: Any, value: Any) -> None:
+    old = table.get(key)
+    new = _item(value)
+    trivia = getattr(old, "trivia", None)
+    if trivia is not None and hasattr(new, "trivia"):
+        new.trivia.comment_ws, new.trivia.comment = trivia.comment_ws, trivia.comment
+    table[key] = new
+
+
+def _item(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _filled(tomlkit.inline_table(), value)
+    if isinstance(value, list):
+        array = tomlkit.array()
+        for inner in value:
+            array.append(_item(inner))
+        if len(array.as_string()) > _WIDE and all(isinstance(v, str) for v in value):
+            return _lines_of(value)
+        return array
+    return tomlkit.item(value)
+
+
+def _filled(table: Any, values: Mapping[str, Any]) -> Any:
+    for name, inner in values.items():
+        table[name] = _item(inner)
+    return table
+
+
+def _lines_of(words: list[str]) -> Any:
+    """Makes a long list of strings on several lines."""
+    rows: list[list[str]] = [[]]
+    for word in words:
+        text = tomlkit.item(word).as_string()
+        if rows[-1] and sum(len(t) + 2 for t in rows[-1]) + len(text) > _WIDE:
+            rows.append([])
+        rows[-1].append(text)
+    inside = ",\n    ".join(", ".join(row) for row in rows)
+    return tomlkit.parse(f"a = [\n    {inside},\n]\n")["a"]
+
+
+def _change_list(array: Array, values: list[Any]) -> None:
+    """Replaces only the elements between the equal ones at both ends."""
+    old = [item.unwrap() if hasattr(item, "unwrap") else item for item in array]
+    start = 0
+    while start < min(len(old), len(values)) and _same(old[start], values[start]):
+        start += 1
+    end = 0
+    while end < min(len(old), len(values)) - start and _same(old[-1 - end], values[-1 - end]):
+        end += 1
+    fresh = values[start : len(values) - end]
+    gone = len(old) - end - start
+    for offset, value in enumerate(fresh[:gone]):
+        array[start + offset] = _item(value)
+    for offset, value in enumerate(fresh[gone:]):
+        array.insert(start + gone + offset, _item(value))
+    for _ in range(gone - len(fresh)):
+        del array[start + len(fresh)]
+
+
+def _keeps_lines(old: Array, values: list[Any]) -> bool:
+    """Whether the list has several lines already, or will fit on one."""
+    return "\n" in old.as_string() or len(json.dumps(values, ensure_ascii=False)) <= _WIDE
+
+
+def _same(one: object, other: object) -> bool:
+    return type(one) is type(other) and one == other
+
+
+def _quoted(name: str) -> str:
+    return name if _BARE.fullmatch(name) else tomlkit.item(name).as_string()

@@ -1,4 +1,4 @@
-"""One list of keys: the documents, the JSON Schema and the editor follow the model."""
+"""One list of keys: the documents and the JSON Schema follow the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from launcher.cluster.templates import TEMPLATES, render
 from tests.launcher.test_spec_contract import EXAMPLE, MORE
 from tests.paths import REPOSITORY
 from tui.main import main
-from tui.screens.editor.fields import engine_fields, host_fields, job_fields, run_fields
 
 FILES = sorted(
     path
@@ -70,21 +69,6 @@ def test_every_key_is_documented() -> None:
         if name not in {key.name for key in keys(table)}
     ]
     assert bare == []
-
-
-def test_the_editor_has_every_documented_key() -> None:
-    """Those of a host and a job are columns, all others are rows, those of `[slurm]` in a table
-    of their own; `[start.ready]` is the default of a job's `ready`."""
-    assert [field.path for field in host_fields()[1:]] == [(key.name,) for key in keys("hosts")]
-    assert [field.path for field in job_fields()[1:]] == [(key.name,) for key in keys("jobs")]
-    rest = [
-        (table, key.name) for table in ("run", "start", "metrics", "hooks") for key in keys(table)
-    ]
-    rest.remove(("start", "ready"))
-    assert [field.path for field in run_fields()] == [("name",), *rest]
-    assert len({field.title for field in run_fields()}) == len(run_fields())
-    paths = [field.path for field in engine_fields("slurm")]
-    assert paths == [("slurm", key.name) for key in keys("slurm")]
 
 
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,8 +53,8 @@ _MOVES = (
     "enter", "escape", "space", "backspace", "delete", "ctrl+home", "ctrl+end", "ctrl+d", "ctrl+u",
 )  # fmt: skip
 _COMMANDS = (
-    "f1", "f2", "f5", "f9", "ctrl+c", "ctrl+p", "ctrl+q", "ctrl+s", "ctrl+y", "ctrl+z", "ctrl+a",
-    "ctrl+k", "ctrl+v",
+    "f1", "f2", "f5", "f8", "f9", "ctrl+c", "ctrl+p", "ctrl+q", "ctrl+s", "ctrl+y", "ctrl+z",
+    "ctrl+a", "ctrl+k", "ctrl+v",
 )  # fmt: skip
 _PHRASES: tuple[tuple[str, ...], ...] = (
     (":", *"theme", "enter", "enter"),
@@ -69,11 +69,12 @@ _PHRASES: tuple[tuple[str, ...], ...] = (
     ("escape", "escape", "escape"),
     ("c", "enter"),
     ("a", "1", "enter"),
-    ("3", "end", "enter"),
-    ("2", "tab", "G", "end", "x"),
-    ("4", "[", "x", "=", "enter", "escape"),
+    ("f2", "1", "down", "x", "enter"),
+    ("G", "end", "plus", "x", "enter", "minus", "x"),
+    ("tab", "[", "x", "=", "enter", "escape"),
+    ("tab", "ctrl+z", "ctrl+y", "escape", "u"),
     ("x", "x", "x", "u"),
-    ("a", "enter", "p"),
+    ("a", "g", "enter", "plus", "enter"),
     ("'", "w", "enter"),
 )
 _CHATTER = (

@@ -42,7 +42,7 @@ async def test_from_a_template_to_a_cluster() -> None:
         await shows(pilot, "demos")
         erase = ["backspace"] * len("ps-workers")
         burst(app, ["a", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
-        await shows(pilot, "1 Hosts")
+        await shows(pilot, "hosts × jobs")
     clients.close()
     assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
 
@@ -57,23 +57,24 @@ async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
         burst(app, ["a", "2", *"a", "enter"])
         app.post_message(events.Paste("tf[1-2]"))
         burst(app, ["enter"])
-        await shows(pilot, "1 Hosts")
+        await shows(pilot, "hosts × jobs")
     clients.close()
     assert list(load(library.path_of("a")).hosts) == ["tf1", "tf2"]
 
 
 @pytest.mark.large
-async def test_a_cell_and_the_key_that_saves(tmp_path: Path) -> None:
-    """Ctrl-S has priority over the cell's own keys, but does not overtake what was typed."""
+async def test_a_form_a_text_and_the_key_that_saves(tmp_path: Path) -> None:
+    """Ctrl-S has priority over the text's own keys, but does not overtake what was typed."""
     path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
     clients = RunClients()
     home = HomeScreen(clients)
     app = TfmuxApp(pages=[home], config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         app.push_screen(home.editor(path))
-        await shows(pilot, "1 Hosts")
-        burst(app, ["3", "down", "enter", *" --seed=7", "enter", "ctrl+s"])
+        await shows(pilot, "hosts × jobs")
+        burst(app, ["f2", "1", *" --seed=7", "enter", "tab", "#", "4", "enter", "ctrl+s"])
         await until(pilot, lambda: '"--seed=7"' in path.read_text())
+        assert "#4\n" in path.read_text()
     clients.close()
 
 

@@ -187,25 +187,24 @@ def pages() -> Iterator[TfmuxApp]:
 @pytest.mark.parametrize(
     ("keys", "text", "size"),
     [
-        ([], "its name in this file", (120, 40)),
-        (["right", "enter", *":0"], "out of range", (120, 40)),
-        (["2"], "tf3:2222", (200, 50)),
-        (["2"], "tf3:2222", (80, 24)),
-        (["3"], "finish timeout", (120, 40)),
-        (["4"], "The bundled trainer", (120, 40)),
-        (["5"], "TF_CONFIG", (120, 40)),
+        ([], "adds a task of ps on every host", (200, 50)),
+        ([], "adds a task of ps on every host", (120, 40)),
+        ([], "adds a task of ps on every host", (80, 24)),
+        (["down", "home", "right", "enter", *":0"], "out of range", (120, 40)),
+        (["tab", "ctrl+end", "x", "="], "The table needs a file", (120, 40)),
+        (["space"], "environment", (80, 24)),
         (["escape"], "22 demos", (120, 40)),
         (["escape", "a"], "1-9 or Enter chooses", (120, 40)),
     ],
-    ids=["hosts", "field", "jobs", "jobs-small", "rules", "file", "plan", "home", "new"],
+    ids=["wide", "editor", "small", "form", "broken", "plan", "home", "new"],
 )
 def test_pages(
     snap_compare: Compare, pages: TfmuxApp, keys: list[str], text: str, size: tuple[int, int]
 ) -> None:
-    """The editor's pages and Home."""
+    """The editor and Home."""
 
     async def prepare(pilot: Pilot[Any]) -> None:
-        await shows(pilot, "1 Hosts")
+        await shows(pilot, "hosts × jobs")
         for key in keys:
             if key == "a":  # Home is drawn only while no dialog covers it
                 await settled(pilot)

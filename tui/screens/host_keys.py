@@ -18,9 +18,9 @@ from textual.widgets.option_list import Option
 
 from launcher.hosts.auth_prompt import YES, AuthPrompt, OfferedKey
 from launcher.quantities import counted
-from tui.cells import cut
 from tui.keys import key_of
 from tui.screens.dialogs import Choices, Dialog
+from tui.tables import cut
 from tui.widgets.footer import KeyFooter
 
 NO = "no"

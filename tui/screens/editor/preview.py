@@ -16,7 +16,7 @@ from launcher.errors import Problem
 from launcher.plan import Plan, TaskPlan
 from launcher.slurm.script import request_of
 from tui.format import request_text
-from tui.screens.editor.cell_codecs import READY, line_of
+from tui.screens.editor.form import line_of
 from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 20
@@ -29,10 +29,11 @@ class PlanPreview(Vertical):
     PlanPreview { height: 1fr; }
     PlanPreview #order { height: auto; max-height: 6; padding: 0 1; }
     PlanPreview OptionList {
-        height: auto; max-height: 40%; border: none; padding: 0; background: $surface;
+        height: auto; max-height: 40%; border: none; padding: 0 1; background: $surface;
+        scrollbar-size: 1 1;
     }
     PlanPreview OptionList:focus { border: none; }
-    PlanPreview VerticalScroll { height: 1fr; padding: 0 1; }
+    PlanPreview VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size: 1 1; }
     """
 
     def __init__(self, *, id: str) -> None:  # noqa: A002
@@ -96,7 +97,8 @@ class PlanPreview(Vertical):
         colour = theme_colour(self.app, "status-bad")
         text = Text("no plan until these problems are fixed:\n", "dim")
         for problem in problems[:_MOST_PROBLEMS]:
-            text.append(f"! {problem}\n", colour)
+            line = f"line {problem.line}: " if problem.line else ""
+            text.append(f"! {line}{problem}\n", colour)
         return text
 
     @staticmethod
@@ -117,9 +119,9 @@ def _task(task: TaskPlan, plan: Plan) -> Text:
         text.append(f"\n{word}\n", "bold")
 
     text.append(f"{task.id}", "bold")
-    text.append(f" on {task.host}, {task.address}, ready: {READY.line(ready_value(task.ready))}\n")
+    text.append(f" on {task.host}, {task.address}, ready: {line_of(ready_value(task.ready))}\n")
     title("command")
-    text.append(line_of(list(task.argv)) + "\n")
+    text.append(line_of(list(task.argv), "array") + "\n")
     title("directories")
     text.append(f"works in {task.cwd or 'the copy of workdir'}, logs to {task.logdir}\n")
     if task.setup or task.shell is Shell.LOGIN:

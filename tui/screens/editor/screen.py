@@ -1,363 +1,606 @@
-"""Cluster editor: tables and text of one cluster file, with a live plan beside them."""
+"""Cluster editor: hosts × jobs, the file, its problems and the plan, on one screen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import asyncio
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
-from textual import on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.widgets import Static
+from textual.content import Content
+from textual.widgets import DataTable, Static, TextArea
 
-from launcher.cluster import Slurm
-from launcher.cluster.draft import Draft
+from launcher.cluster import library, loads, name_problem
+from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
+from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.key_lines import KeyPath
+from launcher.cluster.reference import keys
 from launcher.cluster.saved_file import SaveError
+from launcher.cluster.shorthand import aliases, hosts, spec
+from launcher.errors import Problem, TfmuxError
+from launcher.paths import expand_user
 from launcher.plan import make_plan
+from launcher.printable import visible
 from launcher.quantities import counted
 from tui.keys import key_of
 from tui.run_clients import RunClients
-from tui.screens.editor.document_edits import engine_of
-from tui.screens.editor.file_actions import FileActions
-from tui.screens.editor.file_pane import FilePane
+from tui.screens.dialogs import AskText, Choose, ask
+from tui.screens.editor.cluster_table import ClusterTable
+from tui.screens.editor.cluster_text import ClusterText, KeyList
+from tui.screens.editor.form import EDIT_ERRORS, NAME, PAUSE, Completion, Form, filled, table_at
 from tui.screens.editor.preview import PlanPreview
-from tui.screens.editor.row_actions import RowActions
-from tui.screens.editor.state import UNREADABLE, EditorState
-from tui.screens.editor.table import EditTable
-from tui.screens.editor.tables import TABLE_PAGES, ClusterTables
-from tui.screens.page import OpenRun, Page
+from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight import PreflightScreen
 from tui.screens.prompts import PromptDialogs
-from tui.widgets.cell_grid import CellGrid
 from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
 
-PAGES = ("hosts", "jobs", "run", "file", "plan")
 DISK_SECONDS = 1.5
 """Between two checks whether the file has changed on disk."""
-SIDE_FROM = 140
-"""Cells of width from which on the plan stands beside the tables."""
-ROOMY = 100
-"""Cells of width from which on the names of the pages stand apart."""
+_BESIDE = 110
+"""Cells of width from which on the plan stands beside table and file."""
+_SETTINGS = ("run", "start", "metrics", "hooks", "defaults.host", "slurm")
+_UNREADABLE = "not valid TOML: correct the text first"
+Change = Callable[[ClusterDocument], ClusterDocument]
 
 
 class EditorScreen(Page):
-    """Edits one cluster file, and launches what it says."""
+    """Edits one cluster file, and launches what it says. Table and forms change the text, whose
+    undo is the only one; all else is shown from what the text says."""
 
-    CSS_PATH = "screen.tcss"
+    CSS_PATH = [STYLES, "screen.tcss"]  # noqa: RUF012 Textual's type
+    HORIZONTAL_BREAKPOINTS = [(0, "-below"), (_BESIDE, "-beside")]  # noqa: RUF012 Textual's type
+    BINDING_GROUP_TITLE = "Editor"
     BINDINGS: ClassVar[list[BindingType]] = [
-        *(
-            Binding(str(n), f"page('{page}')", f"{page.capitalize()} page", id=f"edit.{page}")
-            for n, page in enumerate(PAGES, 1)
-        ),
-        Binding("enter,f2", "cell", "Edit the cell", id="edit.cell"),
-        Binding("tab", "other_table", "The other table", id="edit.other"),
-        Binding("a", "add", "Add a row", id="edit.add"),
-        Binding("c", "copy_row", "Copy the row", id="edit.copy"),
-        Binding("x,delete", "remove", "Delete the row", id="edit.remove"),
-        Binding("backspace", "clear", "Empty the cell", id="edit.clear"),
-        Binding("f", "fill", "Give all rows the value of the cell", id="edit.fill"),
-        Binding("p", "paste", "Paste a cluster spec or TF_CONFIG", id="edit.paste"),
-        Binding("w", "switch_hosts", "Nodes of Slurm, or hosts by SSH", id="edit.switch_hosts"),
-        Binding("m", "missing", "Add the hosts that tasks name", id="edit.missing"),
-        Binding("e", "problem", "Next problem", id="edit.problem"),
-        Binding("ctrl+z,u", "undo", "Undo", id="edit.undo"),
-        Binding("ctrl+y", "redo", "Redo", id="edit.redo"),
-        Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
-        Binding("S", "save_as", "Save under another name", id="edit.save_as"),
+        Binding("f2", "settings", "Form of the file's table, or of the run", id="edit.settings"),
+        Binding("e,f8", "problem", "Next problem", id="edit.problem"),
+        Binding("space", "layout", "Plan alone, or beside", id="edit.plan"),
         Binding("t", "test", "Test: check every host", id="edit.test"),
         Binding("l", "launch", "Launch", id="edit.launch"),
+        Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
+        Binding("S", "save_as", "Save under another name", id="edit.save_as"),
         Binding("escape", "back", "Back", id="edit.back"),
     ]
 
-    def __init__(
-        self, path: Path, clients: RunClients, prompts: PromptDialogs, *, page: str = "hosts"
-    ) -> None:
+    def __init__(self, path: Path, clients: RunClients, prompts: PromptDialogs) -> None:
         super().__init__()
-        self._clients = clients
-        self._prompts = prompts
-        self._page = page
-        self._state = EditorState(path)
-        self._tables = ClusterTables(self._state)
-        self._file = FilePane(self._state)
-        self._preview = PlanPreview(id="plan")
-        self._rows = rows = RowActions(self, self._state, self._tables, self._show)
-        self._files = FileActions(self, self._state, self._show)
+        self._clients, self._prompts = clients, prompts
+        self._path = path
+        self._draft: Draft | None = None
+        self.now = parse("", path)
+        """What the text said when it was looked at last."""
+        self._table = ClusterTable()
+        self._text = ClusterText("")
+        self._plan = PlanPreview(id="plan")
+        self._keys = KeyList()
         self._problem = -1
-        self.action_add = self._asking(rows.add)
-        self.action_paste = self._asking(rows.paste)
-        self.action_copy_row = self._accepting(rows.copy)
-        self.action_remove = self._accepting(rows.remove)
-        self.action_clear = self._accepting(rows.clear)
-        self.action_fill = self._accepting(rows.fill)
-        self.action_missing = self._accepting(rows.define_missing)
-        self.action_save = self._asking(self._files.save)
-        self.action_save_as = self._asking(self._files.save_as)
-        self._leave = self._asking(self._files.leave)
-
-    def _asking(self, command: Callable[[], Coroutine[Any, Any, object]]) -> Callable[[], None]:
-        """Returns an action that runs a command, which may ask, on the text as it is typed."""
-        return self._accepting(lambda: self.run_worker(command(), group="dialog"))
-
-    def _accepting(self, command: Callable[[], object]) -> Callable[[], None]:
-        """Returns an action that runs a command on the text as it is typed."""
-
-        def act() -> None:
-            if self._accept():
-                command()
-
-        return act
-
-    def _accept(self) -> bool:
-        """Puts what is being typed, as text or into a cell, into the draft; False if the cell
-        does not take it."""
-        if self._page == "file":
-            self._file.commit()
-        return self._tables.accept()
+        self._reported = FileStatus.UNCHANGED
+        """The last state of the file on disk that the person was told of."""
 
     def compose(self) -> ComposeResult:
-        yield Static(id="title", markup=False)
-        with Horizontal():
-            with Vertical(id="content"):
-                yield self._tables
-                yield self._file
-            yield self._preview
-        yield Static(id="about", markup=False)
-        yield KeyFooter()
-
-    def on_mount(self) -> None:
         try:
-            self._state.load()
+            self._draft = Draft(self._path)
+            self._text = ClusterText(self.draft.saved or "")
         except SaveError as error:
             self.notify(str(error), severity="error", timeout=15)
             self.call_after_refresh(self.app.pop_screen)
+        yield Static(id="title", markup=False)
+        with Horizontal():
+            with Vertical(id="cluster"):
+                yield self._table
+                yield Static(id="unreadable", markup=False)
+                yield self._text
+                yield self._keys
+            yield self._plan
+        yield Static(id="about", markup=False)
+        yield KeyFooter(clickable=True)  # the kill key asks first, where there is no run
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Of a file that could not be read nothing is to be done but to leave."""
+        return self._draft is not None or action == "back"
+
+    def on_mount(self) -> None:
+        if self._draft is None:
             return
-        self._show()
-        self.action_page(self._page)
+        self._plan.border_title = "plan"
+        for part in (self._text, self._keys, self._plan):
+            part.add_class("framed")
+        self._look()
+        self.set_focus(self._table if self.now.document is not None else self._text)
         self.set_interval(DISK_SECONDS, self._check_disk)
 
-    @property
-    def _engine(self) -> type[Slurm] | None:
-        document = self._state.displayed.document
-        return None if document is None else engine_of(document)
+    def on_resize(self) -> None:
+        """Keeps the cursor of the text in sight."""
+        self.call_after_refresh(self._text.scroll_cursor_visible)
 
     @property
     def draft(self) -> Draft:
-        return self._state.draft
+        assert self._draft is not None
+        return self._draft
 
-    # showing
+    @property
+    def text(self) -> str:
+        """The file as it stands here."""
+        return self._text.text
 
-    @on(EditTable.Changed)
-    def _show(self) -> None:
-        """Shows the draft, or its trial, everywhere."""
-        self._tables.show()
-        self._file.show()
-        self._show_plan()
+    @property
+    def modified(self) -> bool:
+        """The text differs from what was last read or written."""
+        return self.text != (self.draft.saved if self.draft.saved is not None else "")
 
-    @on(FilePane.Changed)
-    def _text_edited(self) -> None:
-        self._tables.show()
-        self._file.show_problems()
-        self._show_plan()
+    # what the text says
 
-    def _show_plan(self) -> None:
-        shown = self._state.displayed
-        plan = None if shown.cluster is None else make_plan(shown.cluster, "RUN")
-        self._preview.show(plan, shown.cluster, shown.problems)
+    @on(TextArea.Changed)
+    def _changed(self) -> None:
         self._show_title()
-        self._show_about()
+        self._look_soon()
 
-    @on(CellGrid.Moved)
-    def _moved(self) -> None:
-        if task := self._tables.chosen_task:
-            self._preview.go_to(task)
-        self._show_about()
+    @work(exclusive=True, group="look")
+    async def _look_soon(self) -> None:
+        """Looks at the text when no key has come for a moment, in a thread."""
+        await asyncio.sleep(PAUSE)
+        now = await asyncio.to_thread(parse, self.text, self.draft.path)
+        # A screen that is closed loses its widgets before its workers are cancelled.
+        closed = self not in self.app.screen_stack or not self.app.is_running
+        if not closed and now.text == self.text != self.now.text:
+            self._show(now)
 
-    def _show_about(self) -> None:
-        """The line above the footer, and the footer."""
-        table = self._tables.focused
-        self.query_one("#about", Static).update(table.description() if table else "")
-        self._show_keys(table)
+    def _look(self) -> ParsedDraft:
+        """What the text says, at once."""
+        if self.now.text != self.text or not self._table.columns:
+            self._show(parse(self.text, self.draft.path))
+        return self.now
+
+    def _show(self, now: ParsedDraft) -> None:
+        self.now = now
+        readable = now.document is not None
+        if not readable and self._table.has_focus:
+            self.set_focus(self._text)
+        self._table.display = readable
+        unreadable = self.query_one("#unreadable", Static)
+        unreadable.display = not readable
+        if not readable:
+            where = f"line {now.problems[0].line}: {now.problems[0]}"
+            unreadable.update(f"The table needs a file in valid TOML.\n! {where}")
+        self._table.show_cluster(now)
+        self._text.mark({problem.line for problem in now.problems if problem.line})
+        plan = None if now.cluster is None else make_plan(now.cluster, "RUN")
+        self._plan.show(plan, now.cluster, now.problems)
+        self._show_title()
+        self._follow()
 
     def _show_title(self) -> None:
-        pages = Text()
-        for page in PAGES:
-            style = "reverse bold" if page == self._page else "dim"
-            engine = self._engine if page == "hosts" else None
-            title = engine.label if engine else page.capitalize()
-            pages.append("   " if self.size.width >= ROOMY else " ")
-            pages.append(f" {key_of(self, f'edit.{page}')} {title} ", style)
+        name, width = Text(self.draft.path.stem, "bold"), self.size.width - 2
         verdict = Text("  ✓", f"bold {theme_colour(self.app, 'status-good')}")
-        if count := len(self._state.displayed.problems):
+        if count := len(self.now.problems):
             style = f"bold {theme_colour(self.app, 'status-bad')}"
             verdict = Text(f"  ! {counted(count, 'problem')}", style)
-        name, width = Text(self.draft.path.stem, "bold"), self.size.width - 2
-        room = width - pages.cell_len - verdict.cell_len
-        unsaved = " ● not saved" if self.draft.modified else ""
-        if name.cell_len + len(unsaved) > room:
-            unsaved = unsaved[:2]
-        name.truncate(max(1, room - len(unsaved)), overflow="ellipsis")
-        text = Text.assemble(name, unsaved, verdict, pages, no_wrap=True, overflow="ellipsis")
-        self.query_one("#title", Static).update(text)
+        unsaved = "  ● not saved" if self.modified else ""
+        name.truncate(max(1, width - len(unsaved) - verdict.cell_len), overflow="ellipsis")
+        title = Text.assemble(name, verdict, (unsaved, "bold"))
+        folder = _short(self.draft.path)
+        if title.cell_len + len(folder) + 4 <= width:
+            title.append(folder.rjust(width - title.cell_len), "dim")
+        self.query_one("#title", Static).update(title)
+        self._text.border_title = Content(self.draft.path.name)
 
-    def _show_keys(self, table: EditTable | None) -> None:
-        footer = self.query_one(KeyFooter)
-        kill = ("kill_all", "kill all")
-        if table is not None and table.editing():
-            fixed = [("Enter", "accept"), ("Tab", "next cell"), ("Esc", "cancel")]
-            footer.show([kill], fixed=[*fixed, ("→", "complete")], typing=True)
-            return
-        if self._page == "file":
-            fixed = [("Ctrl-Z", "undo"), ("Esc", "tables")]
-            hints = [("edit.save", "save"), ("edit.launch", "launch"), kill]
-            footer.show(hints, fixed=fixed, typing=True)
-            return
-        hints = [("edit.launch", "launch"), ("edit.test", "test")]
-        if self.draft.now.problems:
-            hints.append(("edit.problem", "next problem"))
-        if self._state.missing_hosts():
-            hints.append(("edit.missing", "add missing hosts"))
-        if self._page in TABLE_PAGES:
-            hints.append(("edit.cell", "edit"))
-        if self._page == "hosts":
-            hints.append(("edit.switch_hosts", "use SSH hosts" if self._engine else "use Slurm"))
-        hints += [("edit.save", "save"), ("edit.back", "back")]
-        if table is not None and table.model.one_column:
-            hints.append(("edit.remove", "default"))
-        elif self._page in TABLE_PAGES:
-            hints += [("edit.add", "add"), ("edit.remove", "delete"), ("edit.paste", "paste")]
-            hints.append(("edit.fill", "fill column"))
-        if self._page == "jobs":
-            hints.append(("edit.other", "jobs/tasks"))
-        hints += [("edit.undo", "undo"), ("edit.save_as", "save as"), ("help", "help")]
-        if self._page == "jobs" or (table is not None and table is self._tables.hosts):
-            hints.append(("edit.copy", "copy row"))
-        footer.show(hints)
+    # the cursor
 
-    # pages
+    @on(DataTable.CellHighlighted)
+    @on(TextArea.SelectionChanged)
+    @on(events.DescendantFocus)
+    def _moved(self) -> None:
+        if self._draft is not None and self._table.columns:
+            self._follow()
 
-    def action_page(self, page: str) -> None:
-        if not self._accept():
+    def _place(self) -> KeyPath:
+        """Path of the key under the cursor, in the table or the text."""
+        if self._text.has_focus or self.now.document is None:
+            line = self._text.cursor_location[0] + 1
+            return next(filter(None, map(self.now.lines.on, range(line, 0, -1))), ())
+        path = self._table.path(self.now.document)
+        return (*path, self._table.field) if self._table.field else path
+
+    def _follow(self) -> None:
+        """Lets keys, text and plan follow the cursor."""
+        place = self._place()
+        table, path = table_at(place)
+        key = str(place[len(path)]) if len(place) > len(path) else ""
+        self._keys.show(table, key)
+        if not self._text.has_focus and path and (line := self.now.lines.of(path)):
+            if self.now.lines.on(line)[: len(path)] == path:
+                self._text.go_to(line)
+        if place[:1] == ("jobs",) and len(place) > 1:
+            index = place[3] if place[2:3] == ("tasks",) and len(place) > 3 else 0
+            self._plan.go_to(f"{place[1]}:{index}")
+        self._show_about(table, path, key)
+        self._show_footer()
+
+    def _show_about(self, table: str, path: KeyPath, key: str) -> None:
+        """The row above the footer: what is wrong under the cursor, else what it is."""
+        text = Text(no_wrap=True, overflow="ellipsis")
+        problem = self._problem_here(path, key) or next(iter(self.now.problems), None)
+        if problem is not None:
+            where = f"line {problem.line}: " if problem.line else ""
+            text.no_wrap = False
+            text.append(f"! {where}{problem}", theme_colour(self.app, "status-bad"))
+        elif self._table.has_focus and not key:
+            text.append(self._cell_about(), "dim")
+        elif found := next((each for each in keys(table) if each.name == key), None):
+            text.append(f"{key}: ", "bold").append(found.brief, "dim")
+        self.query_one("#about", Static).update(text)
+
+    def _problem_here(self, path: KeyPath, key: str) -> Problem | None:
+        own = (*path, key) if key else path
+        line = self._text.cursor_location[0] + 1 if self._text.has_focus else None
+        found = [p for p in self.now.problems if line is not None and p.line == line]
+        found += [p for p in self.now.problems if own and p.path[: len(own)] == own]
+        return next(iter(found), None)
+
+    def _cell_about(self) -> str:
+        host, job = self._table.host, self._table.job
+        add, less = key_of(self._table, "edit.add_task"), key_of(self._table, "edit.remove_task")
+        form = key_of(self._table, "edit.form")
+        if job:
+            where = f"on {host}" if host else "on every host"
+            return f"{add} adds a task of {job} {where}, {less} takes one away, {form}: its keys"
+        if job is not None:
+            return f"{add} adds a job of any name, such as tensorboard"
+        return f"{form} opens the keys of {host or 'every host'}"
+
+    def _show_footer(self) -> None:
+        footer, kill = self.query_one(KeyFooter), ("kill_all", "kill all")
+        problem = [("edit.problem", "next problem")] if self.now.problems else []
+        if self._text.has_focus:
+            hints = [("edit.to_table", "table"), ("edit.save", "save"), ("edit.settings", "form")]
+            footer.show([*hints, *problem, kill], fixed=[("Ctrl-Z", "undo")], typing=True)
             return
-        if self._state.document is None and page != "file":
-            self.notify(UNREADABLE, severity="warning")
-            page = "file"
-        self._page = page
-        self._arrange()
-        if page == "file":
-            self._file.focus_text()
-        elif page == "plan":
-            self._preview.focus_tasks()
+        hints = [("edit.launch", "launch"), ("edit.test", "test"), ("edit.save", "save"), *problem]
+        if self._table.has_focus:
+            both = ("edit.add_task edit.remove_task", "task")
+            hints += [both, ("edit.form", "form"), ("edit.add", "hosts"), ("edit.settings", "run")]
+        hints += [("edit.plan", "plan"), ("edit.undo", "undo"), ("edit.remove", "delete")]
+        footer.show([*hints, ("edit.back", "back"), ("help", "help"), kill])
+
+    # edits
+
+    def _edit(self, change: Change) -> bool:
+        """Changes the text; shows an error and returns False if that is impossible."""
+        document = self._look().document
+        try:
+            if document is None:
+                raise EditError(_UNREADABLE)
+            self._text.put(change(document).text)
+        except EDIT_ERRORS as error:
+            self.notify(str(error), severity="error", timeout=10)
+            return False
+        self._look()
+        return True
+
+    @work(group="dialog")
+    async def action_add_task(self) -> None:
+        """Adds a task where the cursor is, of all hosts on each; in the last column, of a new
+        job."""
+        job, chosen = self._table.job, self._table.hosts_meant()
+        if job is None:
+            self.notify("move to the column of a job to add a task", timeout=4)
+            return
+        if not job:
+            free = [
+                name
+                for name in _JOBS
+                if not self.now.document or name not in self.now.document.table("jobs")
+            ]
+            dialog = AskText(
+                "Add a job",
+                about=f"its name, such as {', '.join(free)}",
+                suggester=Completion(free),
+            )
+            job = await ask(self, dialog) or ""
+        if job.strip():
+            name = job.strip()
+            if self._edit(lambda document: _added(document, chosen, name)):
+                self._table.go(self._table.host, name)
+
+    def action_remove_task(self) -> None:
+        """Takes the last task of the job under the cursor away, of all hosts on each."""
+        job = self._table.job
+        if job:
+            self._edit(lambda document: _removed(document, self._table.hosts_meant(), job))
+
+    @work(group="dialog")
+    async def action_add(self) -> None:
+        """Asks for hosts, or for a cluster spec, and adds them."""
+        document = self._look().document
+        if document is None:
+            return
+        about = "SSH destinations, such as root@tf[1-4], gpu7; or a cluster spec or TF_CONFIG"
+        missing = ", ".join(document.undefined_hosts())
+        dialog = AskText("Add hosts", missing, _hosts_problem, about, Completion(aliases()))
+        line = await ask(self, dialog)
+        before = set(document.host_names())
+        if line and self._edit(lambda document: document.add_hosts(line)):
+            now = self.now.document
+            new = [name for name in now.host_names() if name not in before] if now else []
+            self._table.go(new[0] if new else self._table.host, None)
+
+    def action_remove(self) -> None:
+        """Deletes the tasks under the cursor, or the host with its tasks."""
+        host, job = self._table.host, self._table.job
+        key = key_of(self._table, "edit.undo")
+        if not host:
+            self.notify("move to one host to delete it, or its tasks")
+        elif job and self._edit(lambda document: _removed(document, (host,), job, every=True)):
+            self.notify(f"{job} on {host} deleted; {key} brings it back", timeout=4)
+        elif job is None and self._edit(lambda document: document.remove_host(host)):
+            self.notify(f"{host} and its tasks deleted; {key} brings them back", timeout=4)
+
+    def action_undo(self) -> None:
+        if not self._text.history.undo_stack:
+            self.notify("nothing to undo", timeout=2)
+        self._text.undo()
+        self._look()
+
+    def action_redo(self) -> None:
+        self._text.redo()
+        self._look()
+
+    @on(DataTable.CellSelected)
+    def _cell_chosen(self) -> None:
+        document = self._look().document
+        if document is None:
+            return
+        if path := self._table.path(document):
+            self._fill(path, self._table.field)
         else:
-            self._tables.focus_page(page)
-        self._show_title()
-        self.call_after_refresh(self._show_about)
+            self.action_add_task()
 
-    def on_resize(self) -> None:
-        if self._state.loaded:
-            self._arrange()
-            self._show_title()
+    @work(group="dialog")
+    async def action_settings(self) -> None:
+        """Opens the form of the table under the cursor of the text, else of one that is asked
+        for."""
+        document = self._look().document
+        if document is None:
+            self.notify(_UNREADABLE, severity="warning")
+            return
+        place = self._place()
+        path = table_at(place)[1]
+        if not self._text.has_focus or not path:
+            choices = {str(n): f"[{table}]" for n, table in enumerate(_SETTINGS, 1)}
+            answer = await ask(self, Choose("Settings", choices))
+            if answer is None:
+                return
+            path, place = tuple(_SETTINGS[int(answer) - 1].split(".")), ()
+        self._fill(path, str(place[len(path)]) if len(place) > len(path) else "")
 
-    def _arrange(self) -> None:
-        """Shows the parts that belong to this page at this width."""
-        wide = self.size.width >= SIDE_FROM
-        plan = self._page == "plan"
-        self.query_one("#content").display = wide or not plan
-        self._preview.display = wide or plan
-        self._preview.styles.width = "40%" if wide and not plan else "1fr"
-        self._file.display = self._page == "file"
-        self._tables.display = self._page != "file"
-        self._tables.show_page("jobs" if plan else self._page)
+    @work(group="form")
+    async def _fill(self, path: KeyPath, key: str) -> None:
+        """Asks for the keys of a table, and puts them into the file."""
+        document, file = self._look().document, self.draft.path
+        if document is None:
+            return
 
-    def action_other_table(self) -> None:
-        """Switches between the tables of a page: jobs and their tasks, nodes and hosts."""
-        self._tables.focus_other()
-        self.call_after_refresh(self._show_about)
+        def check(lines: Mapping[str, str]) -> ParsedDraft:
+            return parse(filled(document, path, lines).text, file)
 
-    def action_switch_hosts(self) -> None:
-        """Lets Slurm give the hosts, or takes them back from an engine."""
-        if self._page == "hosts" and self._accept():
-            self._rows.switch_hosts()
+        title = f"[{'.'.join(visible(str(part)) for part in path)}]"
+        lines = await ask(self, Form(title, document, path, check, key))
+        if lines and self._edit(lambda document: filled(document, path, lines)):
+            if path[0] == "hosts" and NAME in lines:
+                self._table.go(lines[NAME].strip(), None)
+
+    # moving about
 
     def action_problem(self) -> None:
-        """Goes to the next problem: its cell, or its line of the file."""
-        if not self._accept():
+        """Goes to the line of the next problem."""
+        problems = self._look().problems
+        if not problems:
+            self.notify("no problems", timeout=2)
             return
-        now = self.draft.now
-        if not now.problems:
-            self.notify("no problems")
-            return
-        self._problem = (self._problem + 1) % len(now.problems)
-        problem = now.problems[self._problem]
-        place = self._tables.place(problem, now.document) if now.document is not None else None
-        if place is None:
-            self.action_page("file")
-            self._file.go_to(problem.line or 1)
-            return
-        page, table, cell = place
-        self.action_page(page)
-        self.set_focus(table.body)
-        self.call_after_refresh(table.body.go_to, *cell)
+        self._problem = (self._problem + 1) % len(problems)
+        self.remove_class("-plan")
+        self.set_focus(self._text)
+        self._text.go_to(problems[self._problem].line or 1)
+        self._follow()
+
+    def action_layout(self) -> None:
+        """Shows the plan alone, or again table and file."""
+        alone = not self.has_class("-plan")
+        self.set_class(alone, "-plan")
+        if alone:
+            self._plan.focus_tasks()
+        else:
+            self.set_focus(self._table if self.now.document is not None else self._text)
+
+    def action_back(self) -> None:
+        """Goes from text or plan to the table, from there to the page below."""
+        if self.has_class("-plan"):
+            self.action_layout()
+        elif self._draft and not self._table.has_focus and self._look().document is not None:
+            self.set_focus(self._table)
+        else:
+            self.leave()
 
     # the file
 
-    def action_cell(self) -> None:
-        """Edits the cell under the cursor."""
-        if table := self._tables.focused:
-            table.body.action_edit()
-
-    def action_undo(self) -> None:
-        """Undoes what is typed into an open cell, otherwise the last step."""
-        if self._tables.cancel():
-            return
-        if self.draft.undo():
-            self._show()
-        else:
-            self.notify("nothing to undo")
-
-    def action_redo(self) -> None:
-        if not self._tables.cancel() and self.draft.redo():
-            self._show()
-
     def _check_disk(self) -> None:
         if self.app.screen is self:  # else a question about it may be open
-            self.run_worker(self._files.check_disk(), group="dialog")
+            self._tell_of_disk()
 
-    def action_back(self) -> None:
-        """Goes from the text to the tables, from there to the page below."""
-        if self._page == "file":
-            self._file.commit()
-            if self._state.document is not None:
-                self.action_page("hosts")
-                return
-        self.leave()
+    @work(group="dialog")
+    async def _tell_of_disk(self) -> None:
+        """Tells, once, that the file was deleted or changed on disk."""
+        disk = self.draft.file_status()
+        if disk is self._reported:
+            return
+        self._reported = disk
+        if disk is FileStatus.DELETED:
+            self.notify("the file was deleted; saving creates it again", timeout=10)
+        elif disk is FileStatus.CHANGED and self._text.has_focus:
+            # The next letter typed would answer the question.
+            text = "the file has changed on disk; saving asks whether to overwrite it"
+            self.notify(text, severity="warning", timeout=10)
+        elif disk is FileStatus.CHANGED:
+            await self._resolve("overwrite the file when saving")
+
+    async def _resolve(self, keep: str) -> bool:
+        """Asks whether the text on disk or the one here is to be kept; True if the one here."""
+        choices = {
+            "r": "Reload the file; undo restores the text from here",
+            "k": f"Keep the text from here, and {keep}",
+        }
+        answer = await ask(self, Choose("The file has changed on disk", choices))
+        if answer == "r":
+            try:
+                self._text.put(self.draft.reload())
+            except SaveError as error:
+                self._error("Not reloaded", error)
+        elif answer == "k":
+            self.draft.accept_disk()
+        else:
+            return False
+        self._reported = FileStatus.UNCHANGED
+        self._look()
+        return answer == "k"
+
+    @work(group="dialog")
+    async def action_save(self) -> None:
+        await self._save()
+
+    async def _save(self) -> bool:
+        """Saves; asks first if the file has changed on disk. False if it was not saved."""
+        changed = self.draft.file_status() is FileStatus.CHANGED
+        if changed and not await self._resolve("overwrite it now"):
+            return False
+        return self._write()
+
+    def _write(self, path: Path | None = None) -> bool:
+        try:
+            self._text.put(self.draft.save(self._look(), path))
+        except SaveError as error:
+            self._error("Not saved", error)
+            return False
+        self._reported = FileStatus.UNCHANGED
+        self.notify(f"saved in {self.draft.path}", timeout=3)
+        self._show(parse(self.text, self.draft.path))
+        return True
+
+    @work(group="dialog")
+    async def action_save_as(self) -> None:
+        """Saves under another name among the saved clusters, or in another file."""
+        start = library.free_name(self.draft.path.stem)
+        dialog = AskText("Save as", start, _name_problem, "a name, or the path of a .toml file")
+        answer = await ask(self, dialog)
+        path = None if answer is None else self._path_of(answer)
+        if path == self.draft.path:
+            await self._save()
+        elif path is not None:
+            self._write(path)
+
+    def _path_of(self, answer: str) -> Path | None:
+        """Returns the path of the file to save in; None, with an error, if it cannot be used."""
+        try:
+            path = expand_user(answer) if _is_path(answer) else library.path_of(answer)
+        except TfmuxError as error:
+            self._error("Not saved", error)
+            return None
+        # Not `Path.exists`, which fails where a directory cannot be read or a name is too long.
+        if os.path.exists(path) and path != self.draft.path:
+            self._error("Not saved", f"{path} already exists: choose another name")
+            return None
+        return path
 
     def leave(self) -> None:
         """Leaves; asks first about unsaved changes."""
-        if self._state.loaded:
-            self._leave()
+        if self._draft is None or not self.modified:
+            self.app.pop_screen()
         else:
+            self._leave()
+
+    @work(group="dialog")
+    async def _leave(self) -> None:
+        choices = {"s": "Save and leave", "d": "Leave without saving"}
+        answer = await ask(self, Choose("Unsaved changes", choices))
+        if answer == "d" or (answer == "s" and await self._save()):
             self.app.pop_screen()
 
     def action_test(self) -> None:
         """Checks every host, and starts nothing."""
-        if not self._accept():
-            return
-        cluster = self.draft.now.cluster
+        cluster = self._look().cluster
         if cluster is None:
             key = key_of(self, "edit.problem")
             self.notify(f"fix the problems first: {key} goes to the next one", severity="warning")
             return
-        path = self.draft.path
-        self.app.push_screen(PreflightScreen(cluster, path, self._clients, self._prompts))
+        self.app.push_screen(
+            PreflightScreen(cluster, self.draft.path, self._clients, self._prompts)
+        )
 
-    def action_launch(self) -> None:
-        """Launches what is on the screen, saved or not."""
-        if not self._accept():
-            return
-        run = self._files.launch(self._clients, self._prompts)
-        if run is not None:
+    @work(group="dialog")
+    async def action_launch(self) -> None:
+        """Launches the file; asks first whether to save it."""
+        draft = self.draft
+        try:
+            base = draft.path.absolute().parent
+            cluster = loads(self.text, str(draft.path), base, for_launch=True)
+            if self.modified:
+                choices = {"s": "Save and launch", "l": "Launch without saving"}
+                answer = await ask(self, Choose("The file is not saved", choices))
+                if answer is None or (answer == "s" and not await self._save()):
+                    return
+            run = self._clients.launch(cluster, self.text, self._prompts)
+        except (TfmuxError, OSError) as error:
+            self._error("Not launched", error)
+        else:
             self.post_message(OpenRun(run))
+
+    def _error(self, title: str, error: Exception | str) -> None:
+        self.notify(str(error), title=title, severity="error", timeout=12)
+
+
+_JOBS = ("ps", "worker", "chief", "evaluator", "tensorboard")
+
+
+def _added(document: ClusterDocument, hosts: tuple[str, ...], job: str) -> ClusterDocument:
+    for host in hosts:
+        document = document.add_task(host, job)
+    return document
+
+
+def _removed(
+    document: ClusterDocument, hosts: tuple[str, ...], job: str, *, every: bool = False
+) -> ClusterDocument:
+    """Without the last task of a job on each of the hosts that have one, or without every one."""
+    for host in hosts:
+        count = len(document.places().get(host, {}).get(job, ()))
+        for _ in range(count if every else min(1, count)):
+            document = document.remove_task(host, job)
+    return document
+
+
+def _hosts_problem(line: str) -> str:
+    try:
+        _ = spec(line) or hosts(line)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _short(path: Path) -> str:
+    try:
+        return f"~/{path.absolute().relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(path)
+
+
+def _name_problem(answer: str) -> str:
+    return "" if _is_path(answer) else name_problem(answer)
+
+
+def _is_path(answer: str) -> bool:
+    return "/" in answer or answer.endswith(".toml")

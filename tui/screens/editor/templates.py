@@ -14,7 +14,7 @@ from launcher.cluster.shorthand import ShorthandError, aliases, hosts
 from launcher.cluster.templates import TEMPLATES, Template, render
 from launcher.quantities import counted
 from tui.screens.dialogs import Dialog
-from tui.screens.editor.completion import Completion
+from tui.screens.editor.form import Completion
 from tui.widgets.line_input import LineInput, ProblemLine
 
 _NUMBERED = min(9, len(TEMPLATES))
