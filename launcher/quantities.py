@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 def thousands(number: float) -> str:
-    """`12 340`: whole numbers in groups of three."""
-    return f"{int(number):,}".replace(",", " ")
+    """`12,340`: whole numbers in groups of three."""
+    return f"{int(number):,}"
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:

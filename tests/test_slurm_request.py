@@ -94,7 +94,7 @@ def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
     whole, cut = (request_text(request, whole=each).splitlines() for each in (True, False))
     changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
     assert len(changed) == 1 and len(changed[0][0]) > 10_000
-    assert re.fullmatch(r"agent='\S{33}… \([\d\s]+ characters\)", changed[0][1])
+    assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters\)", changed[0][1])
 
 
 @pytest.mark.processes

@@ -241,7 +241,7 @@ def test_a_command_without_a_file_on_the_screen(
     window.run(
         "run", "-n", "2", "--framework", "torch", "--workdir", "", "--", "python3", str(script)
     )
-    window.wait_for("worker:0 R", "worker:1 R", "rank 0", "rank 1")
+    window.wait_for("worker:0 ", "worker:1 ", "rank 0", "rank 1")
     window.keys("F9")
     window.wait_for("nothing is left on any host")
     window.keys("q")

@@ -88,7 +88,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys("Escape")
     window.wait_for("Runs 1", "✓ success", "mission-", "step")
     window.keys("q")
-    screen = window.wait_for("EXIT-CODE 0", "worker:2 on tf4: exited 0")
+    screen = window.wait_for("EXIT-CODE 0", "worker:2 on tf4: exit 0")
     assert "nothing is left on any host" in screen
     [folder] = RunFolder.all()
     assert folder.launcher_pid() is None

@@ -68,15 +68,48 @@ class TfmuxApp(App[int]):
     }
     BINDINGS: ClassVar[list[BindingType]] = [
         # Priority: a dialog or a text field must never swallow them.
-        Binding("f9", "kill_all", "Kill all, on all hosts", id="kill_all", priority=True),
+        Binding(
+            "f9",
+            "kill_all",
+            "Kill all, on all hosts",
+            id="kill_all",
+            tooltip="TERM, then KILL after the grace; then the receipt",
+            priority=True,
+        ),
         Binding("ctrl+q", "leave", "Leave", id="leave.anywhere", priority=True, show=False),
         Binding("ctrl+c", "interrupt", "Leave", id="interrupt", priority=True, show=False),
-        Binding("q", "leave", "Leave", id="leave"),
-        Binding("d", "detach", "Detach: the run goes on", id="detach"),
-        Binding("M", "metrics", "Metrics", id="metrics", group=SCREENS),
-        Binding("H", "hosts", "Hosts", id="hosts", group=SCREENS),
-        Binding("question_mark,f1", "help", "Help", id="help"),
-        Binding("colon,ctrl+p", "command_palette", "Command palette", id="palette"),
+        Binding("q", "leave", "Leave", id="leave", tooltip="Kill all, detach, or stay"),
+        Binding(
+            "d",
+            "detach",
+            "Detach: the run goes on",
+            id="detach",
+            tooltip="tfmux attach comes back to it",
+        ),
+        Binding(
+            "M",
+            "metrics",
+            "Metrics",
+            id="metrics",
+            tooltip="Loss and steps a second of each task",
+            group=SCREENS,
+        ),
+        Binding(
+            "H",
+            "hosts",
+            "Hosts",
+            id="hosts",
+            tooltip="Processor, memory, GPUs, lease and link of each host",
+            group=SCREENS,
+        ),
+        Binding("question_mark,f1", "help", "Help", id="help", tooltip="All keys of this screen"),
+        Binding(
+            "colon,ctrl+p",
+            "command_palette",
+            "Command palette",
+            id="palette",
+            tooltip="Find a command by its name",
+        ),
     ]
 
     def __init__(
@@ -160,7 +193,7 @@ class TfmuxApp(App[int]):
         """Warns about keys of unknown commands; in a thread, which imports all screens."""
         known = bound_keys(self, classes_with_keys())
         for name in sorted(self._config.keys.keys() - known.keys()):
-            message = f"keys.{name}: there is no such command; the palette shows the ids"
+            message = f"keys.{name}: there is no such command; docs/keys.md has the ids"
             self.call_from_thread(self.notify, message, severity="warning", timeout=10)
 
     async def replace_pages(self, pages: Sequence[Page]) -> Page:

@@ -42,7 +42,7 @@ STATE_MARKS: dict[TaskState, StateMark] = {
     TaskState.STAGING: StateMark("c", StatusColor.WAITING),
     TaskState.WARMING: StateMark("w", StatusColor.WAITING),
     TaskState.STARTING: StateMark("s", StatusColor.BUSY),
-    TaskState.READY: StateMark("r", StatusColor.BUSY),
+    TaskState.READY: StateMark("r", StatusColor.GOOD),
     TaskState.RUNNING: StateMark("R", StatusColor.GOOD),
     TaskState.BACKOFF: StateMark("b", StatusColor.BUSY),
     TaskState.LOST: StateMark("?", StatusColor.BAD),

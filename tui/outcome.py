@@ -73,10 +73,16 @@ def receipt_verdict(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
 def headline(snapshot: Snapshot, colours: Colours) -> Text:
     """Outcome, duration and run; below, the hosts that refused."""
     text = Text()
-    bad = f"bold {colours[StatusColor.BAD]}"
     text.append(*outcome_text(snapshot, colours))
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
+    return text.append_text(refusals_text(snapshot, colours))
+
+
+def refusals_text(snapshot: Snapshot, colours: Colours) -> Text:
+    """Hosts that refused, and why the nodes of an engine could not be had; empty if none."""
+    text = Text()
+    bad = f"bold {colours[StatusColor.BAD]}"
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
             text.append(f"{printable(host.name)} ({printable(host.destination)}): ", bad)
@@ -141,6 +147,7 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     if failure is None:
         return text
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
+    title += lead_text(snapshot, failure)
     text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
     hint = failure_hint(snapshot, failure)
     if hint is not None:
@@ -155,6 +162,15 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
         names += f" and {thousands(more)} more" if more > 0 else ""
         text.append(f"  then: {printable(names)}\n", "dim")
     return text
+
+
+def lead_text(snapshot: Snapshot, failure: Failure) -> str:
+    """`, 4.1 s before worker:0`: the next one that failed; empty if none."""
+    tasks = {task.id: task for task in snapshot.tasks}
+    later = next((tasks[other] for other in failure.others if other in tasks), None)
+    if later is None or later.ended is None or later.ended <= failure.time:
+        return ""
+    return f", {later.ended - failure.time:.1f} s before {later.id}"
 
 
 def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:

@@ -33,6 +33,11 @@ class Command:
     binding: Binding
     keys: tuple[str, ...]
 
+    @property
+    def sentence(self) -> str:
+        """What the command does, where its name does not say all."""
+        return self.binding.tooltip or self.owner.BINDING_GROUP_TITLE or ""
+
 
 def commands(screen: Screen[Any]) -> Sequence[Command]:
     """The commands that mean something now: those of what has the focus, of the screen, and of the
@@ -69,7 +74,7 @@ class Palette(Provider):
         """Lists all commands before anything is typed. A harmless one comes first: an Enter that
         came too early must not kill everything."""
         for text, command in sorted(self._all(), key=self._place):
-            yield DiscoveryHit(text, self._run(command), help=command.binding.id)
+            yield DiscoveryHit(text, self._run(command), help=command.sentence)
 
     async def search(self, query: str) -> Hits:
         """Lists the commands that match the query."""
@@ -77,7 +82,7 @@ class Palette(Provider):
         for text, command in self._all():
             if (score := matcher.match(command.binding.description)) > 0:
                 highlit = matcher.highlight(text)
-                yield Hit(score, highlit, self._run(command), help=command.binding.id)
+                yield Hit(score, highlit, self._run(command), help=command.sentence)
 
 
 class CommandMenu(CommandPalette):

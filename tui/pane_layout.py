@@ -97,7 +97,8 @@ class PaneLayout:
         panes never move by themselves."""
         self.tasks = snapshot.tasks
         if self.focused is None and self.tasks:
-            self.focused = self.tasks[0].id
+            chief = next((task.id for task in self.tasks if task.is_chief), self.tasks[0].id)
+            self.focus(chief)  # a ps is silent for hours, and well
         wanted = [task.id for task in self.tasks if task.is_chief]
         wanted += self.pinned
         wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]

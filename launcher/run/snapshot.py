@@ -114,11 +114,11 @@ class TaskView:
 
     @property
     def exit_text(self) -> str:
-        """State and exit in words: `exited 0`, `killed TERM`, `failed 1`."""
+        """State and exit in words: `running`, `exit 1`, `killed TERM`."""
         if self.exit_signal:
             return f"{self.state} {self.exit_signal}"
         if self.exit_code is not None:
-            return f"{self.state} {self.exit_code}"
+            return f"exit {self.exit_code}"
         return str(self.state)
 
 

@@ -36,7 +36,7 @@ def test_sizes(count: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 hosts"), (1, "1 host"), (12_000, "12 000 hosts")]
+    ("count", "text"), [(0, "0 hosts"), (1, "1 host"), (12_000, "12,000 hosts")]
 )
 def test_counts(count: int, text: str) -> None:
     """Singular, plural, groups of three."""

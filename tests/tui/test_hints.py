@@ -23,9 +23,11 @@ async def test_a_hint_stands_beside_its_line(run: ScriptedRun) -> None:
     async with app.run_test(size=(300, 50)) as pilot:
         await shows(pilot, "◂ no such module: the host's Python lacks tensorflow")
         tail = ("ModuleNotFoundError: No module named 'tensorflow'",)
-        failure = Failure(TaskId("worker", 1), "tf3", "failed 1", 1000.0, (), tail)
+        failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail)
         run.end(Outcome.FAILED, 1, failure=failure)
-        await shows(pilot, "first: worker:1 @tf3 failed 1 — no such module")
+        await shows(pilot, "first failure: worker:1 on tf3: exit 1")
+        await pilot.press("escape")
+        await shows(pilot, "first: worker:1 @tf3 exit 1 — no such module")
 
 
 WAITING = (
@@ -48,7 +50,7 @@ async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
         await shows(pilot, beside)
         await shows(pilot, "! worker:0: waiting for a task: worker:1 @tf3 is starting")
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, reason="")
-        await shows(pilot, "◂ waiting for a task: worker:1 @tf3 has ended: failed 1")
+        await shows(pilot, "◂ waiting for a task: worker:1 @tf3 has ended: exit 1")
         run.write("worker:0", STEP % (1, 1, 0.5))
         await until(pilot, lambda: not visible(app, "! worker:0"))
 
@@ -67,7 +69,8 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
         await shows(pilot, f"{line}  ◂ port in use: {held}")
         await shows(pilot, f"! ps:0: port in use: {held}")
         run.task("ps:0", state=TaskState.FAILED, exit_code=1, ended=1000.0)
-        failure = Failure(TaskId("ps", 0), "tf1", "failed 1", 1000.0, (), (line,))
+        failure = Failure(TaskId("ps", 0), "tf1", "exit 1", 1000.0, (), (line,))
         run.end(Outcome.FAILED, 1, failure=failure)
-        await shows(pilot, f"first: ps:0 @tf1 failed 1 — port in use: {held}")
         await shows(pilot, f"  ◂ port in use: {held}")
+        await pilot.press("escape")
+        await shows(pilot, f"first: ps:0 @tf1 exit 1 — port in use: {held}")

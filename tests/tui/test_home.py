@@ -217,15 +217,15 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
 async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     """One that ended, one that failed with its first failure, one whose launcher died."""
     ended_run("good")
-    failure = Failure(TaskId("worker", 1), "tf3", "failed 1", 1.0)
+    failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0)
     ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
     begun_run("lost", ev.HostUp(1004.0, "localhost"))
     async with home() as pilot:
         await shows(pilot, "Runs 3")
         await shows(pilot, "time   step   loss")
-        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1 200  0.250")
+        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1,200  0.250")
         await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
-        await shows(pilot, "worker:1 @tf3 failed 1")
+        await shows(pilot, "worker:1 @tf3 exit 1")
         await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:04")
 
 
@@ -336,7 +336,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await shows(pilot, "sleeper")
         await pilot.press("l")
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
-        await shows(pilot, "worker:1 r")
+        await shows(pilot, "worker:1 @localhost  ready")
         await pilot.press("f9")
         await shows(pilot, "nothing is left on any host")
         await pilot.press("escape", "escape", "escape")
@@ -391,7 +391,7 @@ async def test_everything_fits_80_by_24() -> None:
     async with home(size=(80, 24)) as pilot:
         await shows(pilot, "Runs 1")
         await shows(pilot, "Enter open  l launch")
-        await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1 200  0.250")
+        await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1,200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
         await shows(pilot, "none yet")
@@ -426,7 +426,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
             assert isinstance(pilot.app, TfmuxApp)
             rows = screen_text(pilot.app)
             (number,) = (n for n, row in enumerate(rows) if "living-2026" in row and "▸" in row)
-            assert "1 200  0.250    1/3" in rows[number]
+            assert "1,200  0.250    1/3" in rows[number]
             assert number < next(n for n, row in enumerate(rows) if "Clusters 1" in row)
             await shows(pilot, "x kill")
     finally:

@@ -100,7 +100,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         burst(app, "H")
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
-    assert run.asked == ["signal ps:0 TERM"]
+    assert run.asked == ["signal worker:0 TERM"]
 
 
 async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
@@ -131,7 +131,7 @@ async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
 async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRun) -> None:
     """What has come while the screen was busy is handled in one turn, and another key after it."""
     for number in range(2000):
-        run.write("ps:0", b"line %d\n" % number)
+        run.write("worker:0", b"line %d\n" % number)
     app = TfmuxApp(run, config=Config())
     turns = 0
     async with app.run_test(size=(120, 40)) as pilot:
@@ -148,7 +148,7 @@ async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRu
 async def test_each_step_of_a_search_counts(run: ScriptedRun) -> None:
     """Steps that are asked for before the first hit is found, and several within one frame."""
     run.write(
-        "ps:0", b"".join(b"needle %d\n" % i if i % 100 == 5 else b"hay\n" for i in range(1000))
+        "worker:0", b"".join(b"needle %d\n" % i if i % 100 == 5 else b"hay\n" for i in range(1000))
     )
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:

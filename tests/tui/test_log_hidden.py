@@ -275,7 +275,7 @@ async def test_search_finds_hidden_lines(run: ScriptedRun) -> None:
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        run.write("ps:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n{CLEANUP}\nend\n".encode())
+        run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n{CLEANUP}\nend\n".encode())
         await shows(pilot, "4 remarks of TensorFlow hidden")
         await pilot.press("slash", *"cuda drivers", "enter")
         await shows(pilot, "1 of 1")
@@ -290,7 +290,7 @@ async def test_a_filter_shows_what_it_lets_through(run: ScriptedRun) -> None:
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        run.write("ps:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
+        run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
         await pilot.press("ampersand", *"cuda", "enter")
         await shows(pilot, "Could not find cuda drivers")
@@ -304,7 +304,7 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        run.write("ps:0", f"begins\n{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
+        run.write("worker:0", f"begins\n{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
         await pilot.press("y")
         await until(pilot, lambda: app.clipboard != "")
@@ -312,7 +312,7 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
         screen = app.screen
         assert isinstance(screen, RunScreen) and screen.area.pane
         screen.area.pane.move(Viewport.pause)
-        run.write("ps:0", f"{CLEANUP}\n".encode() * 5)
+        run.write("worker:0", f"{CLEANUP}\n".encode() * 5)
         await shows(pilot, "↓ 5 new")
 
 

@@ -17,8 +17,7 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.pane_layout import PaneLayout, listed
 from tui.screens.run import RunScreen
-from tui.widgets.status_strip import SUMMARY_ROWS, StatusStrip
-from tui.widgets.task_list import TaskClicked
+from tui.widgets.task_list import SUMMARY_ROWS, StatusStrip, TaskClicked
 
 TASKS = tuple(
     TaskView(TaskId("worker", n), f"h{n // 8}", "a:1", TaskState.READY, attempt=1)
@@ -55,11 +54,11 @@ async def test_the_strip_counts_tasks_and_names_those_that_failed() -> None:
         strip.show(RUN, TASKS[0].id)
         await pilot.pause()
         assert strip.size.height == SUMMARY_ROWS
-        assert screen_text(app)[0].rstrip() == "worker  8 000 ready"
+        assert screen_text(app)[0].rstrip() == "worker  8,000 ready"
         strip.show(failed(4321, 7000), TASKS[0].id)
         await pilot.pause()
         first, second, *_ = screen_text(app)
-        assert first.rstrip() == "worker  2 failed  7 998 ready"
+        assert first.rstrip() == "worker  2 failed  7,998 ready"
         assert second.rstrip() == "F worker:4321  F worker:7000"
         await pilot.click(StatusStrip, offset=(17, 1))
         assert app.clicked == TaskId("worker", 7000)

@@ -85,7 +85,7 @@ def test_a_receipt_has_a_line_for_each_host() -> None:
     assert ": unreachable" in third
     many = replace(ENDED.receipt.hosts[1], unlisted=2900)
     _, host, _, more = receipt_lines(replace(ENDED, receipt=Receipt((many,))))
-    assert "2 901 left, confirmed in" in host and more.endswith(": and 2 900 more")
+    assert "2,901 left, confirmed in" in host and more.endswith(": and 2,900 more")
     clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
 
@@ -211,7 +211,7 @@ def test_a_thousand_receipts_are_summed_up() -> None:
     hosts = [HostReceipt(f"h{n}", 8, confirmed=True, seconds=n / 1000) for n in range(1000)]
     lines = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
     assert lines[1:] == [
-        "1 000 hosts: 8 000 processes signalled, none left, confirmed in 1.00 s at most"
+        "1,000 hosts: 8,000 processes signalled, none left, confirmed in 1.00 s at most"
     ]
     hosts[700] = HostReceipt("h700", 8, (Survivor(4121, "python", "D"),), confirmed=True)
     hosts[900] = HostReceipt("h900", unreachable_until=1200.0)
@@ -220,7 +220,7 @@ def test_a_thousand_receipts_are_summed_up() -> None:
     )
     assert survived.startswith("h700: 8 processes signalled, 1 left")
     assert "pid 4121" in survivor and unreachable.startswith("h900: unreachable")
-    assert rest.startswith("998 other hosts: 7 984 processes signalled, none left")
+    assert rest.startswith("998 other hosts: 7,984 processes signalled, none left")
 
     tasks = [
         TaskView(TaskId("worker", n), f"h{n // 8}", "a:1", TaskState.KILLED, attempt=1)
@@ -228,7 +228,7 @@ def test_a_thousand_receipts_are_summed_up() -> None:
     ]
     tasks[4321] = replace(tasks[4321], state=TaskState.FAILED, exit_code=1)
     said = report(replace(ENDED, tasks=tuple(tasks)), Path("/runs/x"))
-    assert "  worker:4321 on h540: failed 1\n  worker: 7 999 tasks killed\n" in said
+    assert "  worker:4321 on h540: exit 1\n  worker: 7,999 tasks killed\n" in said
     assert said.count("\n") < 20
 
 

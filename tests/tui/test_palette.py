@@ -102,3 +102,17 @@ async def test_keys_of_ones_own(run: ScriptedRun, tmp_path: Path) -> None:
         assert run.asked == []
         await pilot.press("f12")
         assert run.asked == ["kill_all"]
+
+
+async def test_the_palette_goes_to_a_task(run: ScriptedRun) -> None:
+    """By its name, with a sentence beside each command instead of its id."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+p", *"go to worker:2")
+        await shows(pilot, "pending on tf4")
+        await pilot.press("enter")
+        screen = app.screen_stack[0]
+        assert isinstance(screen, RunScreen)
+        await until(pilot, lambda: str(screen.area.pane_layout.focused) == "worker:2")
+        await pilot.press("ctrl+p", *"zoom")
+        await shows(pilot, "The focused pane alone, and back")

@@ -84,7 +84,7 @@ async def test_the_focused_pane_is_plain_to_see(
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        for name in ("ps:0", "worker:0"):
+        for name in ("worker:0", "worker:1"):
             await shows(pilot, f"▸{name}")
             text = "\n".join(screen_text(app))
             assert text.count("━") > 10 and text.count("┓") == (size[0] >= 120)
@@ -119,7 +119,7 @@ async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> 
         pane = app.screen.query(Pane)[2]
         calm = pane.render_lines(pane.region.reset_offset)[1]
         run.task("worker:1", state=TaskState.FAILED, exit_code=1)
-        await shows(pilot, "worker:1 @tf3  failed 1")
+        await shows(pilot, "worker:1 @tf3  exit 1")
         assert pane.render_lines(pane.region.reset_offset)[1] != calm
 
 
@@ -156,7 +156,7 @@ async def test_a_pane_is_not_drawn_because_another_one_is(
     run.change(state=RunPhase.RUNNING)
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "▸ps:0")
+        await shows(pilot, "▸worker:0")
         drawn: set[str] = set()
         painted: set[str] = set()
         rows, lines = Pane._make_page, Pane.render_lines

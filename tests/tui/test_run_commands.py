@@ -16,8 +16,7 @@ from tests.tui.conftest import shows, until
 from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.screens.frame_clock import FrameClock
-from tui.screens.run import RunScreen
+from tui.screens.run import FrameClock, RunScreen
 from tui.task_monitor import TaskMonitor
 from tui.widgets.pane import Pane
 from tui.widgets.prompt import Prompt
@@ -49,7 +48,7 @@ async def test_the_first_failure_is_shown_though_a_filter_hides_it(run: Scripted
 async def test_lines_are_selected_and_saved(run: ScriptedRun, tmp_path: Path) -> None:
     """The scroll keys move the end of the selection; a file that is there is not replaced, and a
     name that no file can have is told."""
-    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(9)))
+    run.write("worker:0", b"".join(b"line %d\n" % i for i in range(9)))
     app = TfmuxApp(run, config=Config())
     file = tmp_path / "saved.txt"
 
@@ -118,13 +117,13 @@ async def test_the_clock_slows_down_and_rests(monkeypatch: pytest.MonkeyPatch) -
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("tui.screens.frame_clock.asyncio.sleep", sleep)
+    monkeypatch.setattr("tui.screens.run.asyncio.sleep", sleep)
     news = iter([True] * 3 + [False] * 40 + [True])
     clock = FrameClock(lambda: next(news), lambda: len(waits) < 44)
     await clock.run()
     assert waits[:5] == [1 / 30] * 5 and waits[42] == 1 / 10 and waits[43] == 1 / 30
     now = 100.0
-    monkeypatch.setattr("tui.screens.frame_clock.time.monotonic", lambda: now)
+    monkeypatch.setattr("tui.screens.run.time.monotonic", lambda: now)
     states = [clock.resting]
     clock.rest_after(now - 0.05)
     states.append(clock.resting)

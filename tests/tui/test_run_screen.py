@@ -17,11 +17,11 @@ from tests.tui.fakes import ScriptedRun
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
-from tui.screens.run import RunScreen
-from tui.widgets.outcome_panel import OutcomePanel
+from tui.screens.run import OutcomePanel, RunScreen
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
+from tui.widgets.task_list import StatusStrip
 
 
 def focused(app: TfmuxApp) -> str:
@@ -54,7 +54,9 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
             b"  (0.010 sec/batch)\n",
         )
         await shows(pilot, "worker:1 @tf3  running  step 912  loss 0.451")
-        await shows(pilot, "step 912/20 000")
+        await shows(pilot, "step 912/20,000")
+        assert not app.screen.query_one(StatusStrip).display, "every task is in sight"
+        await pilot.press("z")
         await shows(pilot, "worker:1 R")
 
 
@@ -64,8 +66,9 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        assert focused(app) == "ps:0"
+        assert focused(app) == "worker:0", "the chief: a ps has nothing to say for hours"
         for keys, task in [
+            (["shift+tab"], "ps:0"),
             (["tab"], "worker:0"),
             (["shift+tab", "shift+tab"], "worker:2"),
             (["1"], "ps:0"),
@@ -78,6 +81,8 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
             assert focused(app) == task
         await pilot.click(offset=(150, 40))
         assert focused(app) == "worker:2"
+        await pilot.press("z")
+        await until(pilot, lambda: app.screen.query_one(StatusStrip).region.height == 1)
         await pilot.click("StatusStrip", offset=(12, 0))
         assert focused(app) == "worker:0"
 
@@ -98,7 +103,7 @@ async def test_zoom_and_back(run: ScriptedRun) -> None:
 async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
     """g reaches the first line of the run; what comes meanwhile is counted and moves nothing;
     G follows again."""
-    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(100_000)))
+    run.write("worker:0", b"".join(b"line %d\n" % i for i in range(100_000)))
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
         await shows(pilot, "line 99999")
@@ -106,7 +111,7 @@ async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
         await until(pilot, lambda: not any("line 99999" in row for row in screen_text(app)))
         await pilot.press("g")
         await shows(pilot, "line 0 ")
-        run.write("ps:0", b"".join(b"later %d\n" % i for i in range(214)))
+        run.write("worker:0", b"".join(b"later %d\n" % i for i in range(214)))
         await shows(pilot, "↓ 214 new")
         assert any("line 0 " in row for row in screen_text(app))
         await pilot.press("G")
@@ -210,7 +215,7 @@ async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
     app = TfmuxApp(run)
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        run.write("ps:0", b"one\ntwo\n")
+        run.write("worker:0", b"one\ntwo\n")
         await shows(pilot, "two")
         await pilot.press("v", "k", "ctrl+c")
         await until(pilot, lambda: app.clipboard == "one\ntwo\n")
@@ -305,7 +310,7 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        assert focused(app) == "ps:0"
+        assert focused(app) == "worker:0"
         others = (TaskId("worker", 0), TaskId("worker", 2))
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, others, ("one", "two"))
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=1000.0)
@@ -331,13 +336,13 @@ async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
         failure = Failure(
             TaskId("worker", 1),
             "tf3",
-            "failed 1",
+            "exit 1",
             1000.0,
             (TaskId("worker", 0),),
             ("Traceback (most recent call last):", "ValueError: the loss is NaN"),
         )
         run.end(Outcome.FAILED, 1, failure=failure)
-        await shows(pilot, "first: worker:1 @tf3 failed 1, 4.1 s before worker:0")
+        await shows(pilot, "first failure: worker:1 on tf3: exit 1, 4.1 s before worker:0")
         await shows(pilot, "ValueError: the loss is NaN")
         await shows(pilot, "nothing is left on any host")
         await pilot.press("q")
@@ -355,7 +360,7 @@ async def test_closing_between_two_frames_is_silent(
         screen.show_run(time.time())
         return frame(screen)
 
-    monkeypatch.setattr("tui.screens.frame_clock.FRAME", 0)
+    monkeypatch.setattr("tui.screens.run.FRAME", 0)
     monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:

@@ -50,7 +50,7 @@ def said(app: TfmuxApp, text: str) -> bool:
 async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
     """A hit far above the end is found and shown with its count; n and N walk; Escape ends."""
     lines = [b"needle %d\n" % i if i % 30_000 == 5 else b"hay %d\n" % i for i in range(100_000)]
-    run.write("ps:0", b"".join(lines))
+    run.write("worker:0", b"".join(lines))
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "hay 99999")
@@ -69,13 +69,13 @@ async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
 async def test_filter_with_exclusion(run: ScriptedRun) -> None:
     """& shows only the lines that hit, & with ! the others, & with nothing all; lines that
     come later are filtered too."""
-    run.write("ps:0", b"".join(b"%s %d\n" % ((b"good", b"bad")[i % 2], i) for i in range(20)))
+    run.write("worker:0", b"".join(b"%s %d\n" % ((b"good", b"bad")[i % 2], i) for i in range(20)))
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "bad 19")
         await pilot.press("ampersand", *"!bad", "enter")
         await until(pilot, lambda: visible(app, "good 18") and not visible(app, "bad 19"))
-        run.write("ps:0", b"bad 20\ngood 21\n")
+        run.write("worker:0", b"bad 20\ngood 21\n")
         await shows(pilot, "good 21")
         assert not visible(app, "bad 20")
         await pilot.press("ampersand")
@@ -95,7 +95,7 @@ async def test_merged_log_with_tasks_switched_off(run: ScriptedRun) -> None:
         await until(pilot, lambda: visible(app, "worker:2 line 5"))
         rows = [row for row in screen_text(app) if " line " in row]
         assert [row.split("line ")[1][0] for row in rows] == list("012345")
-        await pilot.press("down", "o")
+        await pilot.press("o")
         await shows(pilot, "all logs, 3 of 4 tasks")
         await until(pilot, lambda: not visible(app, "worker:0 line 0"))
         assert visible(app, "worker:1 line 1")
@@ -140,7 +140,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
 async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> None:
     """Search, filter and the walk over errors keep up with logs that grow, and no longer than
     somebody looks at them."""
-    run.write("ps:0", b"needle\nhay\n")
+    run.write("worker:0", b"needle\nhay\n")
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "hay")
@@ -159,8 +159,8 @@ async def test_choosing_and_copying_lines(
 ) -> None:
     """v and the scroll keys choose lines of one pane only, y copies them without colours and
     says where the log is."""
-    run.write("ps:0", b"".join(b"\x1b[31mline\x1b[0m %d\n" % i for i in range(50)))
-    run.write("worker:0", b"another pane\n" * 50)
+    run.write("worker:0", b"".join(b"\x1b[31mline\x1b[0m %d\n" % i for i in range(50)))
+    run.write("ps:0", b"another pane\n" * 50)
     copied: list[str] = []
     app = TfmuxApp(run, config=Config())
     monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
@@ -192,7 +192,7 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
 async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
     """t puts times before lines, a hides TensorFlow's prefix, w cuts long lines."""
     prefix = b"2026-11-20 18:30:04.112233: W tensorflow/core/platform/a.cc:210] "
-    run.write("ps:0", prefix + b"look out\n" + b"y" * 150 + b" the end\n", now=1_000_000_000.0)
+    run.write("worker:0", prefix + b"look out\n" + b"y" * 150 + b" the end\n", now=1_000_000_000.0)
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "tensorflow/core/platform")

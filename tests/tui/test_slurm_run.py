@@ -106,7 +106,7 @@ async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: Scripted
         queued.end(Outcome.KILLED, 130, receipt=Receipt(()))
         await shows(pilot, said)
         await shows(pilot, "nothing is left on any host")
-        ended = r" ■ killed  after \d+:\d\d  nothing is left on any host  q leaves"
+        ended = r" ■ killed  after \d+:\d\d  nothing is left on any host"
         assert re.search(ended, text(pilot).splitlines()[0])
         await pilot.press("escape", "H")
         await shows(pilot, "never connected")

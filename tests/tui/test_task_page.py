@@ -27,7 +27,7 @@ async def test_o_opens_the_page_in_a_browser(
         run.task("worker:0", url=URL)
         await shows(pilot, URL)
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        await pilot.press("o")
+        await pilot.press("1", "o")
         await until(pilot, lambda: opened == [URL])
         run.task("worker:1", url=f"{URL}other")
         await shows(pilot, f"{URL}other")

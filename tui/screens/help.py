@@ -58,7 +58,7 @@ class HelpScreen(Dialog[None]):
             path = config_path()
             if path.is_relative_to(Path.home()):
                 path = Path("~") / path.relative_to(Path.home())
-            hint = f"Other keys: [keys] in {path}; ids: palette"
+            hint = f"Other keys: [keys] in {path}; ids: docs/keys.md"
             yield Label(hint, classes="dialog-note", markup=False)
 
     def _columns(self) -> tuple[Text, Text]:

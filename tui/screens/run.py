@@ -2,65 +2,132 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import ClassVar
 
+from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.command import Hit, Hits, Provider
+from textual.containers import VerticalScroll
 from textual.screen import Screen
+from textual.widgets import Static
 
 from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl
-from tui.outcome import queue_status
+from tui.outcome import failure_text, paragraphs, queue_status, receipt_text, refusals_text
 from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask
-from tui.screens.frame_clock import FrameClock
 from tui.task_monitor import TaskMonitor
 from tui.widgets.colours import status_colours
 from tui.widgets.fit import Part
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
-from tui.widgets.outcome_panel import OutcomePanel
 from tui.widgets.pane_area import PaneArea
 from tui.widgets.prompt import Prompt
-from tui.widgets.status_strip import StatusStrip
-from tui.widgets.task_list import TaskClicked
+from tui.widgets.task_list import StatusStrip, TaskClicked
 from tui.widgets.titles import NAME, Title, task_title
 
 _OPEN = Binding.Group("Web page; merged: on/off")
 _RESTART = Binding.Group("Restart, at once")
 _END = Binding.Group("TERM, KILL the task")
 _MOST_NOTES = 4
+_MOST_TASKS = 64
+"""Of those that the palette offers to go to."""
 _NOTE_SECONDS = 8
+TALL = 36
+LAST_LINES = 5
+"""Last lines of a failure on a tall terminal; on a low one they stand in the pane of the task."""
+FRAME = 1 / 30
+QUIET_FRAME = 1 / 10
+QUIET_AFTER = 30
+"""Frames without news after which the clock slows down."""
+RESTS = 3
+"""Of each second, painting logs takes at most a quarter."""
+MIN_REST, MAX_REST = 0.1, 0.25
+"""Seconds between two paintings of logs: nobody reads lines that scroll by faster, and what the
+screen takes is missing in a training on the same machine."""
 _GRAPHIC = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+
+
+class GoToTask(Provider):
+    """Goes to the pane of a task, in the palette: `Go to worker:3`."""
+
+    async def search(self, query: str) -> Hits:
+        """The tasks that match a query."""
+        screen = self.screen
+        if not isinstance(screen, RunScreen):
+            return
+        matcher, found = self.matcher(query), 0
+        for task in screen.snapshot.tasks:
+            text = f"Go to {task.id}"
+            if (score := matcher.match(text)) > 0 and found < _MOST_TASKS:
+                found += 1
+                go = partial(screen.area.focus_task, task.id)
+                yield Hit(
+                    score, matcher.highlight(text), go, help=f"{task.exit_text} on {task.host}"
+                )
 
 
 class RunScreen(Screen[None]):
     """Composes the parts, and shows them what is new."""
+
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {GoToTask}
 
     BLANK = True  # as `PaneGrid`
     AUTO_FOCUS = ""  # the prompt's input would take the first keys
     BINDING_GROUP_TITLE = "Task"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "back", "Back", id="back"),
-        Binding("o", "open", "Open its page; merged: on or off", id="task.open", group=_OPEN),
-        Binding("r", "restart(False)", "Restart the task", id="task.restart", group=_RESTART),
+        Binding(
+            "o",
+            "open",
+            "Open its page; merged: on or off",
+            id="task.open",
+            tooltip="Such as TensorBoard; in the merged log: takes the task out, or in",
+            group=_OPEN,
+        ),
+        Binding(
+            "r",
+            "restart(False)",
+            "Restart the task",
+            id="task.restart",
+            tooltip="TERM, then KILL after the grace, then a new attempt",
+            group=_RESTART,
+        ),
         Binding(
             "R",
             "restart(True)",
             "Restart the task at once (KILL)",
             id="task.restart_hard",
+            tooltip="KILL, then a new attempt",
             group=_RESTART,
         ),
-        Binding("x", "signal('TERM')", "End the task (TERM)", id="task.term", group=_END),
-        Binding("X", "signal('KILL')", "Kill the task (KILL)", id="task.kill", group=_END),
+        Binding(
+            "x",
+            "signal('TERM')",
+            "End the task (TERM)",
+            id="task.term",
+            tooltip="This task alone; KILL after the grace",
+            group=_END,
+        ),
+        Binding(
+            "X",
+            "signal('KILL')",
+            "Kill the task (KILL)",
+            id="task.kill",
+            tooltip="This task alone, at once",
+            group=_END,
+        ),
     ]
 
     def __init__(self, control: RunControl) -> None:
@@ -69,9 +136,9 @@ class RunScreen(Screen[None]):
         self.snapshot = control.snapshot()
         self.header = RunHeader()
         self.strip = StatusStrip()
+        self.strip.display = False
         self.area = PaneArea(control, self.snapshot)
         self.outcome = OutcomePanel()
-        self.outcome.display = False
         self.prompt = Prompt()
         self.footer = KeyFooter()
         self.monitor = TaskMonitor(control)
@@ -172,9 +239,14 @@ class RunScreen(Screen[None]):
 
     def show_run(self, now: float) -> None:
         """Shows the snapshot, which may be the one of the second before."""
-        self.header.show(self.snapshot, len(self.monitor.stalled), self.monitor.alert)
+        stalled, alert = len(self.monitor.stalled), self.monitor.alert
+        self.header.show(self.snapshot, stalled, alert, summary=bool(self.outcome.display))
         self._make_titles(now)
         layout, views = self.area.pane_layout, self.area.views
+        whole = layout.effective is Arrangement.GRID and not layout.zoomed
+        in_sight = whole and len(layout.pages()) <= 1
+        if self.strip.display is (in_sight or self.area.task_list.display):
+            self.strip.display = not self.strip.display
         self.strip.show(self.snapshot, layout.focused)
         if self.area.task_list.display:
             off = views.off if layout.effective is Arrangement.MERGED else None
@@ -335,3 +407,52 @@ def _others_depend_on(task: TaskView, snapshot: Snapshot) -> bool:
         other.state.live and other.in_cluster and other.id != task.id and other.id.job != "ps"
         for other in snapshot.tasks
     )
+
+
+class OutcomePanel(VerticalScroll, can_focus=False):
+    """How the run ended, below the panes and never over them. Hidden until it has ended by itself;
+    what has no room scrolls."""
+
+    def __init__(self) -> None:
+        self._text = Static(markup=False)
+        super().__init__(self._text)
+        self.display = False
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Shows the first failure and the receipt; outcome and time stand in the header."""
+        colours = status_colours(self.app)
+        tall = self.app.size.height >= TALL
+        failure = failure_text(snapshot, colours, LAST_LINES if tall else 0)
+        texts = (refusals_text(snapshot, colours), failure, receipt_text(snapshot, colours))
+        self._text.update(paragraphs(*texts) if tall else Text.assemble(*texts))
+        self.display = True
+
+
+class FrameClock:
+    """Thirty frames a second while anything happens, ten in quiet hours."""
+
+    def __init__(self, frame: Callable[[], bool], is_open: Callable[[], bool]) -> None:
+        """`frame` shows what is new and returns False when nothing was; `is_open` returns False
+        once there is no screen to draw on."""
+        self._frame = frame
+        self._is_open = is_open
+        self._rest_until = 0.0
+
+    async def run(self) -> None:
+        """Shows frames until the screen has gone."""
+        quiet = 0
+        while self._is_open():
+            quiet = 0 if self._frame() else quiet + 1
+            await asyncio.sleep(FRAME if quiet < QUIET_AFTER else QUIET_FRAME)
+
+    @property
+    def resting(self) -> bool:
+        """Nothing is drawn yet: logs have just been painted."""
+        return time.monotonic() < self._rest_until
+
+    def rest_after(self, began: float) -> None:
+        """Rests after a frame that has just been painted. One that took long, on a busy machine or
+        a large screen, is followed by a longer rest: keys and tasks come first, however fast
+        logs grow."""
+        now = time.monotonic()
+        self._rest_until = now + min(MAX_REST, max(MIN_REST, RESTS * (now - began)))

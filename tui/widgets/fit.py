@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.text import Text
+
+
+class Rank(IntEnum):
+    """Importance of a part of the header, the highest first."""
+
+    NEWS = 0
+    """What a person must know: a failure, a kill, what is waited for."""
+    STATE = 1
+    CLOCK = 2
+    SHARE = 3
+    NAME = 4
+    LOSS = 5
+    BAR = 6
+    """It repeats a figure."""
 
 
 class Part(NamedTuple):

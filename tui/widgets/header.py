@@ -1,29 +1,47 @@
-"""Header of a run: its state in one row."""
+"""Header of a run in one row: its name, how far it is, and what went wrong first.
+
+Until all tasks are up the start order is drawn as a picture, each stage filled as its tasks become
+ready: `ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting`, in a narrow row `ps ✓ ▸ chief 0/1 ▸
+workers 0/3`.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from functools import partial
 
 from rich.text import Text
 from textual.widget import Widget
 
 from launcher.quantities import age, thousands
-from launcher.run.snapshot import Snapshot
-from launcher.run.states import RunPhase
-from tui.format import StatusColor, bar, clock, figure
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.run.states import RunPhase, TaskState
+from tui.format import StatusColor, bar, clock, figure, status_color
 from tui.keys import key_of
 from tui.log.hints import known_cause, task_contexts
-from tui.outcome import failure_hint, outcome_text, queue_status, receipt_verdict
+from tui.outcome import failure_hint, lead_text, outcome_text, queue_status, receipt_verdict
 from tui.widgets.colours import status_colours
 
-from .fit import Part, fit, row_width
-from .stage_line import BEFORE, Form, stage_parts
+from .fit import Part, Rank, fit, row_width
 
+BEFORE = (RunPhase.QUEUED, RunPhase.CONNECTING, RunPhase.STAGING, RunPhase.STARTING)
+"""Phases in which stages are still to start."""
+_UP = (TaskState.READY, TaskState.RUNNING)
+_BEGUN = (TaskState.STAGING, TaskState.WARMING, TaskState.STARTING, TaskState.BACKOFF)
+_MOST_CELLS = 8
+_READY, _STARTING, _WAITING, _FAILED = "█▒░✗"
 _GAP = "  "
-_NEEDED = 4
-"""Highest rank of the parts for which the stage line takes its narrow form."""
+_LONGEST_NAME = 24
+
+
+class Form(Enum):
+    """Forms of the picture, from the widest on."""
+
+    FULL = auto()
+    NARROW = auto()
 
 
 class RunHeader(Widget):
@@ -34,12 +52,16 @@ class RunHeader(Widget):
         self._snapshot: Snapshot | None = None
         self._stalled = 0
         self._trouble = ""
+        self._summary = False
         self._row = Text()
 
-    def show(self, snapshot: Snapshot, stalled: int = 0, trouble: str = "") -> None:
+    def show(
+        self, snapshot: Snapshot, stalled: int = 0, trouble: str = "", *, summary: bool = False
+    ) -> None:
         """Shows a snapshot, how many tasks have stalled, and the newest alert while nothing has
-        failed yet."""
+        failed yet. `summary`: how the run ended is told below the panes."""
         self._snapshot, self._stalled, self._trouble = snapshot, stalled, trouble
+        self._summary = summary
         row = self._make()
         if row != self._row:
             self._row = row
@@ -56,16 +78,17 @@ class RunHeader(Widget):
         if self._snapshot is None or not self.size:
             return Text()
         colours = status_colours(self.app)
-        now, width = time.time(), self.size.width
+        now, width, key = time.time(), self.size.width, partial(key_of, self)
         for form in Form:
-            parts = header_parts(self._snapshot, now, colours, partial(key_of, self), form)
+            parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
                 if self._stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
-                    parts.insert(1, Part(1, f"! {self._stalled} stalled", style))
+                    parts.insert(1, Part(Rank.STATE, f"! {self._stalled} stalled", style))
                 if self._trouble:
-                    parts.append(Part(2, self._trouble, f"bold {colours[StatusColor.BUSY]}"))
-            if row_width([part for part in parts if part.rank <= _NEEDED], _GAP) <= width:
+                    style = f"bold {colours[StatusColor.BUSY]}"
+                    parts.append(Part(Rank.CLOCK, self._trouble, style))
+            if row_width([part for part in parts if part.rank < Rank.NAME], _GAP) <= width:
                 break
         return fit(parts, width, _GAP)
 
@@ -73,14 +96,19 @@ class RunHeader(Widget):
 def header_parts(
     snapshot: Snapshot,
     now: float,
-    colours: dict[StatusColor, str],
+    colours: Mapping[StatusColor, str],
     key: Callable[[str], str],
     form: Form = Form.FULL,
+    *,
+    summary: bool = False,
 ) -> list[Part]:
-    """The parts of the header, ranked by importance; `key` gives the displayed key of a command,
-    `form` is that of the stage line."""
+    """The parts of the header; `key` gives the displayed key of a command, `form` is that of the
+    picture of the start order. With `summary` the failure and the receipt are told elsewhere."""
     bad, busy = (f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY))
-    parts = [Part(7, snapshot.name, "bold")]
+    name = snapshot.name
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 1]}…"
+    parts = [Part(Rank.NAME, name, "bold")]
     if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
@@ -89,32 +117,29 @@ def header_parts(
             text = f"every agent has answered, waiting for {snapshot.waiting}"
             if not any(task.attempt for task in snapshot.tasks):
                 text = f"cancelling {snapshot.allocation.title}: nothing has started"
-            return [*parts, Part(0, text, busy)]
-        parts.append(Part(0, f"killing all: TERM sent, {text}", bad))
-        parts.append(Part(1, f"{alive} of {len(snapshot.tasks)} alive"))
+            return [*parts, Part(Rank.NEWS, text, busy)]
+        parts.append(Part(Rank.NEWS, f"killing all: TERM sent, {text}", bad))
+        parts.append(Part(Rank.STATE, f"{alive} of {len(snapshot.tasks)} alive"))
         if left > 0 and snapshot.kill_asked:
-            parts.append(Part(2, f"{key('kill_all')} again: KILL now"))
+            parts.append(Part(Rank.CLOCK, f"{key('kill_all')} again: KILL now"))
         return parts
     if snapshot.state is RunPhase.ENDED:
-        return [*parts, *_ended(snapshot, bad, colours), Part(2, f"{key('leave')} leaves")]
+        return [*parts, *_ended(snapshot, bad, colours, summary=summary)]
     if queue := queue_status(snapshot, now):
-        parts.append(Part(0, queue, busy))
+        parts.append(Part(Rank.NEWS, queue, busy))
         if snapshot.allocation is not None and snapshot.allocation.advice:
-            parts.append(Part(1, snapshot.allocation.advice, bad))
+            parts.append(Part(Rank.STATE, snapshot.allocation.advice, bad))
         return [*parts, *stage_parts(snapshot, now, form, colours)]
-    stages = stage_parts(snapshot, now, form, colours)
     if snapshot.state in BEFORE:
-        parts += [*stages, Part(0, _waiting(snapshot, now, form), busy)]
+        parts += stage_parts(snapshot, now, form, colours)
+        parts.append(Part(Rank.NEWS, _waiting(snapshot, now, form), busy))
     else:
-        elapsed = clock(now - snapshot.started)
-        parts += [Part(6, f"{snapshot.state} {elapsed}"), *stages]
-    parts += _first_failure(snapshot, bad)
-    parts += _progress(snapshot, now)
-    return parts
+        parts.append(Part(Rank.STATE, f"{snapshot.state} {clock(now - snapshot.started)}"))
+    return [*parts, *_first_failure(snapshot, bad), *_progress(snapshot, now)]
 
 
 def _waiting(snapshot: Snapshot, now: float, form: Form) -> str:
-    """Text of what the run waits for, and for how long if the stage line does not say that."""
+    """Text of what the run waits for, and for how long if the picture does not say that."""
     if not snapshot.waiting:
         return f"{snapshot.state}"
     text = f"waiting for {snapshot.waiting}"
@@ -134,44 +159,134 @@ def _progress(snapshot: Snapshot, now: float) -> list[Part]:
     parts = []
     if total:
         share = min(1.0, step / total)
-        parts.append(Part(1, f"step {thousands(step)}/{thousands(total)}"))
-        parts.append(Part(8, bar(share, 10)))
-        parts.append(Part(3, f"{share * 100:.0f} %"))
+        parts.append(Part(Rank.STATE, f"step {thousands(step)}/{thousands(total)}"))
+        parts.append(Part(Rank.BAR, bar(share, 10)))
+        parts.append(Part(Rank.SHARE, f"{share * 100:.0f} %"))
     else:
-        parts.append(Part(1, f"step {thousands(step)}"))
+        parts.append(Part(Rank.STATE, f"step {thousands(step)}"))
     if snapshot.loss is not None:
-        parts.append(Part(5, f"loss {figure(snapshot.loss)}"))
-    if rate is not None:
-        parts.append(Part(2, f"{figure(rate)} steps/s"))
+        parts.append(Part(Rank.LOSS, f"loss {figure(snapshot.loss)}"))
+    if snapshot.state is not RunPhase.ENDED and rate is not None:
+        parts.append(Part(Rank.CLOCK, f"{figure(rate)} steps/s"))
         if total and rate > 0 and step < total:
-            parts.append(Part(3, f"ETA {clock((total - step) / rate)}"))
+            parts.append(Part(Rank.CLOCK, f"ETA {clock((total - step) / rate)}"))
     return parts
 
 
 def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
-    """`first: worker:1 @tf3 failed 1, 4.1 s before worker:0`."""
+    """`first: worker:1 @tf3 exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
     if failure is None:
         return []
-    text = f"first: {failure.task} @{failure.host} {failure.how}"
-    later = next((snapshot.task(other) for other in failure.others), None)
-    if later is not None and later.ended is not None and later.ended > failure.time:
-        text += f", {later.ended - failure.time:.1f} s before {later.id}"
+    text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"
     hint = failure_hint(snapshot, failure)
     if hint is not None:
         text += f" — {hint.kind}"
         if known := known_cause(hint, failure.task, task_contexts(snapshot)):
             text += f": {known}"
-    return [Part(0, text, bad)]
+    return [Part(Rank.NEWS, text, bad)]
 
 
-def _ended(snapshot: Snapshot, bad: str, colours: dict[StatusColor, str]) -> list[Part]:
-    parts = [Part(0, *outcome_text(snapshot, colours))]
+def _ended(
+    snapshot: Snapshot, bad: str, colours: Mapping[StatusColor, str], *, summary: bool
+) -> list[Part]:
+    parts = [Part(Rank.NEWS, *outcome_text(snapshot, colours))]
     if snapshot.ended is not None:
-        parts.append(Part(3, f"after {clock(snapshot.ended - snapshot.started)}"))
-    parts += _first_failure(snapshot, bad)
-    if snapshot.receipt is not None:
-        parts.append(Part(1 if snapshot.clean else 0, *receipt_verdict(snapshot, colours)))
-    if snapshot.step is not None:
-        parts += [part for part in _progress(snapshot, snapshot.started) if part.rank in (1, 5)]
+        parts.append(Part(Rank.CLOCK, f"after {clock(snapshot.ended - snapshot.started)}"))
+    if not summary:
+        parts += _first_failure(snapshot, bad)
+        if snapshot.receipt is not None:
+            rank = Rank.STATE if snapshot.clean else Rank.NEWS
+            parts.append(Part(rank, *receipt_verdict(snapshot, colours)))
+    return [*parts, *_progress(snapshot, snapshot.started)]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Tasks that the picture shows as one: those of a job, or one that starts before the others."""
+
+    name: str
+    tasks: tuple[TaskView, ...]
+
+    @property
+    def up(self) -> int:
+        return sum(task.state in _UP for task in self.tasks)
+
+    @property
+    def wrong(self) -> int:
+        return sum(status_color(task) is StatusColor.BAD for task in self.tasks)
+
+    @property
+    def begun(self) -> int:
+        return sum(task.state in _BEGUN for task in self.tasks)
+
+
+def stage_parts(
+    snapshot: Snapshot, now: float, form: Form, colours: Mapping[StatusColor, str]
+) -> list[Part]:
+    """The start order as parts of a row."""
+    parts: list[Part] = []
+    stages = _stages(snapshot.tasks)
+    unready = [i for i, stage in enumerate(stages) if any(g.up < len(g.tasks) for g in stage)]
+    for number, stage in enumerate(stages):
+        now_starting = snapshot.state is RunPhase.STARTING and unready[:1] == [number]
+        for i, group in enumerate(stage):
+            text = "" if not parts else " ▸ " if i == 0 else "  "
+            text += group.name
+            if form is Form.FULL:
+                text += f" {_cells(group)}{_standing(group, snapshot, now, now_starting)}"
+            else:
+                ready = group.up == len(group.tasks)
+                text += " ✓" if ready else f" {group.up}/{len(group.tasks)}"
+            text += f" !{group.wrong}" if group.wrong else ""
+            style = _style(group, now_starting, colours)
+            parts.append(Part(Rank.STATE, text, style, joins=bool(parts)))
     return parts
+
+
+def _stages(tasks: Sequence[TaskView]) -> list[list[_Group]]:
+    """The groups of each stage. A job stands in the last stage that has one of its tasks, with all
+    of them; those that start in an earlier one are shown there by themselves too."""
+    last: dict[str, int] = {}
+    for task in tasks:
+        last[task.id.job] = max(task.stage, last.get(task.id.job, 0))
+    stages: dict[int, dict[str, _Group]] = {}
+    for task in tasks:
+        job = task.id.job
+        if task.stage < last[job]:
+            name = "chief" if task.is_chief else str(task.id)
+            stages.setdefault(task.stage, {})[name] = _Group(name, (task,))
+    for job, stage in last.items():
+        members = tuple(task for task in tasks if task.id.job == job)
+        name = job if job in ("ps", "chief") or len(members) == 1 else f"{job}s"
+        stages.setdefault(stage, {})[name] = _Group(name, members)
+    return [list(stages[number].values()) for number in sorted(stages)]
+
+
+def _cells(group: _Group) -> str:
+    """One cell a task, or of many tasks their shares of eight cells; each state has its glyph."""
+    count = len(group.tasks)
+    cells = min(count, _MOST_CELLS)
+    ready = group.up * cells // count
+    begun = (group.up + group.begun) * cells // count - ready
+    failed = group.wrong if count == cells else 0
+    rest = cells - ready - begun - failed
+    return _READY * ready + _FAILED * failed + _STARTING * begun + _WAITING * rest
+
+
+def _standing(group: _Group, snapshot: Snapshot, now: float, now_starting: bool) -> str:
+    count = f" {group.up}/{len(group.tasks)}" if len(group.tasks) > 1 else ""
+    if group.up == len(group.tasks):
+        return count or " ✓"
+    if not now_starting:
+        return f"{count if group.up else ''} waiting"
+    since = "" if snapshot.waiting_since is None else f" {age(now - snapshot.waiting_since)}"
+    return f"{count} starting{since}"
+
+
+def _style(group: _Group, now_starting: bool, colours: Mapping[StatusColor, str]) -> str:
+    if group.wrong:
+        return f"bold {colours[StatusColor.BAD]}"
+    if group.up == len(group.tasks):
+        return f"bold {colours[StatusColor.GOOD]}"
+    return f"bold {colours[StatusColor.BUSY]}" if now_starting else ""

@@ -15,11 +15,15 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from rich.cells import cell_len
+from rich.color import Color as RichColor
+from rich.color import ColorType
 from rich.segment import Segment
 from rich.style import Style
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from textual import events, work
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.filter import LineFilter
 from textual.geometry import Region
 from textual.message import Message
@@ -31,13 +35,12 @@ from launcher.paths import expand_user
 from launcher.quantities import counted, thousands
 from tui.keys import key_of
 from tui.log.rows import wrap
-from tui.log.sanitise import PLAIN, Attr, Span, TextStyle, make_drawable, plain_text
+from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
 from tui.log.viewport import MOST_HIDDEN, Viewport
 from tui.log.views import LogView
 
 from .colours import theme_colour
 from .fit import Part, fit
-from .paint import Painter
 from .prompt import Prompt
 from .titles import NAME, NOTE, Title
 
@@ -70,10 +73,38 @@ class Pane(Widget, can_focus=True):
         Binding("ctrl+d", "pages(0.5)", "Half a page down", id="scroll.half_down", group=_HALF),
         Binding("ctrl+u", "pages(-0.5)", "Half a page up", id="scroll.half_up", group=_HALF),
         Binding("g,home", "first_line", "First line of the run", id="scroll.home", group=_ENDS),
-        Binding("G,end", "follow", "Follow the end", id="scroll.follow", group=_ENDS),
-        Binding("v", "select", "Select lines", id="log.select", group=_SELECTED),
-        Binding("y", "copy", "Copy", id="log.copy", group=_SELECTED),
-        Binding("ctrl+s", "save", "Save lines to a file", id="log.save", group=_SELECTED),
+        Binding(
+            "G,end",
+            "follow",
+            "Follow the end",
+            id="scroll.follow",
+            tooltip="New lines move the pane again",
+            group=_ENDS,
+        ),
+        Binding(
+            "v",
+            "select",
+            "Select lines",
+            id="log.select",
+            tooltip="The keys that scroll move the end",
+            group=_SELECTED,
+        ),
+        Binding(
+            "y",
+            "copy",
+            "Copy",
+            id="log.copy",
+            tooltip="The selected lines, or those in sight",
+            group=_SELECTED,
+        ),
+        Binding(
+            "ctrl+s",
+            "save",
+            "Save lines to a file",
+            id="log.save",
+            tooltip="The selected lines, or the whole log",
+            group=_SELECTED,
+        ),
     ]
     COMPONENT_CLASSES: ClassVar[set[str]] = {"pane--placeholder", "pane--separator"}
     auto_links = False
@@ -527,6 +558,54 @@ class Pane(Widget, can_focus=True):
     def watch_has_focus(self, value: bool) -> None:
         super().watch_has_focus(value)
         self._show_labels()
+
+
+class Painter:
+    """Styles for one background, each made once. Palette colours are taken from the theme, so
+    that a task's yellow is readable on a light screen too; without colours (`NO_COLOR`) they
+    are greys, as the rest of the screen is."""
+
+    def __init__(
+        self, foreground: Color, background: Color, palette: TerminalTheme, colourless: bool
+    ) -> None:
+        self._foreground = foreground
+        self._background = background
+        self._palette = palette
+        self._colourless = colourless
+        self._styles: dict[TextStyle, Style] = {}
+        self.base = self.style(PLAIN)
+
+    def style(self, text_style: TextStyle) -> Style:
+        """The Rich style of a text style on this background."""
+        style = self._styles.get(text_style)
+        if style is None:
+            style = self._styles[text_style] = self._make(text_style)
+        return style
+
+    def _make(self, text_style: TextStyle) -> Style:
+        fg = self._foreground if text_style.fg < 0 else self._colour(text_style.fg)
+        bg = self._background if text_style.bg < 0 else self._colour(text_style.bg)
+        attr = text_style.attr
+        if attr & Attr.DIM:
+            fg = bg.blend(fg, 0.6)
+        if self._colourless:
+            fg, bg = fg.monochrome, bg.monochrome
+        return Style(
+            color=fg.rich_color,
+            bgcolor=bg.rich_color,
+            bold=bool(attr & Attr.BOLD),
+            italic=bool(attr & Attr.ITALIC),
+            underline=bool(attr & Attr.UNDERLINE),
+            reverse=bool(attr & Attr.REVERSE),
+            strike=bool(attr & Attr.STRIKE),
+        )
+
+    def _colour(self, number: int) -> Color:
+        if number >= TRUE_COLOUR:
+            return Color(number >> 16 & 255, number >> 8 & 255, number & 255)
+        kind = ColorType.STANDARD if number < 16 else ColorType.EIGHT_BIT
+        rich = RichColor(str(number), kind, number=number)
+        return Color.from_rich_color(RichColor.from_triplet(rich.get_truecolor(self._palette)))
 
 
 def _text(view: LogView, number: int) -> str:
