@@ -95,17 +95,15 @@ class ClusterTable(Table):
         titles += [Text(title, "dim") for title in (*jobs[len(written) :], "+ job")]
         every = [ALL] if len(self._hosts) > 1 or document.host_names() else []
         places, wrong = document.places(), set(_wrong(now))
-        rows = [
-            TableRow(
-                name,
-                (
-                    *self._keys(document, name, wrong),
-                    *self._tasks(document, name, jobs, places, wrong),
-                ),
-            )
-            for name in (*every, *self._hosts)
+        names = (*every, *self._hosts)
+        cells = [
+            [*self._keys(document, name, wrong), *self._tasks(document, name, jobs, places, wrong)]
+            for name in names
         ]
-        self.show(titles, rows)
+        self.show(titles, [TableRow(*row) for row in zip(names, cells, strict=True)])
+        # Before the next frame: what is drawn until a width has been measured stays as it is.
+        for shown, *texts in zip(self.ordered_columns, titles, *cells, strict=True):
+            shown.width, shown.auto_width = max(text.cell_len for text in texts), False
         self.move_cursor(column=column if known else 1 + len(_KEYS))
         if known:
             self.go(host, job)
