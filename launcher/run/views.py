@@ -89,9 +89,10 @@ class Views:
         self.add(Note(text, self.notes[-1].number + 1 if self.notes else 1))
 
     def flush_figures(self) -> None:
-        """Has tasks recorded of which only the figures are newer than the last record."""
+        """Has tasks, and the run, recorded of which only the figures are newer than the last
+        record."""
         for key, record in self._newer.items():
-            if isinstance(record, TaskView):
+            if isinstance(record, TaskView | RunView):
                 self._changed[key] = record
         self._newer.clear()
 
