@@ -11,26 +11,13 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .addresses import LOCALHOST, AddressPart, SshDestination, TaskAddress, is_loopback
-    from .choices import (
-        AUTO_SECONDS,
-        After,
-        Framework,
-        HostSource,
-        LogMatches,
-        OnDisconnect,
-        OnFailure,
-        OnHangup,
-        PortListens,
-        ProcessStarted,
-        Shell,
-        Success,
-        ready_value,
-    )
+    from .choices import Framework, HostSource, OnDisconnect, OnFailure, OnHangup, Shell, Success
     from .model import DEFAULT_LOG_LIMIT, TABLES, ClusterModel, HostDefaults, Slurm, node_name
     from .patterns import IgnoreRules
     from .placeholders import literal
     from .problems import NO_LOCAL_TASKS
     from .read import load, loads, read_text
+    from .readiness import AUTO_SECONDS, After, LogMatches, PortListens, ProcessStarted, ready_value
     from .values import MOST_HOSTS, MOST_TASKS, name_problem, nearest, nearest_word
 
 __all__ = [
@@ -73,7 +60,8 @@ __all__ = [
 
 # From the bottom up: a name loads its own module and those below.
 _MODULES = (
-    "choices", "addresses", "patterns", "values", "model", "placeholders", "problems", "read",
+    "choices", "readiness", "addresses", "patterns", "values", "model", "placeholders", "problems",
+    "read",
 )  # fmt: skip
 
 if not TYPE_CHECKING:

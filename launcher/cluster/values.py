@@ -32,16 +32,8 @@ from .addresses import (
     parse_jump,
     parse_user,
 )
-from .choices import (
-    After,
-    Auto,
-    LogMatches,
-    PortListens,
-    ProcessStarted,
-    Readiness,
-    ready_value,
-)
 from .patterns import compile_pattern, group_names, parse_ignore_pattern
+from .readiness import After, Auto, LogMatches, PortListens, ProcessStarted, Readiness, ready_value
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

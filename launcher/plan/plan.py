@@ -20,23 +20,22 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..cluster.addresses import SshDestination, bracketed, join
-from ..cluster.choices import (
-    AUTO_SECONDS,
-    After,
-    Auto,
-    Finished,
-    Framework,
-    LogMatches,
-    PortListens,
-    ProcessStarted,
-    Readiness,
-    Shell,
-    ready_value,
-)
+from ..cluster.choices import Framework, Shell
 from ..cluster.model import ClusterModel, Host, Job, RunSettings
 from ..cluster.placeholders import expand, expanded
 from ..cluster.problems import PREPARE
 from ..cluster.ranks import ranks
+from ..cluster.readiness import (
+    AUTO_SECONDS,
+    After,
+    Auto,
+    Finished,
+    LogMatches,
+    PortListens,
+    ProcessStarted,
+    Readiness,
+    ready_value,
+)
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from ..printable import printable

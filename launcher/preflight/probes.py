@@ -6,16 +6,18 @@ import asyncio
 import itertools
 import time
 from contextlib import suppress
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import Field, FiniteFloat, model_validator
 
 from ..errors import AgentError, HostError
 from ..hosts.programs import Answer, Count, Program, Question, Tagged, Text, read_answer
-from ..hosts.ssh import SshConnector
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory
 from ..plan.plan import HostPlan
+
+if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks
+    from ..hosts.ssh import SshConnector
 
 LEASE = 20.0
 """Seconds without a beat after which the program ends: this process has died."""

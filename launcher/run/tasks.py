@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..cluster.choices import (
-    AUTO_SECONDS,
-    After,
-    Auto,
-    Finished,
-    OnFailure,
-    ProcessStarted,
-    Success,
-)
+from ..cluster.choices import OnFailure, Success
+from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
 from ..ids import TaskId
 from ..plan.plan import Role, missing
 from . import events as ev

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..cluster.choices import Auto, PortListens
+from ..cluster.readiness import Auto, PortListens
 from ..errors import HostError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.frames import (

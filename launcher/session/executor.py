@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..agent import wire
-from ..cluster.choices import LogMatches
+from ..cluster.readiness import LogMatches
 from ..hosts.frames import Kill, Release, Start
 from ..ids import tag
 from ..plan.plan import TaskPlan, unset_names, unset_note

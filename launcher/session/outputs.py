@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from ..cluster.choices import Auto, LogMatches
+from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link
 from ..hosts.port_owner import describe_owner
