@@ -232,26 +232,26 @@ class Link:
         """
         host = self.settings.host
         nonce = secrets.token_hex(8)
-        self._transport = await self._open(self.settings.run_id, nonce)
+        transport = self._transport = await self._open(self.settings.run_id, nonce)
         end_before, self._other_version = self._other_version and self._ending(), False
         config = self.settings.config(known=self.sessions > 0, end_before=end_before)
-        rest = await greet(self._transport, nonce, config, self.settings.hello(self._token))
+        rest = await greet(transport, nonce, config, self.settings.hello(self._token))
         decoder = wire.Decoder()
         self._checker.connected()
         self._written = self._granted = 0
         self._logs.forget(self._stored)  # asked for anew: from where the files end
-        self._stored = self._count_for(self._transport)
+        self._stored = self._count_for(transport)
         self.last_heard = time.monotonic()
-        beats = asyncio.create_task(self._beat(self._transport))
+        beats = asyncio.create_task(self._beat(transport))
         try:
-            data = rest or await self._read_first(self._transport)
+            data = rest or await self._read_first(transport)
             while data and not self.closed:
                 self.last_heard = time.monotonic()
                 for number, frame in enumerate(decoder.feed(data), 1):
                     self._handle(frame)
                     if number % _FRAMES_AT_ONCE == 0:
-                        await asyncio.sleep(0)
-                data = await self._transport.read()
+                        await asyncio.sleep(0)  # meanwhile `aclose` may let go of the host
+                data = b"" if self.closed else await transport.read()
         except wire.WireError as error:
             raise AgentError(host, f"received data that is not from an agent: {error}") from error
         finally:
@@ -259,7 +259,7 @@ class Link:
             with contextlib.suppress(asyncio.CancelledError):
                 await beats
         if not self.connected:
-            said = printable(self._transport.complaint) if self._transport else ""
+            said = printable(transport.complaint)
             raise AgentError(
                 host, f"the agent did not answer the handshake{': ' + said if said else ''}"
             )

@@ -232,6 +232,25 @@ async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Pat
     await line.close()
 
 
+async def test_a_link_that_is_closed_while_it_handles_frames_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another machine takes the run over under a flood: it is no error."""
+    line = Line(tmp_path)
+    transport = await line.up()
+    closing: list[asyncio.Task[None]] = []
+
+    def store(task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        if not closing:
+            closing.append(asyncio.create_task(line.link.aclose()))
+
+    monkeypatch.setattr(line.sink, "store", store)
+    frames = [wire.encode_data(0, number, b"x") for number in range(16)]
+    transport.said.put_nowait(b"".join(frames))
+    await line.task
+    await closing[0]
+
+
 async def test_bytes_of_an_earlier_connection_give_no_credit_to_the_next(tmp_path: Path) -> None:
     """They are forgotten, and come again from where the file ends; one that was being stored at
     that moment does not count twice."""
