@@ -24,6 +24,14 @@ def expand_user(text: str) -> Path:
         raise TfmuxError(f"{printable(text, 200)}: there is no such user") from None
 
 
+def tilde(path: Path) -> str:
+    """Returns a path as a person types it, with `~` for this user's home."""
+    try:
+        return str(Path("~") / path.absolute().relative_to(Path.home()))
+    except (ValueError, RuntimeError):  # elsewhere, or this user has no home
+        return str(path)
+
+
 def config_home() -> Path:
     """Directory of the user's settings: `$XDG_CONFIG_HOME/tfmux`."""
     return _home("XDG_CONFIG_HOME", "~/.config")

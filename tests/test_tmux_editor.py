@@ -59,7 +59,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.wait_for("mission", "hosts × jobs", "tf4        tf4")
 
     window.keys("Home", "Enter")
-    window.wait_for("[defaults.host]", "path of the interpreter")
+    window.wait_for("[defaults.host]", "interpreter for {python}")
     window.keys(str(testbed["tf1"].python), "Enter")
     window.wait_for("[defaults.host]", "✓")
     window.keys("F2")

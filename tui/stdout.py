@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-_NO_TEXT = re.compile("[\ud800-\udfff]")
+_NO_TEXT = re.compile(r"[\ud800-\udfff]")
 """What stands for a byte of a name that could not be decoded."""
 
 

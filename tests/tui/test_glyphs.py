@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from tests.paths import REPOSITORY
 
 PUNCTUATION = "–—…·×µ−"
-GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤┬" + "▁▂▃▄▅▆▇█▋░▒" + "■○●▸◂" + "✓✗"
+GLYPHS = "←↑→↓" + "─━│┃╌╭╮╯╰┏┓┗┛├└┤┬" + "▁▂▃▄▅▆▇█▋░▒" + "■○●▴▸▾◂" + "✓✗"
 """Arrows, box drawing, block elements, geometric shapes and the two marks: those that DejaVu Sans
 Mono and Menlo have. None of them has an emoji of its own, which is two cells wide."""
 STAND_INS = "␀␊␛␡␦\ufffd"

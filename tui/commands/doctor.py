@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.errors import TfmuxError
-from launcher.paths import cache_home, config_home, runs_home, state_home
+from launcher.paths import cache_home, config_home, runs_home, state_home, tilde
 from launcher.printable import printable
 from launcher.quantities import size
 from launcher.session.history import summary
@@ -105,7 +105,7 @@ def facts(*, host_names: bool = False) -> dict[str, Any]:
     host = {"host": platform.node()} if host_names else {}
     return {
         "tfmux": metadata.version("tfmux"),
-        "python": f"{platform.python_version()} {_tilde(Path(sys.executable))}",
+        "python": f"{platform.python_version()} {tilde(Path(sys.executable))}",
         "platform": _platform(),
         **host,
         "terminal": _terminal(),
@@ -207,8 +207,8 @@ def _program(argv: tuple[str, ...]) -> str | None:
 
 def _config() -> dict[str, Any]:
     path = config_path()
-    problems = [each.replace(str(path), _tilde(path)) for each in load_config().problems]
-    return {"file": _tilde(path), "exists": path.exists(), "problems": problems}
+    problems = [each.replace(str(path), tilde(path)) for each in load_config().problems]
+    return {"file": tilde(path), "exists": path.exists(), "problems": problems}
 
 
 def _folders() -> dict[str, str]:
@@ -219,16 +219,16 @@ def _folders() -> dict[str, str]:
         "state": state_home(),
         "sockets": Path(f"/tmp/tfmux-{os.getuid()}"),  # `agent.folders` makes it
     }
-    return {name: f"{_tilde(path)} {_access(path)}" for name, path in places.items()}
+    return {name: f"{tilde(path)} {_access(path)}" for name, path in places.items()}
 
 
 def _access(path: Path) -> str:
     """Whether files can be written below a path, which need not exist."""
     there = next(each for each in (path, *path.parents) if each.exists())
     if not there.is_dir():
-        return f"not writable: {_tilde(there)} is not a directory"
+        return f"not writable: {tilde(there)} is not a directory"
     if not os.access(there, os.W_OK | os.X_OK):
-        return f"not writable: {_tilde(there)}"
+        return f"not writable: {tilde(there)}"
     return f"writable, {size(shutil.disk_usage(there).free)} free"
 
 
@@ -245,9 +245,3 @@ def _runs() -> dict[str, int]:
         except (TfmuxError, OSError, ValueError):
             counts["unreadable"] += 1
     return counts
-
-
-def _tilde(path: Path) -> str:
-    """A path without the name of this user's home."""
-    home = Path.home()
-    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,6 +12,7 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Label, Static
 
+from launcher.paths import tilde
 from tui.config import config_path
 from tui.format import STATE_MARKS
 from tui.keys import key_of
@@ -55,10 +55,7 @@ class HelpScreen(Dialog[None]):
                     for column in self._columns():
                         yield Static(column, markup=False)
                 yield Static(self._letters(), markup=False)
-            path = config_path()
-            if path.is_relative_to(Path.home()):
-                path = Path("~") / path.relative_to(Path.home())
-            hint = f"Other keys: [keys] in {path}; ids: docs/keys.md"
+            hint = f"Other keys: [keys] in {tilde(config_path())}; ids: docs/keys.md"
             yield Label(hint, classes="dialog-note", markup=False)
 
     def _columns(self) -> tuple[Text, Text]:

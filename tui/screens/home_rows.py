@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from rich.text import Text
 
 from launcher.cluster import ClusterModel
+from launcher.paths import tilde
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
 from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
@@ -122,7 +123,7 @@ def cluster_row(entry: ClusterEntry, now: float, colours: Colours) -> TableRow:
     """A cluster file: its tasks, or what is wrong with it, and when it was changed."""
     about = note_text(entry, colours) or Text(shape(entry.cluster) if entry.cluster else "")
     if not entry.saved:
-        about.append(f"  {entry.path}", "dim")
+        about.append(f"  {tilde(entry.path)}", "dim")
     changed = ""
     if entry.stamp is not None:
         changed = f"{age(now - entry.stamp.mtime_ns / 1e9)} ago"
@@ -173,7 +174,7 @@ def detail(entry: Entry, colours: Colours) -> Text:
     bad = colours[StatusColor.BAD]
     match entry:
         case ClusterEntry():
-            _pair(text, "file", str(entry.path))
+            _pair(text, "file", tilde(entry.path))
             if entry.cluster is None:
                 text.append(f"\n! {entry.problem}\n", bad)
                 if entry.problems > 1:
@@ -217,7 +218,7 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         _pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
         _pair(text, "tasks", f"{run.live} of {run.tasks} have a process")
         _pair(text, "hosts", " ".join(run.hosts))
-    _pair(text, "folder", str(run.folder.path))
+    _pair(text, "folder", tilde(run.folder.path))
     for host in entry.report.hosts if entry.report else ():
         text.append(f"\n{host.name}  ", "bold")
         if host.unreachable:

@@ -24,7 +24,7 @@ from launcher.cluster.reference import keys
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import aliases, hosts, spec
 from launcher.errors import Problem, TfmuxError
-from launcher.paths import expand_user
+from launcher.paths import expand_user, tilde
 from launcher.plan import make_plan
 from launcher.printable import visible
 from launcher.quantities import counted
@@ -184,7 +184,7 @@ class EditorScreen(Page):
         unsaved = "  ● not saved" if self.modified else ""
         name.truncate(max(1, width - len(unsaved) - verdict.cell_len), overflow="ellipsis")
         title = Text.assemble(name, verdict, (unsaved, "bold"))
-        folder = _short(self.draft.path)
+        folder = tilde(self.draft.path)
         if title.cell_len + len(folder) + 4 <= width:
             title.append(folder.rjust(width - title.cell_len), "dim")
         self.query_one("#title", Static).update(title)
@@ -589,13 +589,6 @@ def _hosts_problem(line: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-def _short(path: Path) -> str:
-    try:
-        return f"~/{path.absolute().relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(path)
 
 
 def _name_problem(answer: str) -> str:
