@@ -1,8 +1,7 @@
 """Makes the pictures of all screens: `make screenshots`.
 
 A real training (the default demo) runs behind the screens, in a home of its own, so the pictures
-show what a person sees. Each is an SVG in `docs/`; the dark theme for all, the light one for the
-run screen.
+show what a person sees. Each is an SVG in `docs/`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 
 FOLDER = Path(__file__).resolve().parent
-SIZES = ((200, 50), (120, 40), (80, 24))
+SIZES = ((200, 50), (120, 40))
 EXAMPLE = FOLDER / "four-hosts.toml"
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _PATIENCE = 180.0
@@ -72,35 +71,27 @@ async def running(session: RunClient) -> None:
             await pilot.resize_terminal(width, height)
             await pilot.pause(0.8)
             save(app, f"run-{width}x{height}")
-        await pilot.resize_terminal(120, 40)
-        app.theme = "textual-light"
-        await pilot.pause(0.5)
-        save(app, "run-light")
-        app.theme = "textual-dark"
-        await press(pilot, "space")
-        save(app, "list-and-detail")
-        await press(pilot, "space")
-        save(app, "merged")
-        await press(pilot, "space")
-        for key, name in (("M", "metrics"), ("H", "hosts"), ("question_mark", "help")):
+        for key, name in (("M", "metrics"), ("H", "hosts")):
             await press(pilot, key)
             save(app, name)
             await press(pilot, "escape")
-        await press(pilot, "ctrl+p")
-        save(app, "palette")
-        await press(pilot, "escape")
         await press(pilot, "tab", "z", "slash", *"loss", "enter")
         save(app, "search")
-        await press(pilot, "escape", "ampersand", *"!After", "enter")
-        save(app, "filter")
         await press(pilot, "escape", "escape")
-        await press(pilot, "q")
-        save(app, "leave")
-        await press(pilot, "escape")
         await press(pilot, "f9")
         await until(pilot, lambda: now().state is RunPhase.ENDED)
         await pilot.pause(0.5)
         save(app, "receipt")
+        await press(pilot, "q")
+
+
+async def failed(session: RunClient) -> None:
+    """The run screen once a task has failed, and the run with it."""
+    app = TfmuxApp(session)
+    async with app.run_test(size=SIZES[1]) as pilot:
+        await until(pilot, lambda: session.snapshot().state is RunPhase.ENDED)
+        await pilot.pause(0.5)
+        save(app, "failure")
         await press(pilot, "q")
 
 
@@ -133,19 +124,27 @@ async def preflight(path: Path) -> None:
         save(app, "preflight")
 
 
+def picture(
+    file: Path, text: str, screens: Callable[[RunClient], Coroutine[Any, Any, None]]
+) -> None:
+    """Launches a cluster for the pictures that need its run, and ends it."""
+    file.write_text(text)
+    session = RunClient.launch(load(file), text)
+    try:
+        asyncio.run(screens(session))
+    finally:
+        if session.living:
+            session.kill_all()
+        session.wait(60)
+
+
 def main() -> None:
-    """All pictures, one run."""
+    """All pictures."""
     with own_home() as folder:
         text = find("async").read_text().replace("2000", "200000")
         file = folder / "mnist-async.toml"
-        file.write_text(text)
-        session = RunClient.launch(load(file), text)
-        try:
-            asyncio.run(running(session))
-        finally:
-            if session.living:
-                session.kill_all()
-            session.wait(60)
+        picture(file, text, running)
+        picture(file, text.replace('"--steps', '"--data=data/mnist", "--steps'), failed)
         asyncio.run(home())
         asyncio.run(preflight(file))
 
