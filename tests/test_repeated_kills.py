@@ -20,6 +20,7 @@ from launcher.cluster import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
+from launcher.session.control_socket import socket_path
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up, write
@@ -59,9 +60,24 @@ def cluster(folder: Path, script: str = SAVES, settings: str = "") -> Path:
     return write(folder, one_task(script, settings=settings).replace("grace = 2.0", "grace = 600"))
 
 
-def kills(folder: RunFolder) -> int:
-    """How many kills the launcher has been told of."""
-    return folder.events.read_text().count('"killing"')
+def is_killed(folder: RunFolder) -> bool:
+    """The launcher has been told of a kill."""
+    return '"killing"' in folder.events.read_text()
+
+
+def await_lines(folder: RunFolder, count: int) -> None:
+    """Waits for so many more lines of the task: each tells a client that nobody reads."""
+    log = folder.path / "worker-0.log"
+    begun = log.read_bytes().count(b"\n")
+    wait_until(lambda: log.read_bytes().count(b"\n") >= begun + count, "later lines", PATIENCE)
+
+
+def clients(folder: RunFolder) -> int:
+    """How many clients are connected to the run's launcher."""
+    path = str(socket_path(folder.run_id).with_suffix(""))  # it was bound by another ending
+    with open("/proc/net/unix") as table:
+        rows = [line.split() for line in table if path in line]
+    return len([state for *_, state, _, _ in rows if state == "03"])
 
 
 async def nobody(prompt: AuthPrompt) -> None:
@@ -108,7 +124,9 @@ def test_a_reader_that_ends_with_the_same_ctrl_c(tmp_path: Path) -> None:
             assert up.stdout.readline() == b"worker:0 | trains\n"
             up.send_signal(signal.SIGINT)
             up.stdout.close()
-            wait_until(lambda: kills(only_run()) == 2, "the second order", PATIENCE)
+            wait_until(lambda: is_killed(only_run()), "the first order", PATIENCE)
+            wait_until(lambda: "stdout was closed" in said.read_text(), "the second", PATIENCE)
+            await_lines(only_run(), 5)
             (tmp_path / "go on").touch()
             assert up.wait(PATIENCE) == 130
     assert "stdout was closed" in said.read_text()
@@ -127,16 +145,16 @@ def test_a_terminal_that_is_closed_under_a_run_without_a_screen(tmp_path: Path, 
             text += os.read(ours, 1000)
         os.close(ours)
         if rule == "kill":
-            wait_until(lambda: kills(only_run()) == 2, "both orders", PATIENCE)
+            wait_until(lambda: is_killed(only_run()), "the first order", PATIENCE)
+            await_lines(only_run(), 10)
             (tmp_path / "go on").touch()
             assert up.wait(PATIENCE) == 143
             assert (tmp_path / "saved").exists()
             return
         assert up.wait(PATIENCE) == 0
     run = only_run()
-    size = (run.path / "worker-0.log").stat().st_size
-    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > size, "later lines")
-    assert kills(run) == 0
+    await_lines(run, 1)
+    assert not is_killed(run)
     (tmp_path / "go on").touch()
     assert command.run("kill", run.run_id).returncode == 0
 
@@ -201,7 +219,8 @@ def test_the_command_kills_at_once_only_where_that_is_said(tmp_path: Path) -> No
         again = [sys.executable, "-m", "tui.main", "kill", up.run_id]
         killing = [subprocess.Popen(again, cwd=REPOSITORY) for _ in range(2)]
         try:
-            wait_until(lambda: kills(only_run()) == 2, "both orders", PATIENCE)
+            wait_until(lambda: clients(only_run()) == 3, "both are connected", PATIENCE)
+            wait_until(lambda: is_killed(only_run()), "an order", PATIENCE)
             assert guard.tagged_here()
             assert command.run("kill", up.run_id, "--force").returncode == 0
             assert [one.wait(PATIENCE) for one in killing] == [0, 0]

@@ -117,7 +117,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
         assert "token" not in await tab.evaluate("document.cookie + document.referrer")
     assert not guard.tasks_here()
 
-    await first.keys("Escape", "Escape", "Escape")
+    await first.keys("Escape", "Escape")
     await first.wait_for("l launch")
     await until(lambda: runs[0].launcher_pid() is None, "the launcher has gone")
     await first.keys("l")

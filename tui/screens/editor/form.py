@@ -66,7 +66,9 @@ def line_of(value: Any, kind: str = "") -> str:
                 return visible(value)
         return _inline(value)
     if kind == "array" and isinstance(value, list) and all(isinstance(v, str) for v in value):
-        return " ".join(map(_word, value)) or _inline(value)
+        line = " ".join(map(_word, value))
+        # One word may be a value of TOML: `true`, `5`.
+        return line if line and value_of(line, kind) == value else _inline(value)
     if kind == "object" and isinstance(value, dict):
         if all(isinstance(v, str) and n and "=" not in n for n, v in value.items()):
             return " ".join(_word(f"{n}={v}") for n, v in value.items()) or _inline(value)
