@@ -304,18 +304,18 @@ async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("M")
         await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
-        await shows(pilot, "global steps a second")
+        await shows(pilot, "Global steps a second")
         await shows(pilot, "1.100")
         await pilot.press("H")
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
-        await shows(pilot, "50 %  4.0 GB of 8.0 GB")
-        await shows(pilot, "cpu  120 %  memory  500 MB")
+        await shows(pilot, "50 % of 8.0 GB")
+        await shows(pilot, "120 %  500 MB")
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("ctrl+p")
-        await shows(pilot, "Kill all, on all hosts")
+        await shows(pilot, "Kill all, detach, or stay")
         await pilot.press("f9")
         assert run.asked == ["kill_all"]
 
