@@ -49,6 +49,12 @@ async def end_session(process: Process) -> None:
         deadline = time.monotonic() + _END_SECONDS
         while process.returncode is None and time.monotonic() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(_LOOK)
+    let_go(process)
+
+
+def let_go(process: Process) -> None:
+    """Closes the pipes of a program, and kills it if it has not ended. The public way waits for
+    the end of its output, which others may hold open for ever."""
     process._transport.close()  # type: ignore[attr-defined]
 
 

@@ -252,7 +252,7 @@ def test_a_run_over_ssh_works_and_leaves_no_folder(ssh_server: SshServer, tmp_pa
     assert done.returncode == 0, done.stderr
     assert done.stdout == "worker:0 | fine\n"
     state = ssh_server.home / ".local/state/tfmux"
-    assert list(state.iterdir()) == []
+    wait_until(lambda: not list(state.iterdir()), "its agent removes it when the launcher leaves")
 
 
 def test_an_unknown_host_key_ends_with_3_and_the_fingerprint(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from ..errors import HostError
-from ..subprocesses import start_session
+from ..subprocesses import let_go, start_session
 
 STDERR_BYTES = 4096
 _STDERR_SECONDS = 0.05
@@ -129,13 +129,16 @@ class LocalTransport(Transport):
     async def aclose(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(5):  # the agent lets go of the bridge at once
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):  # the agent lets go of the bridge at once
+                    await self._process.wait()
+            if self._process.returncode is None:
+                self._process.kill()
                 await self._process.wait()
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
-        self._listener.cancel()
+        finally:  # also where whoever closes it is cancelled
+            self._listener.cancel()
+            let_go(self._process)
 
     @property
     def complaint(self) -> str:

@@ -19,6 +19,7 @@ from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.plan import HostPlan
 from ..printable import printable
+from ..subprocesses import let_go
 from . import bootstrap, handshake
 from .handshake import first_difference, last_line
 from .transport import LocalTransport
@@ -113,8 +114,7 @@ class ViaTransport(LocalTransport):
             if not self._gone:
                 self._signal(signal.SIGKILL)
             self._listener.cancel()
-            # The public way waits for the end of the streams, which others may hold open for ever.
-            self._process._transport.close()  # type: ignore[attr-defined]
+            let_go(self._process)
 
     async def wait_ended(self, seconds: float) -> bool:
         """Waits until the command and what it has started have ended."""

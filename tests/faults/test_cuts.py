@@ -142,7 +142,8 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
         code, said = scenario.kill(run_id)
         assert code == 0 and "nothing is left on any host" in said, said
     scenario.wait_dead()
-    assert not scenario.testbed["tf3"].run(["ls", ".local/state/tfmux"]).stdout
+    host = scenario.testbed["tf3"]
+    wait_until(lambda: not host.run(["ls", ".local/state/tfmux"]).stdout, "the run's folder goes")
 
 
 def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
+import warnings
 
 import pytest
 
+from launcher.hosts.transport import LocalTransport
 from launcher.subprocesses import start_session
 from tests.patience import PATIENCE, wait_until
 from tests.testbed import proc
@@ -28,6 +31,27 @@ async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(starting, PATIENCE)
     assert not sleeping(mark)
+
+
+def test_a_way_whose_closing_is_cancelled_leaves_nothing() -> None:
+    """A launcher that ends while it closes a link: neither the program nor its pipes stay, of
+    which the interpreter would complain later."""
+    mark = f"8{os.getpid()}"
+
+    async def close() -> None:
+        way = await LocalTransport.open(["sleep", mark])
+        wait_until(lambda: sleeping(mark), "it runs")
+        closing = asyncio.create_task(way.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+
+    with warnings.catch_warnings(record=True) as complaints:
+        warnings.simplefilter("always")
+        asyncio.run(close())
+        gc.collect()
+    assert not complaints
+    wait_until(lambda: not sleeping(mark), "it has been killed")
 
 
 async def test_a_program_that_is_not_there() -> None:
