@@ -78,6 +78,8 @@ class Agent:
                 self._send(wire.REPLY, {**reply, "busy": [], "owners": []})
             case wire.STATS:
                 self._send(wire.REPLY, {**reply, **_FIGURES})
+            case wire.GPUS:
+                self._send(wire.REPLY, {**reply, "gpus": []})
             case wire.START:
                 self._attempts[body["task"]] = body["attempt"]
                 self._send(wire.STARTED, facts(body["task"], attempt=body["attempt"]))

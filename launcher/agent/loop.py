@@ -114,6 +114,9 @@ class Agent:
             wire.CREDIT: lambda channel, body: channel.allow(int(body["up_to"])),
             wire.PORTS: self._answer_ports,
             wire.STATS: self._answer_stats,
+            wire.GPUS: lambda channel, body: channel.answer_in_thread(
+                body["id"], self._stats.gpus.listed
+            ),
         }
         self._woken = 0.0
         self._next = dict.fromkeys(("processes", "watchdog", "touch"), 0.0)

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import threading
 
 _TICK = float(os.sysconf("SC_CLK_TCK"))
-_GPU_QUERY = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
+_LOAD = "--query-gpu=index,name,utilization.gpu,memory.used,memory.total"
+_LIST = "--query-gpu=index,name,driver_version,memory.total"
+_LIST_SECONDS = 15.0
 
 
 class StatsSampler:
@@ -27,7 +29,7 @@ class StatsSampler:
         self._at = 0.0
         self._ticks: dict[tuple[int, int], int] = {}
         self._machine: tuple[int, int] | None = None
-        self._gpus = _Gpus()
+        self.gpus = Gpus()
 
     def sample(self, members: Mapping[int, tuple[Process, str]]) -> Json:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
@@ -49,7 +51,7 @@ class StatsSampler:
             "cpu": busy,
             "memory_total": total,
             "memory_used": total - available,
-            "gpus": self._gpus.lines(),
+            "gpus": self.gpus.lines(),
             "tasks": {
                 task: (round(cpu, 3), int(rss))
                 for task, (cpu, rss) in usage.items()
@@ -67,48 +69,76 @@ class StatsSampler:
         return round(1 - (idle - before[0]) / (total - before[1]), 3)
 
     def close(self) -> None:
-        """Ends `nvidia-smi` and the thread that waits for it."""
-        self._gpus.close()
+        """Ends `nvidia-smi` and the threads that wait for it."""
+        self.gpus.close()
 
 
-class _Gpus:
-    """Output of `nvidia-smi`, which runs in a thread of its own: it takes a second and may hang.
-    Being that thread's child, it has no part in what the kernel says of the agent's children."""
+class Gpus:
+    """What `nvidia-smi` prints. It takes a second and may hang: threads wait for it. Being such a
+    thread's child, it has no part in what the kernel says of the agent's children."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._thread: threading.Thread | None = None
-        self._process: subprocess.Popen[str] | None = None
+        self._processes: set[subprocess.Popen[str]] = set()
 
     def lines(self) -> list[str]:
-        """The last answer; asks anew unless it is still being waited for."""
+        """The last answer about their load; asks anew unless one is still being waited for."""
         if self._thread is None or not self._thread.is_alive():
             with suppress(OSError):  # no thread can be started
-                self._thread = start_thread(self._ask, "gpus")
+                self._thread = start_thread(self._ask_load, "gpus")
         return self._lines
 
+    def listed(self) -> Json:
+        """The GPUs, each with index, name, driver and memory. `why` is what nvidia-smi says of
+        those that it does not list, or of itself: of a GPU that is lost, or has a defect, it prints
+        a sentence between these rows."""
+        said = self._run([_LIST, "--format=csv,noheader"], _LIST_SECONDS)
+        if said is None:
+            return {"gpus": [], "why": f"nvidia-smi did not answer in {_LIST_SECONDS:.0f} s"}
+        listed, why = [], ""
+        for line in said.splitlines():
+            row = [field.strip() for field in line.split(",")]
+            if len(row) == 4 and row[0].isdigit():
+                listed.append(row)
+            elif line.strip() and not line.startswith("No devices"):
+                why = why or line.strip()[:200]
+        return {"gpus": listed, "why": why}
+
     def close(self) -> None:
-        process = self._process
-        if process is not None:
+        """Ends the programs that threads wait for."""
+        for process in tuple(self._processes):
             process.kill()
 
-    def _ask(self) -> None:
+    def _ask_load(self) -> None:
+        said = self._run([_LOAD, "--format=csv,noheader,nounits"]) or ""
+        rows = [line.strip() for line in said.splitlines()]
+        self._lines = [row for row in rows if row.count(",") == _LOAD.count(",")]
+
+    def _run(self, words: list[str], seconds: float | None = None) -> str | None:
+        """Output of `nvidia-smi`, empty where there is none; None when it did not end in time."""
         program = shutil.which("nvidia-smi")
         if program is None:
-            return
+            return ""
         import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
 
-        self._process = subprocess.Popen(
-            [program, _GPU_QUERY, "--format=csv,noheader,nounits"],
+        process = subprocess.Popen(
+            [program, *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            cwd="/",
         )
-        said, _ = self._process.communicate()
-        self._process = None
-        self._lines = [line.strip() for line in said.splitlines() if line.strip()]
+        self._processes.add(process)
+        try:
+            return process.communicate(timeout=seconds)[0]
+        except subprocess.TimeoutExpired:
+            process.kill()
+            return None
+        finally:
+            self._processes.discard(process)
 
 
 def memory() -> tuple[int, int]:

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple
 Json = Dict[str, Any]
 """A JSON object."""
 
-VERSION = 7
+VERSION = 8
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
@@ -30,7 +30,7 @@ TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 """The one form of a task's name in frames: it becomes the name of a file."""
 
 # launcher → agent
-HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS = range(1, 10)
+HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, GPUS = range(1, 11)
 RELEASE = 18
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)

@@ -25,8 +25,9 @@ from pydantic import Field
 
 from ..agent.folders import remove_tree
 from ..errors import AgentError, HostError, TfmuxError
+from ..hosts.frames import Frame, Number, Text
 from ..hosts.link import Link
-from ..hosts.programs import Answer, Count, Program, Text
+from ..hosts.programs import Program
 from ..on_host.transfer import MOST_LISTED, PIECE
 from ..plan.plan import HostPlan
 from ..quantities import counted, size
@@ -179,16 +180,16 @@ def named(paths: Sequence[str]) -> list[tuple[str, str]]:
     return list(names.items())
 
 
-class _Announcement(Answer):
+class _Announcement(Frame):
     """What a host has: bytes of the stream, files, links that are left out, absent paths."""
 
-    size: Count
-    files: Count
+    size: Number
+    files: Number
     links: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
     absent: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
 
 
-class _Problems(Answer):
+class _Problems(Frame):
     """What a host could not read."""
 
     problems: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]

@@ -20,7 +20,8 @@ from typing import Literal
 from ..agent.tree import TreeEntry
 from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
-from ..hosts.programs import Answer, Program
+from ..hosts.frames import Frame
+from ..hosts.programs import Program
 from ..paths import cache_home
 
 _ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
@@ -169,13 +170,13 @@ async def _send(
     progress(state)
 
 
-class _Missing(Answer):
+class _Missing(Frame):
     """The contents that a host does not have, in the order in which it reads them."""
 
     missing: tuple[str, ...]
 
 
-class _Built(Answer):
+class _Built(Frame):
     """The trees are in their place."""
 
     built: Literal[True]

@@ -58,7 +58,7 @@ VariableValue = Annotated[str, Field(max_length=1 << 17)]
 class Frame(BaseModel):
     """Base of what a host says, and of its parts."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", defer_build=True)
 
     @classmethod
     def read(cls, body: bytes) -> Self:
@@ -101,6 +101,24 @@ class PortOwner(Frame):
     command: Text
     task: Text = ""
 
+    @property
+    def run(self) -> str:
+        """The run to whose task the port belongs; empty when it is no run's."""
+        return self.task.partition("/")[0]
+
+    def __str__(self) -> str:
+        """`pid 12 of worker:0 of the run R (python -m trainer …)`."""
+        if not self.pid:
+            return "another user's process"
+        run, _, rest = self.task.partition("/")
+        by = f" of {rest.rpartition('/')[0]} of the run {run}" if run else ""
+        return printable(f"pid {self.pid}{by} ({self.command})")
+
+    @property
+    def problem(self) -> str:
+        """The sentence where a task needs the port."""
+        return f"port {self.port} is in use by {self}"
+
 
 class TaskFacts(Message):
     """Facts that an agent knows of one attempt of a task."""
@@ -120,6 +138,11 @@ class TaskFacts(Message):
     cut: Number
     port_owner: PortOwner | None = None
     gated: bool = False
+
+    @property
+    def port_holder(self) -> str:
+        """The process that holds the task's port, in words; empty when there is none."""
+        return "" if self.port_owner is None else str(self.port_owner)
 
 
 class Started(TaskFacts):
@@ -255,7 +278,7 @@ class ReplyHead(Frame):
 
 # --- what it is asked, and its answers ----------------------------------------------------
 
-A = TypeVar("A", bound=Frame)
+A = TypeVar("A", bound="Answer")
 
 REQUESTS: dict[int, type[Request]] = {}
 
@@ -425,11 +448,19 @@ class Credit(Request):
     up_to: int
 
 
-class PortsAnswer(Frame):
+class Answer(Frame):
+    """Base of the answers to questions; `WHAT` names the question to a short program
+    (`programs`)."""
+
+    WHAT: ClassVar[str] = ""
+
+
+class PortsAnswer(Answer):
     """Those of the ports in use that are taken: by whom, and the `busy` candidates."""
 
+    WHAT = "ports"
     owners: tuple[PortOwner, ...]
-    busy: tuple[Port, ...]
+    busy: tuple[Port, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -447,7 +478,7 @@ class Ports(Question[PortsAnswer]):
         return owned <= set(self.check) and set(answer.busy) <= set(self.candidates)
 
 
-class StatsAnswer(Frame):
+class StatsAnswer(Answer):
     """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes."""
 
     cpu: Figure | None = None
@@ -463,3 +494,19 @@ class Stats(Question[StatsAnswer]):
 
     TYPE = wire.STATS
     ANSWER = StatsAnswer
+
+
+class GpusAnswer(Answer):
+    """GPUs (index, name, driver, memory) as nvidia-smi lists them, and what it says besides."""
+
+    WHAT = "gpus"
+    gpus: tuple[tuple[Text, Text, Text, Text], ...] = ()
+    why: Text = ""
+
+
+@dataclass(frozen=True)
+class Gpus(Question[GpusAnswer]):
+    """Request for the GPUs of the host."""
+
+    TYPE = wire.GPUS
+    ANSWER = GpusAnswer

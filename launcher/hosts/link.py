@@ -23,9 +23,9 @@ from ..ids import TaskId
 from ..printable import printable
 from .frame_checks import LogBytes, Reply
 from .frames import (
+    Answer,
     Beat,
     Credit,
-    Frame,
     Gone,
     Leave,
     LogSize,
@@ -54,7 +54,7 @@ _LOST_INPUT = "via-input"
 """Code of an error after which a host is tried once more: `podman exec` closes the input of a
 command at times (podman's issues 3302 and 5046)."""
 
-A = TypeVar("A", bound=Frame)
+A = TypeVar("A", bound=Answer)
 
 
 class Listener(Protocol):

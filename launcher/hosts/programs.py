@@ -12,13 +12,12 @@ import secrets
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, ClassVar, TypeVar
-
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from typing import Any, TypeVar
 
 from ..errors import AgentError, HostError
 from ..printable import printable
 from . import bootstrap
+from .frames import Answer, Code, Frame, Number, Text
 from .handshake import Arrival, arrive
 from .transport import Transport
 
@@ -29,37 +28,26 @@ _END_SECONDS = 5.0
 _TAKE_SECONDS = 600.0
 """Time in which a host must take what is sent: its disk may be slow."""
 
-Text = Annotated[str, AfterValidator(lambda text: printable(text, 2000))]
-Count = Annotated[int, Field(ge=0, lt=1 << 63)]
 
-
-class Answer(BaseModel):
-    """Base of what a program answers."""
-
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
-
-
-class Failure(Answer):
+class Failure(Frame):
     """A program says why it cannot do what it was asked for."""
 
     error: Text
-    code: Text = ""
+    code: Code = ""
 
 
-class Tagged(Answer):
+class Tagged(Frame):
     """Any answer to a question: which one."""
 
-    id: int
+    id: Number
 
 
-class Question(Answer):
-    """Base of the answers to questions; `WHAT` names the question."""
-
-    WHAT: ClassVar[str]
+class Ready(Frame):
+    """The first word of a program."""
 
 
-A = TypeVar("A", bound=Answer)
-Q = TypeVar("Q", bound=Question)
+A = TypeVar("A", bound=Frame)
+Q = TypeVar("Q", bound=Answer)
 Opener = Callable[[str], Awaitable[Transport]]
 """Opens a session in which the interpreter starts, given a nonce for its marker."""
 
@@ -91,7 +79,7 @@ class Program:
             config = {"run": run_id, "host": host, "lease": lease}
             transport.write(bootstrap.program_payload(config, arrival.magic))
             program = cls(host, transport, arrival)
-            await program.answer(Answer)
+            await program.answer(Ready)
         except BaseException:
             await transport.aclose()
             raise
@@ -227,16 +215,14 @@ def read_answer(host: str, kind: type[A], raw: bytes) -> A:
     try:
         if kind is not Tagged and (failure := _failure(raw)) is not None:
             raise AgentError(host, failure.error, code=failure.code)
-        return kind.model_validate_json(raw)
-    except ValidationError as error:
-        what = error.errors(include_url=False)[0]
-        where = ".".join(map(str, what["loc"]))
-        text = printable(f"received an answer that is not valid: {where}: {what['msg']}", 300)
+        return kind.read(raw)
+    except ValueError as error:
+        text = printable(f"received an answer that is not valid: {error}", 300)
         raise AgentError(host, text) from error
 
 
 def _failure(raw: bytes) -> Failure | None:
     try:
-        return Failure.model_validate_json(raw)
-    except ValidationError:
+        return Failure.read(raw)
+    except ValueError:
         return None

@@ -10,7 +10,6 @@ import json
 import os
 import pwd
 import re
-import shutil
 import subprocess
 import time
 from contextlib import suppress
@@ -18,7 +17,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 
 from ..agent import ports, processes
 from ..agent.folders import Folders
-from ..agent.stats import memory
+from ..agent.stats import Gpus, memory
 from .executables import program_problem
 from .reach import connect
 
@@ -31,7 +30,6 @@ _CHECKPOINT = re.compile(
 )
 _CHECKPOINT_FOLDERS = 200
 _PROGRAM_SECONDS = 30.0
-_GPU_SECONDS = 15.0
 _PYTHON = """
 import json, sys
 from importlib import metadata, util
@@ -124,11 +122,7 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[s
 
 
 def _run(
-    argv: Sequence[str],
-    seconds: float,
-    env: Mapping[str, str] | None = None,
-    stderr: int = subprocess.PIPE,
-    cwd: str = "/",
+    argv: Sequence[str], seconds: float, env: Mapping[str, str], cwd: str
 ) -> subprocess.CompletedProcess[bytes]:
     """Runs a program. One that does not end in time is killed; what it has started ends with the
     session of this question's process.
@@ -138,37 +132,13 @@ def _run(
         subprocess.TimeoutExpired: it did not end in time.
     """
     nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
-    child = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=stderr, env=env, cwd=cwd)
+    child = subprocess.Popen(argv, stdin=nothing, stdout=pipe, stderr=pipe, env=env, cwd=cwd)
     try:
         out, errors = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         raise
     return subprocess.CompletedProcess(argv, child.returncode, out, errors)
-
-
-def gpus() -> Said:
-    """GPUs that nvidia-smi lists: index, name, driver, memory. `why` is what it says of those that
-    it does not list, or of itself: of a GPU that is lost, or has a defect, it prints a sentence
-    between these rows."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return {"gpus": [], "why": ""}
-    query = "--query-gpu=index,name,driver_version,memory.total"
-    try:
-        done = _run(
-            [program, query, "--format=csv,noheader"], _GPU_SECONDS, stderr=subprocess.STDOUT
-        )
-    except subprocess.TimeoutExpired:
-        return {"gpus": [], "why": f"nvidia-smi did not answer in {_GPU_SECONDS:.0f} s"}
-    listed, why = [], ""
-    for line in done.stdout.decode(errors="replace").splitlines():
-        row = [field.strip() for field in line.split(",")]
-        if len(row) == 4 and row[0].isdigit():
-            listed.append(row)
-        elif line.strip() and not line.startswith("No devices"):
-            why = why or line.strip()[:200]
-    return {"gpus": listed, "why": why}
 
 
 def disk_space(folders: Folders, paths: Sequence[str]) -> Said:
@@ -279,7 +249,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "account": lambda asked, folders: account(),
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
     "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
-    "gpus": lambda asked, folders: gpus(),
+    "gpus": lambda asked, folders: Gpus().listed(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},

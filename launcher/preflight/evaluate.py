@@ -11,7 +11,7 @@ from typing import Any
 
 from ..cluster.choices import OnFailure
 from ..errors import HostError
-from ..hosts.port_owner import owning_run, port_in_use
+from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.plan import Plan, Role
@@ -20,9 +20,7 @@ from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (
     AccountAnswer,
     DiskSpaceAnswer,
-    GpusAnswer,
     LogdirAnswer,
-    Owner,
     PythonAnswer,
 )
 
@@ -268,16 +266,17 @@ def clock(host: str, offset: float, round_trip: float) -> Finding:
 def ports(
     host: str,
     wanted: Mapping[TaskId, int],
-    held: Sequence[Owner],
+    held: Sequence[PortOwner],
     failed: Mapping[str, str],
     forbidden: Container[int] = (),
 ) -> Iterator[Finding]:
     """Evaluates the ports of tasks: held by a process, or not allowed to be listened on."""
     tasks = {port: task for task, port in wanted.items()}
     for each in held:
-        run = owning_run(each)
-        todo = f"end that run: tfmux kill {run}" if run else "end that process, or use another port"
-        sentence = port_in_use(each)
+        todo = "end that process, or use another port"
+        if each.run:
+            todo = f"end that run: tfmux kill {each.run}"
+        sentence = each.problem
         brief = f"{each.port} in use"
         task = tasks.get(each.port)
         yield blocking(Check.PORTS, "port-in-use", host, brief, sentence, todo, task=task)

@@ -14,6 +14,7 @@ from ..cluster.choices import Framework
 from ..cluster.model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
 from ..errors import AgentError, HostError
+from ..hosts.frames import GpusAnswer, PortsAnswer
 from ..ids import TaskId
 from ..plan.plan import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
@@ -28,12 +29,10 @@ from .probes import (
     ClockAnswer,
     ConnectAnswer,
     DiskSpaceAnswer,
-    GpusAnswer,
     LeftoversAnswer,
     ListenAnswer,
     LogdirAnswer,
     PathAnswer,
-    PortsAnswer,
     ProbeSession,
     PythonAnswer,
 )

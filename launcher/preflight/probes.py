@@ -8,10 +8,11 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, FiniteFloat, model_validator
+from pydantic import Field, model_validator
 
 from ..errors import AgentError, HostError
-from ..hosts.programs import Answer, Count, Program, Question, Tagged, Text, read_answer
+from ..hosts.frames import Answer, Figure, Number, Port, Seconds, Text
+from ..hosts.programs import Program, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.transport_factory import transport_factory
 from ..plan.plan import HostPlan
@@ -25,22 +26,19 @@ QUICK = 10.0
 SLOW = 35.0
 """For checks that start a program there: longer than the program's own timeout."""
 
-Port = Annotated[int, Field(ge=1, le=65535)]
 Path = Annotated[str, Field(max_length=1 << 16)]
-Seconds = Annotated[FiniteFloat, Field(ge=0)]
+
+A = TypeVar("A", bound=Answer)
 
 
-A = TypeVar("A", bound=Question)
-
-
-class ClockAnswer(Question):
+class ClockAnswer(Answer):
     """The time by the host's clock."""
 
     WHAT = "clock"
-    time: FiniteFloat
+    time: Figure
 
 
-class AccountAnswer(Question):
+class AccountAnswer(Answer):
     """The user, the login shell, and the proxies of the environment."""
 
     WHAT = "account"
@@ -49,7 +47,7 @@ class AccountAnswer(Question):
     proxies: dict[Text, Text]
 
 
-class PythonAnswer(Question):
+class PythonAnswer(Answer):
     """An interpreter; `failed` says why nothing is known of it."""
 
     WHAT = "python"
@@ -68,31 +66,23 @@ class PythonAnswer(Question):
         return self
 
 
-class CommandAnswer(Question):
+class CommandAnswer(Answer):
     """Why a task's command cannot run; empty if it can."""
 
     WHAT = "command"
     why: Text
 
 
-class GpusAnswer(Question):
-    """GPUs (index, name, driver, memory) as nvidia-smi lists them, and what it says besides."""
-
-    WHAT = "gpus"
-    gpus: tuple[tuple[Text, Text, Text, Text], ...] = ()
-    why: Text = ""
-
-
-class DiskSpaceAnswer(Question):
+class DiskSpaceAnswer(Answer):
     """Of each place what it is for, its path, its free bytes and its device; free and total
     memory."""
 
     WHAT = "disk_space"
-    disks: Annotated[tuple[tuple[Text, Text, Count, Count], ...], Field(min_length=1)]
-    memory: tuple[Count, Count]
+    disks: Annotated[tuple[tuple[Text, Text, Number, Number], ...], Field(min_length=1)]
+    memory: tuple[Number, Number]
 
 
-class LogdirAnswer(Question):
+class LogdirAnswer(Answer):
     """A log directory, and the folder that exists so many levels `above` it; why it cannot be
     written; the newest checkpoint (`old`) and its age in seconds."""
 
@@ -101,41 +91,24 @@ class LogdirAnswer(Question):
     base: Path
     above: Annotated[int, Field(ge=0, le=4096)]
     why: Text = ""
-    old: tuple[Text, FiniteFloat] | None = None
+    old: tuple[Text, Figure] | None = None
 
 
-class PathAnswer(Question):
+class PathAnswer(Answer):
     """Whether a path exists."""
 
     WHAT = "path"
     exists: bool
 
 
-class LeftoversAnswer(Question):
+class LeftoversAnswer(Answer):
     """Of each process left over its run, task, pid and command line."""
 
     WHAT = "leftovers"
-    found: tuple[tuple[Text, Text, Count, Text], ...]
+    found: tuple[tuple[Text, Text, Number, Text], ...]
 
 
-class Owner(Answer):
-    """A process that listens on a port: pid 0 where it is not known whose it is. `task` is the tag
-    of a run's process."""
-
-    port: Port
-    pid: Count
-    command: Text
-    task: Text = ""
-
-
-class PortsAnswer(Question):
-    """Who listens on some ports."""
-
-    WHAT = "ports"
-    owners: tuple[Owner, ...]
-
-
-class ListenAnswer(Question):
+class ListenAnswer(Answer):
     """Ports on which the program cannot listen, and why; those which only root may use; free ones
     that it has picked, and listens on."""
 
@@ -145,7 +118,7 @@ class ListenAnswer(Question):
     picked: tuple[Port, ...]
 
 
-class ConnectAnswer(Question):
+class ConnectAnswer(Answer):
     """How a connection went, to which address, and how long its name and itself took."""
 
     WHAT = "connect"

@@ -26,7 +26,6 @@ from ..hosts.frames import (
 )
 from ..hosts.handshake import link_settings
 from ..hosts.link import Link
-from ..hosts.port_owner import describe_owner
 from ..hosts.transport_factory import transport_factory
 from ..ids import TaskId
 from ..plan.plan import HostPlan
@@ -160,7 +159,7 @@ class Connections:
             case Note(text=text):
                 self._note(f"{host}: {text}")
             case Started() as facts:
-                self._started(facts, facts.error, describe_owner(facts.port_owner))
+                self._started(facts, facts.error, facts.port_holder)
                 if facts.ended and not facts.error:
                     self._exited(facts)
             case Listening() as facts:

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from ..errors import AgentError, HostError, TfmuxError
 from ..files import staging
 from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
-from ..hosts.frames import Ports, Welcome
+from ..hosts.frames import Gpus, Ports, Welcome
 from ..hosts.link import Link
-from ..hosts.port_owner import port_in_use
-from ..hosts.programs import Program, Q
+from ..hosts.programs import Program
 from ..ids import TaskId
-from ..on_host import probe
 from ..plan.environment import VISIBLE
 from ..plan.plan import HostFacts, HostPlan, Plan
-from ..preflight.probes import SLOW, ConnectAnswer, GpusAnswer
+from ..preflight.probes import ConnectAnswer
 from ..quantities import counted
 from ..run import events as ev
 from .live_data import Transfers
@@ -72,24 +70,34 @@ class LaunchPreparation:
     async def check(self, plan: Plan, *, ports: bool) -> None:
         """Asks the hosts for what the final plan needs. `ports`: nothing runs yet, so they must
         be free."""
-        if ports:
-            self._pick_ports(plan)
-            checks = (self._check_ports(plan, host.name) for host in plan.hosts)
-            reasons = await asyncio.gather(*checks)
-            for host, reason in zip(plan.hosts, reasons, strict=True):
-                if reason:  # all are told, not only whose answer came first
-                    self._feed(ev.HostRefused(time.time(), host.name, reason))
-            if any(reasons):
+        gpus = asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
+        try:
+            if ports and not await self._has_ports(plan):
                 return
-            for event in await check_names(plan, self._connect, self._ports, self._launcher):
-                self._feed(event)
-                if isinstance(event, ev.HostRefused):
-                    return
-        await asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
+            await gpus
+        finally:
+            gpus.cancel()
         facts = {
             host.name: self._facts(plan, host) for host in plan.hosts if host.name in self._welcomes
         }
         self._feed(ev.HostsChecked(time.time(), facts))
+
+    async def _has_ports(self, plan: Plan) -> bool:
+        """Whether every host has its tasks' ports free, and is found under its name; whoever has
+        not is refused."""
+        self._pick_ports(plan)
+        checks = (self._check_ports(plan, host.name) for host in plan.hosts)
+        reasons = await asyncio.gather(*checks)
+        for host, reason in zip(plan.hosts, reasons, strict=True):
+            if reason:  # all are told, not only whose answer came first
+                self._feed(ev.HostRefused(time.time(), host.name, reason))
+        if any(reasons):
+            return False
+        for event in await check_names(plan, self._connect, self._ports, self._launcher):
+            self._feed(event)
+            if isinstance(event, ev.HostRefused):
+                return False
+        return True
 
     def _pick_ports(self, plan: Plan) -> None:
         """Picks a port for each task that may have any. Two names may be one machine: no port is
@@ -113,7 +121,7 @@ class LaunchPreparation:
             except AgentError as error:
                 return error.reason
             if answer.owners:
-                return "; ".join(port_in_use(owner) for owner in answer.owners)
+                return "; ".join(owner.problem for owner in answer.owners)
             open_ = [candidates[port] for port in answer.busy]
             if not open_:
                 return ""
@@ -130,12 +138,8 @@ class LaunchPreparation:
         if host.gpus is not None or host.name not in self._welcomes:
             return
         try:
-            if host.local:
-                said = await asyncio.to_thread(probe.gpus)
-                answer = GpusAnswer(gpus=tuple(map(tuple, said["gpus"])), why=said["why"])
-            else:
-                [answer] = await self._ask(host.name, GpusAnswer, SLOW, [{}])
-        except HostError:
+            answer = await self._links[host.name].ask(Gpus())
+        except AgentError:
             return
         self._gpus[host.name] = len(answer.gpus)
         if answer.why:
@@ -144,18 +148,13 @@ class LaunchPreparation:
             self._feed(ev.NoteAdded(time.time(), text))
 
     async def _connect(self, host: str, places: list[dict[str, Any]]) -> list[ConnectAnswer]:
-        return await self._ask(host, ConnectAnswer, SLOWEST, places)
-
-    async def _ask(
-        self, host: str, kind: type[Q], seconds: float, questions: Sequence[Mapping[str, Any]]
-    ) -> list[Q]:
-        """A host's answers to questions.
+        """How a host's connections to some places went.
 
         Raises:
-            HostError: it has none, or not in time.
+            HostError: it has no answers, or not in time.
         """
         try:
-            return await (await self._program(host)).ask(kind, seconds, questions)
+            return await (await self._program(host)).ask(ConnectAnswer, SLOWEST, places)
         except HostError:
             await self._drop_program(host)  # its answers may still come
             raise

@@ -16,7 +16,6 @@ from functools import partial
 from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link
-from ..hosts.port_owner import describe_owner
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.run import RunStateMachine
@@ -287,6 +286,6 @@ class Outputs:
             self._publish_metrics()  # in the order in which it was written
         if not self._run.needs_tail(task, facts.attempt, facts.status):
             tail = ()
-        held = describe_owner(facts.port_owner)
+        held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)
         self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))

@@ -64,6 +64,7 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
         },
     ),
     (wire.REPLY, {"id": 2, "error": "full"}),
+    (wire.REPLY, {"id": 3, "gpus": [["0", "T4", "535", "15 GB"]], "why": "lost"}),
 ]
 TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (
@@ -85,6 +86,7 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.KILL, {"id": 1, "tasks": ["junk:0"], "grace": 0.0}),
     (wire.PORTS, {"id": 1, "check": [1], "candidates": [2]}),
     (wire.STATS, {"id": 1}),
+    (wire.GPUS, {"id": 1}),
 ]
 
 

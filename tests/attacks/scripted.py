@@ -148,6 +148,8 @@ class Host:
             case wire.STATS:
                 figures = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": []}
                 agent.send(wire.REPLY, {**reply, **figures, "tasks": {}})
+            case wire.GPUS:
+                agent.send(wire.REPLY, {**reply, "gpus": [], "why": ""})
             case wire.START:
                 said = facts(body["task"], attempt=body["attempt"])
                 agent.send(wire.STARTED, said)

@@ -19,7 +19,10 @@ from launcher.agent.wire import Decoder, Frame, WireError
 from launcher.errors import AgentError, ProtocolError
 from launcher.hosts.frame_checks import FrameChecker, LogBytes
 from launcher.hosts.frames import (
+    Answer,
     Credit,
+    Gpus,
+    GpusAnswer,
     Kill,
     KillReceipt,
     Message,
@@ -34,9 +37,9 @@ from launcher.hosts.frames import (
 )
 from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
-from launcher.hosts.programs import Question as ProgramQuestion
 from launcher.hosts.programs import read_answer
 from launcher.ids import TaskId
+from launcher.preflight import probes
 from tests.agent_frames import welcome
 from tests.attacks.frame_strategies import (
     FRAMES,
@@ -52,6 +55,11 @@ from tests.attacks.scripted import Bench, bench
 from tests.attacks.test_lying_hosts import untouched
 from tests.launcher.test_link import Ears, Scripted, Sink, come_true
 
+ANSWERS = [PortsAnswer, GpusAnswer] + [
+    value
+    for value in vars(probes).values()
+    if isinstance(value, type) and issubclass(value, Answer) and value.WHAT
+]
 SECONDS = 20.0
 """What each fuzzer may take at most; what is left then is not tried."""
 
@@ -66,6 +74,7 @@ def checker() -> FrameChecker:
     made.sent(Credit(100))
     made.expect(1, Ports((), (20000,)))
     made.expect(2, Stats())
+    made.expect(3, Gpus())
     return made
 
 
@@ -108,7 +117,7 @@ def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[
 
 @pytest.mark.large
 @given(
-    st.sampled_from([PortsAnswer, StatsAnswer]),
+    st.sampled_from([PortsAnswer, StatsAnswer, GpusAnswer]),
     st.dictionaries(st.text(max_size=9), JSON, max_size=3),
 )
 @tries(100)
@@ -125,13 +134,11 @@ def test_answers_of_an_agent_are_typed_or_refused(kind: type[Any], body: dict[st
 
 @pytest.mark.large
 @given(
-    st.sampled_from(sorted(ProgramQuestion.__subclasses__(), key=lambda kind: kind.WHAT)),
+    st.sampled_from(ANSWERS),
     JSON | st.dictionaries(st.text(max_size=9), JSON, max_size=3),
 )
 @tries(100)
-def test_answers_to_questions_are_typed_or_refused(
-    kind: type[ProgramQuestion], body: object
-) -> None:
+def test_answers_to_questions_are_typed_or_refused(kind: type[Answer], body: object) -> None:
     """No answer of any shape does more than break the protocol."""
     try:
         read_answer("h", kind, json.dumps(body).encode())

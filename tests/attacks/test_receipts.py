@@ -170,6 +170,8 @@ def test_a_program_of_the_agents_own_holds_up_no_receipt(
         for _ in range(3):
             client.ask(wire.STATS, {})
         assert len(hanging(client)) == 1
+        client.send(wire.GPUS, {"id": 100})
+        wait_until(lambda: len(hanging(client)) == 2, "it runs for this question, too")
         receipt = client.kill()
         assert receipt["survivors"] == [] and receipt["confirmed"] and receipt["signalled"] == 1
         assert hanging(client), "it is not the kill's business"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
 
 from launcher.agent import wire
 from launcher.agent.folders import local_folder
@@ -193,3 +196,23 @@ print(signal.getsignal(signal.SIGPIPE) is signal.SIG_IGN, "TFMUX_AGENT" in os.en
     lines = client.log_until(b"False\n").decode().splitlines()
     assert lines[0] == "/dev/null True"
     assert lines[1] == "[0, 1, 2]"
+
+
+def test_an_agent_lists_the_gpus_of_its_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With what nvidia-smi says of one that it does not list; without nvidia-smi there are none."""
+    smi = tmp_path / "nvidia-smi"
+    smi.touch(0o755)
+    row = "0, A100, 535.54.03, 40960 MiB"
+    smi.write_text(f"#!/bin/sh\necho '{row}'; echo 'GPU 1 is lost'; exit 14\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Client(f"t-{os.urandom(4).hex()}") as client:
+        client.hello()
+        said = client.ask(wire.GPUS, {})
+        assert said["gpus"] == [row.split(", ")]
+        assert said["why"] == "GPU 1 is lost"
+        smi.unlink()
+        said = client.ask(wire.GPUS, {})
+        assert (said["gpus"], said["why"]) == ([], "")
+        client.leave()

@@ -13,7 +13,7 @@ import pytest
 
 from launcher.agent import ports
 from launcher.cluster import loads
-from launcher.hosts.frames import Ports, PortsAnswer
+from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session import launch_preparation
@@ -38,8 +38,10 @@ workdir = ""
 class Here:
     """The link to a host that is this machine."""
 
-    async def ask(self, question: Ports) -> PortsAnswer:
+    async def ask(self, question: Ports | Gpus) -> PortsAnswer | GpusAnswer:
         """Answers as an agent does."""
+        if isinstance(question, Gpus):
+            return GpusAnswer()
         said = ports.look(question.check, question.candidates)
         return PortsAnswer.read(json.dumps(said).encode())
 

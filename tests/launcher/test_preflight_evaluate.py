@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.cluster import loads
+from launcher.hosts.frames import GpusAnswer, PortOwner
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
 from launcher.preflight import (
@@ -24,8 +25,6 @@ from launcher.preflight.probes import (
     AccountAnswer,
     ConnectAnswer,
     DiskSpaceAnswer,
-    GpusAnswer,
-    Owner,
     PythonAnswer,
 )
 
@@ -171,9 +170,9 @@ def test_an_address_that_nobody_resolved_is_not_judged() -> None:
 
 def test_held_ports_name_their_holder() -> None:
     """A run's task by run and task, another program by its command, another user's as that."""
-    task = Owner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
-    other = Owner(port=2, pid=8, command="nginx")
-    foreign = Owner(port=3, pid=0, command="")
+    task = PortOwner(port=1, pid=7, command="python x", task="R-1/worker:1/2")
+    other = PortOwner(port=2, pid=8, command="nginx")
+    foreign = PortOwner(port=3, pid=0, command="")
     wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
     failed = {"80": "Permission denied"}
     found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed, [80]))
@@ -188,7 +187,7 @@ def test_held_ports_name_their_holder() -> None:
 def test_ports_are_free_when_all_of_them_are() -> None:
     """One that is held, or that cannot be listened on, is not called free beside that."""
     wanted = {TaskId("w", index): 2000 + index for index in range(9)}
-    held = Owner(port=2000, pid=8, command="nginx")
+    held = PortOwner(port=2000, pid=8, command="nginx")
     assert only(evaluate.ports("h1", wanted, [held], {})).code == "port-in-use"
     assert only(evaluate.ports("h1", wanted, [], {"2001": "in use"})).code == "port-unusable"
     free = only(evaluate.ports("h1", wanted, [], {}))

@@ -18,17 +18,16 @@ import pytest
 from launcher.cluster import Shell
 from launcher.errors import AgentError
 from launcher.hosts import bootstrap
+from launcher.hosts.frames import GpusAnswer, PortsAnswer
 from launcher.hosts.programs import Program, Q
 from launcher.hosts.transport import LocalTransport
 from launcher.plan.shell import shell_prefix
 from launcher.preflight.probes import (
     ConnectAnswer,
-    GpusAnswer,
     LeftoversAnswer,
     ListenAnswer,
     LogdirAnswer,
     PathAnswer,
-    PortsAnswer,
     PythonAnswer,
 )
 from tests.patience import PATIENCE, wait_until
