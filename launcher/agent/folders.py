@@ -133,12 +133,14 @@ def lock_file(path: str, seconds: float = math.inf) -> int:
 class Before(NamedTuple):
     """An earlier agent of the run on this host. `certain`: nothing of it can live but what is
     `left`: pid, start time and task of each process. `text` says how it ended (empty: there was
-    none), `tasks` are the facts of its attempts."""
+    none), `tasks` are the facts of its attempts, `signalled` counts the processes that its kills
+    of everything have signalled."""
 
     certain: bool
     text: str = ""
     tasks: tuple[dict[str, Any], ...] = ()
     left: tuple[tuple[int, int, str], ...] = ()
+    signalled: int = 0
 
 
 class Folders:
@@ -206,7 +208,9 @@ class Folders:
         if not began and not end:
             return Before(certain)
         tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
-        return Before(certain, end.get("text", AGENT_DIED), tasks, left)
+        signalled = end.get("signalled")
+        signalled = signalled if isinstance(signalled, int) else 0
+        return Before(certain, end.get("text", AGENT_DIED), tasks, left, signalled)
 
     def left(self) -> dict[tuple[int, int], str]:
         """The tasks of processes that the last agent has named at its end, by pid and start time;
@@ -228,6 +232,7 @@ class Folders:
         text: str,
         tasks: Sequence[dict[str, Any]] = (),
         left: Sequence[Sequence[Any]] = (),
+        signalled: int = 0,
         *,
         proven: bool,
     ) -> None:
@@ -235,7 +240,8 @@ class Folders:
         left of what it had started, by the kernel's word, but the processes that could not be
         ended."""
         proof = self._beginning if proven else ""
-        end = {"proves": proof, "text": text, "tasks": list(tasks), "left": list(left)}
+        end: dict[str, Any] = {"proves": proof, "text": text, "signalled": signalled}
+        end.update(tasks=list(tasks), left=list(left))
         with suppress(OSError):  # a full disk: then there is a doubt
             _write(self.end, json.dumps(end))
 

@@ -16,6 +16,7 @@ from typing import Iterator
 
 from . import wire
 from .channel import Channels
+from .folders import AGENT_DIED, Before
 from .processes import (
     STRANGER_SECONDS,
     Key,
@@ -39,10 +40,12 @@ class Kills:
     """The kills that are under way."""
 
     def __init__(
-        self, tracker: ProcessTracker, attempts: Attempts, channels: Channels, *, certain: bool
+        self, tracker: ProcessTracker, attempts: Attempts, channels: Channels, before: Before
     ) -> None:
-        """`certain`: nothing of an earlier agent's can live that this one does not know."""
-        self._doubt = "" if certain else _EARLIER
+        self._doubt = ""
+        if not before.certain:
+            how = _DIED_TOGETHER if before.text == AGENT_DIED else _WITHOUT_PROOF
+            self._doubt = _EARLIER.format(how)
         self._tracker = tracker
         self._attempts = attempts
         self._channels = channels
@@ -52,9 +55,9 @@ class Kills:
         since."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
-        self._signalled = 0
-        """Processes signalled by kills of everything: who asks again, after a cut, has not heard
-        the receipt of the first."""
+        self.signalled = before.signalled
+        """Processes signalled by kills of everything, also an earlier agent's: who asks again,
+        after a cut, has not heard the receipt of the first."""
 
     def __iter__(self) -> Iterator[TaskKill]:
         return iter(self._all)
@@ -98,7 +101,7 @@ class Kills:
             self._attempts.poll()
             if kill.tasks is None:
                 self.proven = bool(receipt["confirmed"])
-                receipt["signalled"] = self._signalled = self._signalled + receipt["signalled"]
+                receipt["signalled"] = self.signalled = self.signalled + receipt["signalled"]
             if kill.ids or kill.tasks is None:
                 self._channels.send(wire.RECEIPT, receipt)
 
@@ -240,10 +243,9 @@ class TaskKill:
 _NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
 _UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
 _UNREADABLE = "the processes of this host cannot be read: {}"
-_EARLIER = (
-    "an earlier agent here and its watchdog were killed together; "
-    "what they had started may live on without a mark"
-)
+_EARLIER = "an earlier agent here {}; what it had started may live on without a mark"
+_DIED_TOGETHER = "and its watchdog were killed together"
+_WITHOUT_PROOF = "ended without the kernel's word that nothing was left"
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
 
 

@@ -102,7 +102,7 @@ class Agent:
         self._attempts = Attempts(
             known, self._selector, self._channels, self._logs, tracker, later, self._disk, umask
         )
-        self._kills = Kills(tracker, self._attempts, self._channels, certain=before.certain)
+        self._kills = Kills(tracker, self._attempts, self._channels, before)
         self._handlers: dict[int, Callable[[Channel, Json], None]] = {
             wire.HELLO: self._hello,
             wire.BEAT: lambda channel, _: channel.send(wire.PONG, {}),
@@ -230,7 +230,8 @@ class Agent:
         else:
             tasks = [attempt.facts() for attempt in self._attempts.all if attempt.announced]
             left = [(*key, task) for key, task in self._tracker.known_processes.items()]
-            self._folders.write_end(self._ending, tasks, left, proven=proven)
+            signalled = self._kills.signalled
+            self._folders.write_end(self._ending, tasks, left, signalled, proven=proven)
             self._folders.unlink_socket()
 
     def _beat_watchdog(self, word: bytes) -> None:
@@ -340,7 +341,7 @@ class Agent:
             return
         if not self._rules.keep:
             self._end_all(f"no launcher for {silent:.0f} s")
-        elif all(attempt.ended for attempt in self._attempts.all):
+        elif self._attempts.none_left and all(attempt.ended for attempt in self._attempts.all):
             self._end("all tasks have ended")  # kept alive, and nothing is left to keep
 
     def _look_for_files(self) -> None:

@@ -41,6 +41,23 @@ def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
     scenario.wait_dead()
 
 
+def test_a_receipt_counts_what_the_tasks_own_machine_has_ended_before(
+    scenario: FaultScenario,
+) -> None:
+    """Tasks of this machine end with the launcher that is killed, before anybody asks the host:
+    they were signalled all the same."""
+    with scenario.up(scenario.file({"worker": ["here", "here"]}, run=RULES)) as up:
+        ready(up, "worker:0", "worker:1")
+        up.signal_launcher(signal.SIGSTOP)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert up.wait() == 130, up.transcript()
+        assert set(last_states(up).values()) == {"killed"}
+        (host,) = next(e for e in up.of("receipt"))["hosts"]
+        assert host["signalled"] >= 2 and host["confirmed"], host
+    scenario.wait_dead()
+
+
 def test_an_attach_names_a_launcher_that_stands_still_and_leaves_it_alone(
     scenario: FaultScenario,
 ) -> None:

@@ -194,6 +194,22 @@ def test_under_keep_tasks_outlive_the_lease() -> None:
         again.leave()
 
 
+def test_under_keep_what_ended_tasks_have_left_is_kept_too() -> None:
+    """The agent stays with a daemon whose task has ended: whoever kills it later has the kernel's
+    word that nothing is left."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    rules: dict[str, Any] = {"lease": 0.5, "on_disconnect": "keep"}
+    with Client(run_id, **rules) as client:
+        pid = client.hello()["pid"]
+        client.start("w:0", ["sh", "-c", "env -i setsid sleep 1000 & sleep 0.3"])
+        client.get(wire.EXITED)
+    time.sleep(1.5)  # three leases
+    with Client(run_id, **rules) as again:
+        assert again.hello()["pid"] == pid
+        assert again.kill()["confirmed"]
+        again.leave()
+
+
 def test_on_the_launching_machine_the_end_of_the_channel_is_the_launchers_death() -> None:
     """A local agent does not wait for its lease."""
     run_id = f"t-{os.urandom(4).hex()}"
