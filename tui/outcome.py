@@ -76,6 +76,8 @@ def headline(snapshot: Snapshot, colours: Colours) -> Text:
     text.append(*outcome_text(snapshot, colours))
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
+    if snapshot.attempt_text:
+        text.append(f"{printable(snapshot.attempt_text)}\n")
     return text.append_text(refusals_text(snapshot, colours))
 
 

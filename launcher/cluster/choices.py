@@ -54,6 +54,8 @@ class OnFailure(StrEnum):
     STOP = "stop"
     KEEP = "keep"
     RESTART = "restart"
+    RESTART_ALL = "restart-all"
+    """All tasks of the cluster end, and begin again together."""
 
 
 class OnDisconnect(StrEnum):

@@ -270,8 +270,16 @@ class RunSettings(Table):
             "`all` means every task of the cluster except ps"
         ),
     ] = Success.CHIEF
-    on_failure: Annotated[OnFailure, Key("what a task's failure does to the run")] = OnFailure.STOP
-    max_restarts: Annotated[Count, Key("restarts of each task")] = 3
+    on_failure: Annotated[
+        OnFailure,
+        Key(
+            "what a task's failure does to the run. `restart` starts that task again, "
+            "`restart-all` all tasks of the cluster. See *When a task fails*"
+        ),
+    ] = OnFailure.STOP
+    max_restarts: Annotated[
+        Count, Key("restarts of each task; with `restart-all`, of all of them together")
+    ] = 3
     on_disconnect: Annotated[
         OnDisconnect,
         Key("what a host does when it has lost the launcher"),

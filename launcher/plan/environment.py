@@ -199,6 +199,14 @@ def rank_variables(
             return {}
 
 
+def elastic_variables(attempt: int, max_restarts: int) -> dict[str, str]:
+    """Makes the variables by which torchrun says how often all ranks were started again."""
+    return {
+        "TORCHELASTIC_RESTART_COUNT": str(attempt - 1),
+        "TORCHELASTIC_MAX_RESTARTS": str(max_restarts),
+    }
+
+
 def pooled(
     framework: Framework, shares: Mapping[TaskId, GpuShare], ranked: Sequence[TaskId]
 ) -> dict[TaskId, GpuShare]:

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..cluster.addresses import SshDestination, bracketed, join
-from ..cluster.choices import Framework, Shell
+from ..cluster.choices import Framework, OnFailure, Shell
 from ..cluster.model import ClusterModel, Host, Job, RunSettings
 from ..cluster.placeholders import expand, expanded
 from ..cluster.problems import PREPARE
@@ -58,6 +58,11 @@ class Role(StrEnum):
     HELPER = "helper"
     PREPARE = "prepare"
     """The `prepare` lines of one host; they run first, and the run fails if they fail."""
+
+    @property
+    def in_cluster(self) -> bool:
+        """Its failure is one of the training: `restart-all` starts all such tasks again."""
+        return self in (Role.PS, Role.CHIEF, Role.WORKER)
 
 
 @dataclass(frozen=True)
@@ -246,12 +251,14 @@ def make_plan(
     run_id: str,
     facts: Mapping[str, HostFacts] = MappingProxyType({}),
     resume: Resume | None = None,
+    attempt: int = 1,
 ) -> Plan:
     """Makes the plan of a cluster that `cluster.read` has checked.
 
     With `resume`, the log directory is that run's, and the tasks have its id in `TFMUX_RESUME`.
+    `attempt` is the number of the start of all tasks.
     """
-    return _Planner(cluster, run_id, facts, resume).plan()
+    return _Planner(cluster, run_id, facts, resume, attempt).plan()
 
 
 class _Planner:
@@ -263,10 +270,12 @@ class _Planner:
         run_id: str,
         facts: Mapping[str, HostFacts],
         resume: Resume | None,
+        attempt: int,
     ) -> None:
         self._cluster = cluster
         self._run_id = run_id
         self._resume = resume
+        self._attempt = attempt
         self._stages = stages(cluster)
         self._first = frozenset(self._stages[0])
         self._ranks = ranks(cluster)
@@ -394,6 +403,8 @@ class _Planner:
             address = cluster.address(self._host_of(rank.master))
             port = self._port_text(rank.master)
             own |= environment.rank_variables(cluster.run.framework, rank, address, port, share)
+            if cluster.run.framework is Framework.TORCH and self._restarts_all:
+                own |= environment.elastic_variables(self._attempt, cluster.run.max_restarts)
         env: dict[str, Text] = {name: (value,) for name, value in own.items()}
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: self._text(value, values) for name, value in table.items()}
@@ -403,6 +414,8 @@ class _Planner:
         if tensorflow and job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)
         env["TFMUX_RUN_ID"] = (self._run_id,)
+        if self._restarts_all:
+            env["TFMUX_ATTEMPT"] = (str(self._attempt),)
         if self._resume is not None:
             env["TFMUX_RESUME"] = (self._resume.run_id,)
         return env
@@ -557,6 +570,10 @@ class _Planner:
         names = environment.given_gpus(self._facts[host].environ)
         more = (self._entry(host).gpus or 0) > len(names)
         return () if more and not self._by_slurm(host) else names
+
+    @property
+    def _restarts_all(self) -> bool:
+        return self._cluster.run.on_failure is OnFailure.RESTART_ALL
 
     def _trains(self, task: TaskId) -> bool:
         return self._role(task) in (Role.CHIEF, Role.WORKER)

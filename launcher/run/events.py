@@ -147,6 +147,13 @@ class HostsChecked(Event):
 
 
 @dataclass(frozen=True)
+class PortsPicked(Event):
+    """The ports of all tasks that start again are free; these are new."""
+
+    ports: Mapping[TaskId, int]
+
+
+@dataclass(frozen=True)
 class Staged(Event):
     """A host has all files."""
 

@@ -17,20 +17,22 @@ from .instructions import (
     StageHost,
     StartTask,
 )
+from .restart import Restart
 from .shutdown import KILL_PATIENCE, Shutdown
 from .snapshot import TaskView
 from .state import RunData
-from .states import Cause, HostState, RunPhase, TaskState
-from .tasks import AT_WORK, Tasks
+from .states import AT_WORK, Cause, HostState, RunPhase, TaskState
+from .tasks import Tasks
 from .timers import LeaseEnd
 
 
 class Hosts:
     """Knows when the launch may go on, and what a host that was cut off has to be told."""
 
-    def __init__(self, data: RunData, shutdown: Shutdown, tasks: Tasks) -> None:
+    def __init__(self, data: RunData, shutdown: Shutdown, restart: Restart, tasks: Tasks) -> None:
         self._data = data
         self._shutdown = shutdown
+        self._restart = restart
         self._tasks = tasks
 
     def on_up(self, event: ev.HostUp) -> list[Instruction]:
@@ -61,6 +63,7 @@ class Hosts:
         newest = dict(sorted(held))
         data.find_tasks(host)
         killing = data.phase is RunPhase.KILLING
+        restarting = data.phase is RunPhase.RESTARTING
         out: list[Instruction] = []
         for view in data.on_host(host):
             attempt = newest.get(view.id, 0)
@@ -72,7 +75,12 @@ class Hosts:
             plan = data.plan.task(view.id)
             if (view.id, view.attempt) in held:
                 out += self._match_gate(view, held[view.id, view.attempt])
-            elif view.pid is None and not killing and host in data.facts:
+            elif (
+                view.pid is None
+                and not killing
+                and not data.ends_with_all(view.id)
+                and host in data.facts
+            ):
                 gated = view.state is TaskState.WARMING
                 out.append(StartTask(plan, view.attempt, gated))
             else:
@@ -85,6 +93,7 @@ class Hosts:
             out.append(StageHost(host))
         if data.phase is not RunPhase.KILLING:
             out += self._tasks.unanswered_kills(host)
+            out += self._restart.on_up(host) if restarting else []
         if data.phase in AT_WORK:
             out += self._tasks.renew_time_limits(data.on_host(host))
         return out
@@ -108,6 +117,8 @@ class Hosts:
         if self._data.phase is RunPhase.CONNECTING:
             return self._when_all_answered()
         self._data.note(f"{event.host}: {event.reason}")
+        if self._restart.concerns(event.host):
+            return self._restart.give_up(f"{event.host}: {event.reason}")
         return self._shutdown.kill_all(Cause.FAILURE if self._data.begun else Cause.PREFLIGHT)
 
     def _when_all_answered(self) -> list[Instruction]:
@@ -139,7 +150,11 @@ class Hosts:
         data = self._data
         keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
         lost = data.host(host).state is HostState.LOST
-        if not lost or keep or data.phase is RunPhase.KILLING:
+        if not lost or data.phase is RunPhase.KILLING:
+            return []
+        if self._restart.concerns(host):
+            return self._restart.give_up(f"{host} is lost ({data.host(host).reason})")
+        if keep:
             return []
         tasks = [view.id for view in data.on_host(host) if view.state is TaskState.LOST]
         for task in tasks:

@@ -24,6 +24,14 @@ class CheckHosts(Instruction):
 
 
 @dataclass(frozen=True)
+class PickPorts(Instruction):
+    """Nothing of these tasks runs: pick other ports for those that may have any, see that the
+    others are free, and send `PortsPicked`."""
+
+    tasks: tuple[TaskId, ...]
+
+
+@dataclass(frozen=True)
 class ConnectHosts(Instruction):
     """An engine has given the hosts: connect to them."""
 

@@ -19,6 +19,7 @@ from .allocation import Allocations
 from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction
+from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import (
     AllocatedNode,
@@ -37,6 +38,7 @@ from .timers import (
     ReadyDelay,
     ReadyTimeout,
     RestartDelay,
+    RestartTimeout,
     ShutdownTimeout,
     Timer,
 )
@@ -82,8 +84,9 @@ class RunStateMachine:
         run as an earlier launcher has recorded it."""
         self._data = RunData(cluster, run_id, started, resume, past)
         self._shutdown = Shutdown(self._data)
-        self._tasks = Tasks(self._data, self._shutdown)
-        self._hosts = Hosts(self._data, self._shutdown, self._tasks)
+        self._restart = Restart(self._data, self._shutdown)
+        self._tasks = Tasks(self._data, self._shutdown, self._restart)
+        self._hosts = Hosts(self._data, self._shutdown, self._restart, self._tasks)
         self._allocations = Allocations(self._data, self._shutdown)
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
@@ -99,6 +102,7 @@ class RunStateMachine:
             ev.LauncherFailed: self._launcher_failed,
             ev.HostsChecked: self._hosts.on_checked,
             ev.Staged: self._hosts.on_staged,
+            ev.PortsPicked: self._tasks.begin_again,
             ev.TaskStarted: self._tasks.on_started,
             ev.TaskReady: lambda event: self._tasks.on_ready(event.task, event.attempt),
             ev.TaskExited: self._tasks.on_exited,
@@ -183,7 +187,8 @@ class RunStateMachine:
         Nothing else that a task has printed is stored."""
         view = self._data.view(task)
         failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL)
-        return failed and attempt == view.attempt and self.phase is not RunPhase.KILLING
+        ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
+        return failed and attempt == view.attempt and not ending
 
     def awaits(self, timer: Timer) -> bool:
         """Whether the end of a timer matters: not where its task is ready or has ended."""
@@ -325,11 +330,12 @@ class RunStateMachine:
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:
-            return [i for task in event.tasks for i in self._tasks.on_kill_confirmed(task)]
+            out = [i for task in event.tasks for i in self._tasks.on_kill_confirmed(task)]
+            return [*out, *self._restart.on_receipt(event)]
         if self.phase is not RunPhase.KILLING:
             # An agent that acted alone: what it ended, its tasks' ends say.
             self._data.hosts[event.receipt.host].last_word = event.receipt
-            return []
+            return self._restart.on_receipt(event)
         return self._shutdown.on_receipt(event.receipt)
 
     def _timer_fired(self, timer: Timer) -> list[Instruction]:
@@ -344,6 +350,8 @@ class RunStateMachine:
                 return self._tasks.on_ready(task, attempt)
             case RestartDelay():
                 return self._tasks.on_restart_delay(timer)
+            case RestartTimeout():
+                return self._restart.on_timeout()
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
         self._data.note(event.text)

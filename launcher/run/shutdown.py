@@ -41,7 +41,10 @@ class Shutdown:
                 data.update_run(cause=cause)
         if data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
-        data.update_run(state=RunPhase.KILLING, cause=cause)
+        run = data.run
+        if run.restart_due and cause is Cause.FAILURE and run.first_failure is None:
+            data.update_run(first_failure=run.restart_cause)
+        data.update_run(state=RunPhase.KILLING, cause=cause, restart_due=False)
         return self.broadcast()
 
     def broadcast(self) -> list[Instruction]:

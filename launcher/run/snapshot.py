@@ -53,7 +53,8 @@ class TaskView:
     pid: fields.Count | None = None
     """Id of its process on the host."""
     attempt: fields.Attempt = 0
-    """Number of the start, from 1 on; 0 before the first one."""
+    """Number of the start, from 1 on; 0 before the first one. A task that is `pending` again has
+    that of its last one."""
     attempts: tuple[Attempt, ...] = ()
     """The starts whose process was there, oldest first; the last hundred at most."""
     exit_code: fields.Status | None = None
@@ -98,7 +99,8 @@ class TaskView:
         begun = self.state not in (TaskState.PENDING, TaskState.STAGING)
         numbers = [attempt.number for attempt in self.attempts]
         return (
-            bool(self.attempt) == begun
+            (bool(self.attempt) or not begun)
+            and (not self.attempt or self.state is not TaskState.STAGING)
             and (self.state is TaskState.LOST) == (self.state_before_loss is not None)
             and (not self.restart_due or self.kill_grace is not None)
             and (self.intent is Intent.NONE or begun)
@@ -326,6 +328,15 @@ class RunView:
     """Global steps at the end of the training, where they are known."""
     first_failure: Failure | None = None
     """The task that failed first; absent where none did."""
+    attempt: fields.Attempt = 1
+    """Number of the start of all tasks: from 1 on, more with `restart-all`."""
+    most_attempts: fields.Count = 0
+    """Starts of all tasks at most, with `restart-all`."""
+    restart_cause: Failure | None = None
+    """The failure for which all tasks were started again, or are about to be; absent in the first
+    attempt."""
+    restart_due: bool = False
+    """All tasks of the cluster are being ended, and the next attempt waits for that."""
     kill_deadline: fields.Time | None = None
     """Time at which TERM becomes KILL, while the run is being killed."""
     kill_asked: bool = False
@@ -357,7 +368,21 @@ class RunView:
         over = self.state is RunPhase.ENDED
         killing = self.state is RunPhase.KILLING
         ends = {over, self.outcome is not None, self.ended is not None, self.exit_code is not None}
-        return len(ends) == 1 and not (killing and None in (self.cause, self.kill_deadline))
+        return (
+            len(ends) == 1
+            and not (killing and None in (self.cause, self.kill_deadline))
+            and not (self.restart_due and self.restart_cause is None)
+            and not (self.state is RunPhase.RESTARTING and not self.restart_due)
+        )
+
+    @property
+    def attempt_text(self) -> str:
+        """`attempt 2 of 4: worker:1 exit 1 on tf2`; empty in the first attempt."""
+        cause, number = self.restart_cause, self.attempt + self.restart_due
+        if cause is None or number < 2:
+            return ""
+        of = f" of {self.most_attempts}" if self.most_attempts else ""
+        return f"attempt {number}{of}: {cause.task} {cause.how} on {cause.host}"
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
+from ..cluster.choices import OnFailure
 from ..cluster.model import ClusterModel
 from ..ids import TaskId
 from ..plan.plan import HostFacts, Plan, Resume, Role, make_plan
@@ -73,11 +75,14 @@ class RunData:
         """What an engine has given, by the names of the hosts."""
         if self.nodes:
             self.cluster = self._with_nodes()
-        self.plan = make_plan(self.cluster, run_id, self.facts, self.resume)
+        self.plan = make_plan(self.cluster, run_id, self.facts, self.resume, past.run.attempt)
         self.views = self._views(past)
         self.hosts = {host.name: HostRecord() for host in self.plan.hosts}
         self.waited_longer = 0.0
         """Seconds beyond the kill's own time, for hosts that are still being connected to."""
+        self.ending: dict[str, tuple[TaskId, ...] | None] = {}
+        """Hosts that have not said that nothing of the last attempt is left, with the tasks that
+        are being ended there, None for everything."""
         self.silence_watched: set[TaskId] = set()
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}
@@ -102,7 +107,10 @@ class RunData:
         for facts in past.facts.values():
             views.add(facts)
         stage = min(past.run.stage, len(plan.stages))
-        views.add(replace(past.run, run_id=self.run_id, name=plan.name, stage=stage))
+        settings = plan.settings
+        most = settings.max_restarts + 1 if settings.on_failure is OnFailure.RESTART_ALL else 0
+        run = replace(past.run, run_id=self.run_id, name=plan.name, most_attempts=most)
+        views.add(replace(run, stage=stage))
         if views.run.total_steps is None:
             views.update_run(total_steps=plan.total_steps)
         if self.cluster.slurm is None:
@@ -156,7 +164,7 @@ class RunData:
     def replan(self, facts: Mapping[str, HostFacts]) -> None:
         """Makes the plan again; hosts of which nothing new is known keep their facts."""
         self.facts = {**self.facts, **facts}
-        self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume)
+        self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume, self.run.attempt)
         for host, known in facts.items():
             before = self.views.facts.get(host, FactsView(host))
             self.views.add(replace(before, facts=known))
@@ -206,7 +214,17 @@ class RunData:
 
     def is_current(self, task: TaskId, attempt: int) -> bool:
         """False for an earlier attempt: what is said of it comes too late."""
-        return self.view(task).attempt == attempt
+        view = self.view(task)
+        return view.attempt == attempt and view.state is not TaskState.PENDING
+
+    @cached_property
+    def cluster_tasks(self) -> tuple[TaskId, ...]:
+        """The tasks that start again together, in start order."""
+        return tuple(task.id for task in self.plan.tasks if task.role.in_cluster)
+
+    def ends_with_all(self, task: TaskId) -> bool:
+        """All tasks of the cluster are being ended for the next attempt, and this is one."""
+        return self.run.restart_due and self.plan.task(task).role.in_cluster
 
     def awaits_ready(self, task: TaskId, attempt: int) -> bool:
         """This attempt is under way and not ready."""
@@ -298,6 +316,8 @@ class RunData:
         if self.phase is RunPhase.STARTING and 0 <= self.run.stage < len(self.plan.stages):
             tasks = map(self.view, self.plan.stages[self.run.stage])
             return named(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
+        if self.phase is RunPhase.RESTARTING:
+            return named(self.ending)
         if self.phase is RunPhase.KILLING and self.allocation and self.allocation.releasing:
             return f"{self.allocation.title} to end"
         return ""

@@ -60,7 +60,8 @@ class HostState(StrEnum):
 
 
 class RunPhase(StrEnum):
-    """The phases of a run, in order; it may go to `killing` from any before it."""
+    """The phases of a run, in order; it may go to `killing` from any before it, and from
+    `restarting` back to `starting`."""
 
     QUEUED = "queued"
     CONNECTING = "connecting"
@@ -68,8 +69,13 @@ class RunPhase(StrEnum):
     STARTING = "starting"
     RUNNING = "running"
     FINISHING = "finishing"
+    RESTARTING = "restarting"
+    """All cluster tasks are being ended, and start again when nothing of them is left."""
     KILLING = "killing"
     ENDED = "ended"
+
+
+AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 
 class Outcome(StrEnum):
@@ -111,6 +117,7 @@ class Intent(StrEnum):
 
 _BEGINS = frozenset({TaskState.WARMING, TaskState.STARTING})
 _ENDS = _ENDED | _BEGINS | {TaskState.BACKOFF}
+_AGAIN = _BEGINS | {TaskState.PENDING}
 _TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.PENDING: _BEGINS | {TaskState.STAGING},
     TaskState.STAGING: _BEGINS | {TaskState.PENDING},
@@ -119,13 +126,14 @@ _TRANSITIONS: dict[TaskState, frozenset[TaskState]] = {
     TaskState.READY: _ENDS | {TaskState.RUNNING, TaskState.LOST},
     TaskState.RUNNING: _ENDS | {TaskState.LOST},
     TaskState.LOST: _ENDS | {TaskState.READY, TaskState.RUNNING},
-    TaskState.BACKOFF: _BEGINS | {TaskState.STOPPED, TaskState.KILLED},
-    TaskState.EXITED: _BEGINS,
-    TaskState.FAILED: _BEGINS,
-    TaskState.STOPPED: _BEGINS,
-    TaskState.KILLED: _BEGINS,
+    TaskState.BACKOFF: _AGAIN | {TaskState.FAILED, TaskState.STOPPED, TaskState.KILLED},
+    TaskState.EXITED: _AGAIN,
+    TaskState.FAILED: _AGAIN,
+    TaskState.STOPPED: _AGAIN,
+    TaskState.KILLED: _AGAIN,
 }
-"""Every state may be followed by `warming` or `starting`: that is the next attempt."""
+"""Every state may be followed by `warming` or `starting`: that is the next attempt. One that has
+ended is `pending` where its stage has to come again."""
 
 
 class InvalidTransition(Exception):

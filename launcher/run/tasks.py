@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from ..cluster.choices import OnFailure, Success
 from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
 from ..ids import TaskId
-from ..plan.plan import Role, missing
+from ..plan.plan import HostFacts, Role, missing
 from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
+from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import Attempt, TaskView
 from .state import RunData, blocks_stage
-from .states import Cause, HostState, Intent, RunPhase, TaskState
+from .states import AT_WORK, Cause, HostState, Intent, RunPhase, TaskState
 from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
 MAX_BACKOFF = 30.0
 _MOST_ATTEMPTS = 100
 """Attempts of a task that a snapshot has: what changes of the task is sent with all of them."""
+_NOTHING_HAPPENED: Mapping[str, Any] = {
+    "pid": None,
+    "exit_code": None,
+    "exit_signal": None,
+    "reason": "",
+    "intent": Intent.NONE,
+    "restart_due": False,
+    "kill_grace": None,
+    "state_before_loss": None,
+}
+"""Of an attempt that begins, or waits for its stage: nothing of the one before it is left."""
 _RESUME_SECONDS = 1.0
 """Pause before the next attempt of a task that waited for it when its launcher died."""
-AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 
 class Tasks:
     """Starts a run's tasks stage by stage, again where the rules say so, and knows when the run
     is over."""
 
-    def __init__(self, data: RunData, shutdown: Shutdown) -> None:
+    def __init__(self, data: RunData, shutdown: Shutdown, restart: Restart) -> None:
         self._data = data
         self._shutdown = shutdown
+        self._restart = restart
 
     # --- the ordered start ----------------------------------------------------------------
 
@@ -43,19 +57,52 @@ class Tasks:
         return self._start_stage(0)
 
     def resume(self) -> list[Instruction]:
-        """Goes on with a run that has begun, from the first stage that is not ready."""
+        """Goes on with a run that has begun: with the end of its tasks, where they were to start
+        again, else from the first stage that is not ready."""
         data = self._data
         data.update_run(state=RunPhase.STARTING)
         again: list[Instruction] = [
             SetTimer(RestartDelay(task, view.attempt), _RESUME_SECONDS)
             for task, view in data.tasks.items()
-            if view.state is TaskState.BACKOFF
+            if view.state is TaskState.BACKOFF and not data.ends_with_all(task)
         ]
         again += self.renew_time_limits(data.tasks.values())
+        if data.run.restart_due:
+            return [*again, *self._restart.end_attempt()]
         for number, stage in enumerate(data.plan.stages):
             if any(blocks_stage(view) or view.warming for view in map(data.view, stage)):
                 return [*again, *self._enter_stage(number)]
         return [*again, *self._start_stage(len(data.plan.stages))]
+
+    def begin_again(self, event: ev.PortsPicked) -> list[Instruction]:
+        """Starts the next attempt of all cluster tasks, from the first stage: nothing of the last
+        one is left, and the ports are free."""
+        data = self._data
+        if data.phase is not RunPhase.RESTARTING or data.ending:
+            return []
+        data.update_run(attempt=data.run.attempt + 1, restart_due=False, state=RunPhase.STARTING)
+        data.replan(self._with_ports(event))
+        for task in data.cluster_tasks:
+            self._await_stage(task)
+        for record in data.hosts.values():
+            record.last_word = None  # what is started from now on, it says nothing of
+        return self._start_stage(0)
+
+    def _with_ports(self, event: ev.PortsPicked) -> dict[str, HostFacts]:
+        """The facts of the hosts, with the ports that were picked now."""
+        data = self._data
+        ports: dict[str, dict[TaskId, int]] = {}
+        for task, port in event.ports.items():
+            ports.setdefault(data.view(task).host, {})[task] = port
+        known = {host: data.facts.get(host, HostFacts()) for host in ports}
+        return {h: replace(facts, ports={**facts.ports, **ports[h]}) for h, facts in known.items()}
+
+    def _await_stage(self, task: TaskId) -> None:
+        """Has a task that has ended wait for its stage, which comes again."""
+        if self._data.view(task).state is not TaskState.PENDING:
+            self._data.update_task(
+                task, state=TaskState.PENDING, started=None, ended=None, **_NOTHING_HAPPENED
+            )
 
     def _start_stage(self, number: int) -> list[Instruction]:
         data = self._data
@@ -72,15 +119,23 @@ class Tasks:
         out: list[Instruction] = []
         for task in data.plan.stages[number]:
             view = data.view(task)
-            if not view.attempt:
-                out += self._start(task, 1)
+            if view.state is TaskState.PENDING:
+                out += self._start(task, self._next_number(view))
             elif view.warming:
                 out += self._release(view)
         if any(data.plan.task(task).role is Role.PREPARE for task in data.plan.stages[number]):
             return out
         later = [task for stage in data.plan.stages[number + 1 :] for task in stage]
-        warm = [t for t in later if data.plan.task(t).warm and not data.view(t).attempt]
-        return [*out, *(i for task in warm for i in self._start(task, 1))]
+        views = [data.view(task) for task in later if data.plan.task(task).warm]
+        warm = [view for view in views if view.state is TaskState.PENDING]
+        return [*out, *(i for view in warm for i in self._start(view.id, self._next_number(view)))]
+
+    def _next_number(self, view: TaskView) -> int:
+        """The number of a task's next attempt: that of all tasks, where it starts with them, unless
+        it has had more."""
+        number = view.attempt + 1
+        together = self._data.plan.task(view.id).role.in_cluster
+        return max(number, self._data.run.attempt) if together else number
 
     def _release(self, view: TaskView) -> list[Instruction]:
         """The stage of a task has come that waits at its gate, or is about to."""
@@ -111,16 +166,9 @@ class Tasks:
             task,
             state=TaskState.WARMING if gated else TaskState.STARTING,
             attempt=attempt,
-            pid=None,
-            exit_code=None,
-            exit_signal=None,
-            reason="",
             started=self._data.now,
             ended=None,
-            intent=Intent.NONE,
-            restart_due=False,
-            kill_grace=None,
-            state_before_loss=None,
+            **_NOTHING_HAPPENED,
         )
 
     def _time_limit(self, task: TaskId, attempt: int) -> list[Instruction]:
@@ -201,7 +249,7 @@ class Tasks:
     def on_ready_timeout(self, timer: ReadyTimeout) -> list[Instruction]:
         """Fails an attempt that is still starting."""
         data, task = self._data, timer.task
-        if not data.awaits_ready(task, timer.attempt):
+        if not data.awaits_ready(task, timer.attempt) or data.ends_with_all(task):
             return []
         view = data.view(task)
         held = f" ({view.reason})" if view.reason else ""
@@ -234,6 +282,9 @@ class Tasks:
             state = TaskState.EXITED if by_itself else self._shutdown.task_state
             data.update_task(task, state=state)
             return []
+        if data.ends_with_all(task):
+            data.update_task(task, state=TaskState.BACKOFF)
+            return []
         match view.intent:
             case Intent.RESTART:
                 data.update_task(task, state=TaskState.BACKOFF)
@@ -261,6 +312,12 @@ class Tasks:
         data = self._data
         view, plan, settings = data.view(task), data.plan.task(task), data.plan.settings
         killing = data.phase is RunPhase.KILLING
+        if data.ends_with_all(task):
+            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            return []
+        if self._restart.may_follow(view):
+            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            return self._restart.begin(task, how, tail)
         may_restart = settings.on_failure is OnFailure.RESTART and view.intent is not Intent.FAIL
         if may_restart and not killing and view.attempt <= plan.max_restarts:
             attempt = view.attempt
@@ -289,7 +346,8 @@ class Tasks:
         """A person wants it again: first its end, then the next attempt."""
         data = self._data
         view = data.view(event.task)
-        if data.phase not in AT_WORK or not view.attempt or view.intent is Intent.RESTART:
+        begun = view.attempt and view.state is not TaskState.PENDING
+        if data.phase not in AT_WORK or not begun or view.intent is Intent.RESTART:
             return []
         data.update_task(event.task, intent=Intent.RESTART)
         hard = event.hard or not view.state.live
@@ -318,7 +376,8 @@ class Tasks:
         view = self._data.view(task)
         self._data.update_task(task, kill_grace=None, restart_due=False)
         wanted = view.intent is Intent.RESTART or view.restart_due
-        if not wanted or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
+        over = self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        if not wanted or over or self._data.ends_with_all(task):
             return []
         return self._start(task, view.attempt + 1)
 
@@ -328,6 +387,8 @@ class Tasks:
         view = data.view(task)
         paused = view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
         if not paused or data.phase is RunPhase.KILLING or view.intent is Intent.RESTART:
+            return []
+        if data.ends_with_all(task):
             return []
         if view.kill_grace is not None:
             data.update_task(task, restart_due=True)
@@ -370,8 +431,10 @@ class Tasks:
         """It writes nothing although others have ended well: it hangs."""
         data = self._data
         view, settings = data.view(event.task), data.plan.settings
-        live = view.state.live
-        if not live or data.phase is RunPhase.KILLING or view.intent is not Intent.NONE:
+        ending = data.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
+        if not view.state.live or ending or view.intent is not Intent.NONE:
+            return []
+        if event.task not in data.silence_watched:  # an earlier attempt was
             return []
         if view.state is TaskState.LOST:  # it is we who hear nothing
             return [WatchSilence(event.task, settings.finish_timeout)]

@@ -39,6 +39,14 @@ class RestartDelay:
 
 
 @dataclass(frozen=True)
+class RestartTimeout:
+    """Hosts that can be reached have said by then that nothing of a run's attempt is left."""
+
+    attempt: fields.Attempt
+    kind: Literal["restart_timeout"] = "restart_timeout"
+
+
+@dataclass(frozen=True)
 class LeaseEnd:
     """The lease of a lost host has ended."""
 
@@ -54,6 +62,6 @@ class ShutdownTimeout:
 
 
 Timer = Annotated[
-    ReadyTimeout | ReadyDelay | RestartDelay | LeaseEnd | ShutdownTimeout,
+    ReadyTimeout | ReadyDelay | RestartDelay | RestartTimeout | LeaseEnd | ShutdownTimeout,
     Field(discriminator="kind"),
 ]

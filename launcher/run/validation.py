@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .snapshot import HostView, TaskView
 from .state import RunData
-from .states import HostState, RunPhase, TaskState
+from .states import HostState, Outcome, RunPhase, TaskState
 
 
 def check(data: RunData) -> None:
@@ -41,6 +41,13 @@ def _check_phase(data: RunData) -> None:
         pending = [h for h in data.contacted_hosts if data.hosts[h].receipt is None]
         releasing = data.allocation is not None and data.allocation.releasing
         assert pending or releasing, "all receipts are there, and the run goes on"
+    assert not end.restart_due or end.restart_cause is not None, end
+    over = data.phase is RunPhase.KILLING or (ended and end.outcome is not Outcome.DETACHED)
+    assert not over or not end.restart_due, end
+    if data.phase is RunPhase.RESTARTING:
+        assert end.restart_due, end
+        gone = [view for view in map(data.view, data.cluster_tasks) if view.host not in data.ending]
+        assert not any(view.state.live for view in gone), "a host has said that nothing is left"
     if data.phase is RunPhase.STARTING:
         assert 0 <= end.stage < stages
         assert any(not data.view(task).state.ended for task in data.plan.stages[end.stage])

@@ -32,6 +32,7 @@ from ..plan.plan import HostPlan
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import HostReceipt, Survivor
+from ..run.state import named
 from ..run.states import RunPhase
 from .outputs import Outputs
 
@@ -206,7 +207,7 @@ class Connections:
             unlisted=said.unlisted,
             confirmed=said.confirmed,
             seconds=said.seconds,
-            doubt="" if said.confirmed else said.doubt or _NO_REASON,
+            doubt=said.doubt or (_NO_REASON if said.tasks is None and not said.confirmed else ""),
         )
         if said.tasks is not None and (said.signalled or said.doubt):  # in no receipt of the run
             self._note(_told(host, said))
@@ -226,7 +227,7 @@ def _told(host: str, said: KillReceipt) -> str:
     not say: it is seen gone, never confirmed."""
     left = len(said.survivors) + said.unlisted
     what = f"{left} left" if left else "seen gone"
-    tasks = ", ".join(map(str, said.tasks or ()))
+    tasks = named(map(str, said.tasks or ()))
     signalled = f"{said.signalled} process{'' if said.signalled == 1 else 'es'} signalled"
     why = f"; not confirmed: {said.doubt}" if said.doubt else ""
     return f"{tasks} on {host}: {signalled}, {what} after {said.seconds:.2f} s{why}"

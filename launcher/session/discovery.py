@@ -57,6 +57,8 @@ ACTIVE_RUNS_SCHEMA: dict[str, Any] = {
         },
         started=_of("number", "seconds since the epoch"),
         tasks=_of("integer", "number of its tasks, with a process or without"),
+        attempt=_of("integer", "number of the start of all tasks"),
+        attempt_text=_of("string", "`attempt 2 of 4: worker:1 exit 1 on tf2`; empty in the first"),
         queue={
             "anyOf": [_QUEUE, {"type": "null"}],
             "description": "the request for nodes that it waits for",
@@ -107,6 +109,8 @@ class ActiveRun:
     queued: AllocationView | None = None
     """The request for its nodes, while it waits for them."""
     queued_since: float = 0.0
+    attempt: int = 1
+    attempt_text: str = ""
 
     @property
     def alive(self) -> bool:
@@ -132,6 +136,8 @@ class ActiveRun:
             "launcher": self.launcher,
             "started": self.started,
             "tasks": self.tasks,
+            "attempt": self.attempt,
+            "attempt_text": self.attempt_text,
             "queue": queue,
             "hosts": [host.record() for host in self.hosts],
         }
@@ -216,6 +222,8 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun, ActiveRun] | None:
         run.damage.describe(folder.run_id),
         queued,
         snapshot.waiting_since or snapshot.started,
+        snapshot.attempt,
+        snapshot.attempt_text,
     )
 
 

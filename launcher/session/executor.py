@@ -54,6 +54,8 @@ class Executor:
         match what:
             case do.CheckHosts(ports):
                 self.spawn(self.preparation.check(run.plan, ports=ports), "check of hosts")
+            case do.PickPorts(tasks):
+                self.spawn(self.preparation.pick_ports(run.plan, tasks), "ports")
             case do.StageHost(host):
                 work = self.preparation.stage(run.plan, run.plan.host(host))
                 self.spawn(work, f"files to {host}")
@@ -151,7 +153,8 @@ class Executor:
         """
         link = self.connections.links[task.host]
         argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
-        env = with_exports({**task.env, **secrets}, task.shell)
+        variables = {"TFMUX_ATTEMPT": str(attempt), **task.env, **secrets}
+        env = with_exports(variables, task.shell)
         start = Start(
             task=task.id,
             attempt=attempt,

@@ -43,6 +43,8 @@ class RunSummary:
     last: float = 0.0
     """Time of the last event."""
     first_failure: str = ""
+    attempt_text: str = ""
+    """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
     clean: bool = True
     """No receipt says that something may be left."""
     proven: bool = False
@@ -125,6 +127,7 @@ def _summary(folder: RunFolder, seen: Summary, last: float, problem: str = "") -
         loss=seen.loss,
         last=last,
         first_failure=seen.first_failure,
+        attempt_text=seen.attempt_text,
         clean=seen.clean is not False,
         proven=bool(seen.clean),
         problem=problem,

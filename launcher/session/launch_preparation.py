@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from typing import Any
 
@@ -85,7 +85,7 @@ class LaunchPreparation:
     async def _has_ports(self, plan: Plan) -> bool:
         """Whether every host has its tasks' ports free, and is found under its name; whoever has
         not is refused."""
-        self._pick_ports(plan)
+        self._pick_new(plan, [task.id for task in plan.tasks if task.port is None])
         checks = (self._check_ports(plan, host.name) for host in plan.hosts)
         reasons = await asyncio.gather(*checks)
         for host, reason in zip(plan.hosts, reasons, strict=True):
@@ -99,21 +99,39 @@ class LaunchPreparation:
                 return False
         return True
 
-    def _pick_ports(self, plan: Plan) -> None:
-        """Picks a port for each task that may have any. Two names may be one machine: no port is
-        picked twice, nor one that any task of the file has."""
+    async def pick_ports(self, plan: Plan, tasks: Sequence[TaskId]) -> None:
+        """Picks new ports for tasks that start again and may have any, and has their hosts look at
+        all of theirs. Where a host is cut off meanwhile nothing is said: it is asked again."""
+        again = set(tasks)
+        open_ = [task for task in tasks if task in self._ports]
+        self._pick_new(plan, open_)
+        hosts = list(dict.fromkeys(plan.task(task).host for task in tasks))
+        links = [self._links[host] for host in hosts]
+        connections = [link.sessions for link in links]
+        reasons = await asyncio.gather(*(self._check_ports(plan, host, again) for host in hosts))
+        if any(reasons):
+            await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends the question before the link knows it
+        for host, link, connection, reason in zip(hosts, links, connections, reasons, strict=True):
+            if reason and link.connected and link.sessions == connection:
+                self._feed(ev.HostRefused(time.time(), host, reason))
+        if not any(reasons):
+            picked = {task: self._ports[task] for task in open_}
+            self._feed(ev.PortsPicked(time.time(), picked))
+
+    def _pick_new(self, plan: Plan, tasks: Sequence[TaskId]) -> None:
+        """Picks a port for each of these. Two names may be one machine: no port is picked twice,
+        nor one that any task of the file has."""
         taken = {task.port for task in plan.tasks if task.port is not None}
         self._candidates = iter([port for port in shuffled_ports() if port not in taken])
-        for task in plan.tasks:
-            if task.port is None:
-                self._ports[task.id] = next(self._candidates)
+        for task in tasks:
+            self._ports[task] = next(self._candidates)
 
-    async def _check_ports(self, plan: Plan, host: str) -> str:
-        """Has a host look at its tasks' ports, and picks others for those that are taken; why they
-        will not do, if so."""
-        tasks = plan.on_host(host)
-        fixed = tuple(task.port for task in tasks if task.port is not None)
-        open_ = [task.id for task in tasks if task.port is None]
+    async def _check_ports(self, plan: Plan, host: str, among: Set[TaskId] | None = None) -> str:
+        """Has a host look at the ports of its tasks, or of those `among` them, and picks others for
+        those that are taken; why they will not do, if so."""
+        tasks = [task for task in plan.on_host(host) if among is None or task.id in among]
+        open_ = [task.id for task in tasks if task.id in self._ports]
+        fixed = tuple(task.port for task in tasks if task.port and task.id not in self._ports)
         while True:
             candidates = {self._ports[task]: task for task in open_}
             try:

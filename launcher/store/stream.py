@@ -71,6 +71,10 @@ class Summary:
     """Exit code of `tfmux up`."""
     first_failure: str = ""
     """The task that failed first, its host, and how, in words."""
+    attempt: fields.Attempt = 1
+    """Number of the start of all tasks."""
+    attempt_text: str = ""
+    """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
     clean: bool | None = None
     """Every host has confirmed that nothing is left; absent without a receipt."""
     tasks: fields.Count = 0
@@ -102,6 +106,8 @@ class Summary:
             outcome=None if left else seen.outcome,
             exit_code=None if left else seen.exit_code,
             first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
+            attempt=seen.attempt,
+            attempt_text=seen.attempt_text,
             clean=None if seen.receipt is None else seen.clean,
             tasks=len(seen.tasks),
             live=sum(task.state.live for task in seen.tasks),

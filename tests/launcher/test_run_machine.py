@@ -24,13 +24,13 @@ from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
-from launcher.run.states import HostState, RunPhase, TaskState
-from launcher.run.tasks import AT_WORK
+from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
 from launcher.run.timers import (
     LeaseEnd,
     ReadyDelay,
     ReadyTimeout,
     RestartDelay,
+    RestartTimeout,
     ShutdownTimeout,
     Timer,
 )
@@ -83,6 +83,7 @@ TIMERS = st.one_of(
     st.builds(ReadyTimeout, TASKS, ATTEMPTS),
     st.builds(ReadyDelay, TASKS, ATTEMPTS),
     st.builds(RestartDelay, TASKS, ATTEMPTS),
+    st.builds(RestartTimeout, ATTEMPTS),
     st.builds(LeaseEnd, HOSTS),
     st.just(ShutdownTimeout()),
 )
@@ -95,7 +96,7 @@ class RunMachine(RuleBasedStateMachine):
     """Tables of the cluster file that say which hosts there are."""
 
     @initialize(
-        on_failure=st.sampled_from(["stop", "keep", "restart"]),
+        on_failure=st.sampled_from(["stop", "keep", "restart", "restart-all", "restart-all"]),
         on_disconnect=st.sampled_from(["stop", "keep"]),
         success=st.sampled_from(["chief", "all"]),
         warm=st.sampled_from(["false", '["tensorflow"]']),
@@ -119,6 +120,8 @@ class RunMachine(RuleBasedStateMachine):
         self.open: list[do.Instruction] = []
         """Instructions that nobody has answered."""
         self.timers: list[Timer] = []
+        self.unproven: set[str] = set()
+        """Hosts that have not proven that nothing is left of the attempt that is being ended."""
         self.feed(ev.Begin(self.now))
         if running:
             self.start_all()
@@ -133,7 +136,15 @@ class RunMachine(RuleBasedStateMachine):
     def feed(self, event: ev.Event) -> None:
         if isinstance(event, ev.TimerFired) and event.timer in self.timers:
             self.timers.remove(event.timer)
-        for instruction in self.run.handle(shown(event)):
+        if isinstance(event, ev.ReceiptReceived):
+            self.note_proof(event)
+        due = self.run.views.run.restart_due
+        instructions = self.run.handle(shown(event))
+        if self.run.views.run.restart_due and not due:
+            self.unproven = set(NODES)
+        for instruction in instructions:
+            if isinstance(instruction, do.StartTask) and instruction.task.role.in_cluster:
+                assert not self.unproven, "an attempt is started beside the one before it"
             if isinstance(instruction, do.SetTimer):
                 if instruction.timer not in self.timers:
                     self.timers.append(instruction.timer)
@@ -143,6 +154,15 @@ class RunMachine(RuleBasedStateMachine):
             line = parse(encode(record))
             assert not isinstance(line, Summary | Metric)
             self.kept.take(line)
+
+    def note_proof(self, event: ev.ReceiptReceived) -> None:
+        """A host has looked while all its tasks were being ended for the next attempt."""
+        receipt = event.receipt
+        own = {t for t in self.run.views.tasks if self.run.task(t).host == receipt.host}
+        of_all = event.tasks is None or set(event.tasks) >= {t for t in own if t.job != "board"}
+        gone = not receipt.survivors and not receipt.doubt
+        if of_all and gone and (receipt.confirmed or event.tasks is not None):
+            self.unproven.discard(receipt.host)
 
     def later(self) -> float:
         self.now += 0.5
@@ -211,6 +231,11 @@ class RunMachine(RuleBasedStateMachine):
                 port = {TaskId("worker", 1): 4711}
                 facts = {"node0": HostFacts(home="/h"), "node1": HostFacts(home="/h", ports=port)}
                 self.feed(ev.HostsChecked(now, facts))
+            case do.PickPorts(tasks):
+                ports = {TaskId("worker", 1): 5000 + self.run.views.run.attempt}
+                picked = {task: port for task, port in ports.items() if task in tasks}
+                refused = ev.HostRefused(now, "node1", "port 2222 is in use")
+                self.feed(ev.PortsPicked(now, picked) if ok else refused)
             case do.StageHost(host):
                 self.feed(ev.Staged(now, host) if ok else ev.HostRefused(now, host, "disk full"))
             case do.StartTask(task, attempt):
@@ -274,6 +299,8 @@ class RunMachine(RuleBasedStateMachine):
         self.open.clear()
         self.timers.clear()
         self.run = RunStateMachine(self.cluster, "r", past=self.kept)
+        if self.run.views.run.restart_due:
+            self.unproven = set(NODES)
         self.feed(ev.Attached(self.later(), complete))
 
     # --- anything -------------------------------------------------------------------------
@@ -321,6 +348,10 @@ class RunMachine(RuleBasedStateMachine):
     def says(self, host: str, text: str) -> None:
         self.feed(ev.NoteAdded(self.later(), text))
         self.feed(ev.ResultsMissing(self.later(), host, text, ("/a",)))
+
+    @rule(port=st.integers(1, 65535))
+    def has_ports(self, port: int) -> None:
+        self.feed(ev.PortsPicked(self.later(), {TaskId("worker", 1): port}))
 
     @rule(host=HOSTS)
     def has_files(self, host: str) -> None:

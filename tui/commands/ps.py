@@ -79,6 +79,8 @@ def _row(run: ActiveRun, now: float) -> tuple[str, ...]:
 def _notes(run: ActiveRun, now: float) -> Iterator[str]:
     if run.launcher is None:
         yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
+    if run.attempt_text:
+        yield run.attempt_text
     if run.queued is not None:
         from tui.outcome import queue_text  # slow to import: Rich
 

@@ -110,7 +110,8 @@ def note_text(entry: Entry, colours: Colours) -> Text:
             lost = [host for host in report.hosts if host.unreachable] if report else []
             if lost:
                 return Text("; ".join(f"{host.name}: {host.unreachable}" for host in lost), bad)
-            return Text(f"waits for {run.waiting}" if run.waiting else "", "dim")
+            waits = f"waits for {run.waiting}" if run.waiting else ""
+            return Text("  ".join(filter(None, (waits, run.attempt_text))), "dim")
         case RunEntry(summary=run):
             told = [f"! {run.problem}"] if run.problem else []
             told += [] if run.clean else [UNCONFIRMED]
@@ -212,6 +213,8 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         _pair(text, "step", thousands(run.step))
     if run.loss is not None:
         _pair(text, "loss", figure(run.loss))
+    if run.attempt_text:
+        _pair(text, "again", run.attempt_text)
     if run.first_failure:
         _pair(text, "first", run.first_failure, bad)
     if entry.active:

@@ -130,6 +130,12 @@ def header_parts(
         if snapshot.allocation is not None and snapshot.allocation.advice:
             parts.append(Part(Rank.STATE, snapshot.allocation.advice, bad))
         return [*parts, *stage_parts(snapshot, now, form, colours)]
+    if snapshot.state is RunPhase.RESTARTING:
+        text = f"{snapshot.attempt_text} — ending all tasks"
+        text += f" on {snapshot.waiting}" if snapshot.waiting else ""
+        return [*parts, Part(Rank.NEWS, text, busy)]
+    if snapshot.attempt_text:
+        parts.append(Part(Rank.STATE, snapshot.attempt_text, busy))
     if snapshot.state in BEFORE:
         parts += stage_parts(snapshot, now, form, colours)
         parts.append(Part(Rank.NEWS, _waiting(snapshot, now, form), busy))
