@@ -17,6 +17,7 @@ from docs import bindings, command_line, contracts, events, frames
 from docs.markdown import table
 from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
+from launcher.run import stacks
 from launcher.session.discovery import ACTIVE_RUNS_SCHEMA
 from tui.commands.doctor import SCHEMA as DOCTOR_SCHEMA
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
@@ -88,6 +89,7 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "doctor.schema.json": _json(DOCTOR_SCHEMA),
         SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
         SCHEMAS / "ps.schema.json": _json(ACTIVE_RUNS_SCHEMA),
+        SCHEMAS / "stacks.schema.json": _json(stacks.schema()),
     }
 
 

@@ -181,6 +181,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
     )
 
+    stacks = commands.add_parser("stacks", help="print where the tasks of a run stand, grouped")
+    stacks.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    stacks.add_argument(
+        "tasks", nargs="*", metavar="TASK", help="such as worker:0: all stacks of these in full"
+    )
+    stacks.add_argument("--json", action="store_true", help="one JSON object")
+
     doctor = commands.add_parser("doctor", help="print what a bug report needs to know")
     doctor.add_argument("--json", action="store_true", help="one JSON object")
     doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
@@ -272,6 +279,7 @@ COMMANDS = {
     "kill": "kill.kill",
     "serve": "serve.serve",
     "logs": "runs.logs",
+    "stacks": "stacks.stacks",
     "doctor": "doctor.doctor",
     "completion": "completion.completion",
 }

@@ -14,6 +14,7 @@ nothing but each other:
     logs        task output into files, and how far these have grown
     ports       which process listens on a port, and whether one is free
     stats       CPU, memory and GPUs
+    stacks      where the processes of tasks stand
     threads     the threads for what may hang, and `agent.log`
     folders     where a run is kept on a host, and the word that one agent leaves for the next
     tree        staged files that are kept for the next launch

@@ -25,6 +25,7 @@ from .channel import Channel, Channels
 from .folders import Before, Folders
 from .kills import Kills
 from .logs import TaskLogs
+from .stacks import StackTaker
 from .stats import StatsSampler
 from .tasks import Attempt, Attempts, State
 from .threads import Wakeups, WorkerThread, error_text, log_line, write_lines_by
@@ -84,6 +85,7 @@ class Agent:
         self._previous_end = before.text
         tracker = self._tracker = processes.ProcessTracker(config["run_id"], os.getsid(0))
         self._stats = StatsSampler()
+        self._stacks = StackTaker()
         self._selector = selectors.DefaultSelector()
         self._wakeups = Wakeups()
         self._disk = WorkerThread("disk")
@@ -117,6 +119,7 @@ class Agent:
             wire.GPUS: lambda channel, body: channel.answer_in_thread(
                 body["id"], self._stats.gpus.listed
             ),
+            wire.STACKS: self._answer_stacks,
         }
         self._woken = 0.0
         self._next = dict.fromkeys(("processes", "watchdog", "touch"), 0.0)
@@ -305,6 +308,16 @@ class Agent:
             channel.answer(body["id"], self._stats.sample(self._tracker.scan()))
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
+
+    def _answer_stacks(self, channel: Channel, body: Json) -> None:
+        tasks, ident = body.get("tasks"), body["id"]
+        try:
+            members = self._tracker.scan()
+        except OSError as error:  # no descriptor is left
+            channel.refuse(ident, error_text(error))
+            return
+        wanted = {pid: one for pid, one in members.items() if tasks is None or one[1] in tasks}
+        self._stacks.answer(channel, ident, wanted)
 
     def _leave(self, channel: Channel, body: Json) -> None:
         self._end("the launcher has left")

@@ -22,6 +22,8 @@ MAX_BODY = 4 * 1024 * 1024
 DATA_BYTES = 64 * 1024
 MOST_SURVIVORS = 100
 """Processes that a receipt lists."""
+MOST_PROCESSES, MOST_THREADS, MOST_FRAMES = 256, 64, 64
+"""Of an answer with stacks: of a process its threads, of a thread its frames."""
 FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
 NO_FOLDER_STATUS = 73
@@ -31,7 +33,7 @@ TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 
 # launcher → agent
 HELLO, START, BEAT, KILL, LEAVE, READ_LOG, CREDIT, PORTS, STATS, GPUS = range(1, 11)
-RELEASE = 18
+RELEASE, STACKS = 18, 19
 # agent → launcher
 WELCOME, STARTED, LISTENING, EXITED, EOF, LOG_SIZE, DATA, PONG, RECEIPT, NOTE, ERROR = range(65, 76)
 GONE, REPLY = 76, 77

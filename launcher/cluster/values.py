@@ -39,6 +39,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 LONGEST_NAME = 64
 _MODULE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*")
+_SWITCHES = ("TFMUX_STACKS",)
+"""Variables of ours that people may set."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 COMMAND = "{command}"
 """In a word of `via`: the whole command, quoted for a shell."""
@@ -167,7 +169,7 @@ def _env_name(value: Any) -> str:
         raise wrong(
             "the name of a variable must have only letters, digits and '_', and no digit first"
         )
-    if name.startswith("TFMUX_"):
+    if name.startswith("TFMUX_") and name not in _SWITCHES:
         raise wrong("names that begin with TFMUX_ are reserved: use another name")
     return name
 

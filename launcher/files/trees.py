@@ -41,8 +41,7 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
     trainer = installed_trainer()
     if trainer:
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
-    if host.prepare or any(task.warm for task in plan.on_host(host.name)):
-        trees.append(Tree(TOOLS, Path(installed_scripts()), exclude=_SENT))
+    trees.append(Tree(TOOLS, Path(installed_scripts()), exclude=_SENT))
     return tuple(trees)
 
 

@@ -31,6 +31,7 @@ from .frames import (
     Refusal,
     ReplyHead,
     Request,
+    StacksAnswer,
     Start,
     StatsAnswer,
     TaskFacts,
@@ -221,6 +222,9 @@ class FrameChecker:
             # Two host names may be one machine: another's task is left out, and is no lie.
             own = {task: share for task, share in answer.tasks.items() if task in self._limits}
             answer = answer.model_copy(update={"tasks": own})
+        if isinstance(answer, StacksAnswer):
+            ours = tuple(one for one in answer.processes if one.task in self._limits)
+            answer = answer.model_copy(update={"processes": ours})
         return Reply(head.id, answer)
 
     def _log_bytes(self, frame: wire.Frame) -> LogBytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from ..agent import wire
+from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..ids import TaskId
 from ..printable import printable
 
@@ -510,3 +511,56 @@ class Gpus(Question[GpusAnswer]):
 
     TYPE = wire.GPUS
     ANSWER = GpusAnswer
+
+
+Way = Literal["python", "py-spy", "proc"]
+
+
+class ProcessLook(Frame):
+    """Where a process of a task stands: of each thread its name and the number of its stack, that
+    of the first thread first. `way` is how it was found (`launcher/agent/stacks.py`), `note` why no
+    better one led there; `state` is what the first thread does by the word of the kernel."""
+
+    task: Task
+    pid: Pid
+    command: Line
+    way: Way
+    state: Line
+    note: Line = ""
+    threads: Annotated[
+        tuple[tuple[Line, Number], ...], Field(min_length=1, max_length=MOST_THREADS)
+    ]
+    unlisted: Number = 0
+    files: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
+
+
+StackLine = tuple[Line, Line, Annotated[int, Field(ge=0, le=1 << 31)]]
+"""Function, file and line of a frame."""
+
+
+class StacksAnswer(Answer):
+    """Processes of tasks and where they stand. Equal stacks are said once: `processes` have their
+    numbers. `unlisted` processes are left out."""
+
+    stacks: Annotated[
+        tuple[Annotated[tuple[StackLine, ...], Field(max_length=MOST_FRAMES)], ...],
+        Field(max_length=MOST_PROCESSES * MOST_THREADS),
+    ]
+    processes: Annotated[tuple[ProcessLook, ...], Field(max_length=MOST_PROCESSES)]
+    unlisted: Number = 0
+
+    @model_validator(mode="after")
+    def _names_its_stacks(self) -> Self:
+        numbers = (number for process in self.processes for _, number in process.threads)
+        if max(numbers, default=-1) >= len(self.stacks):
+            raise ValueError("a stack that is not there")
+        return self
+
+
+@dataclass(frozen=True)
+class Stacks(Question[StacksAnswer]):
+    """Where the processes of these tasks stand, or of all (without `tasks`)."""
+
+    TYPE = wire.STACKS
+    ANSWER = StacksAnswer
+    tasks: tuple[TaskId, ...] | None = None

@@ -38,6 +38,12 @@ NO_GPU = "-1"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _GPU = re.compile(r"[A-Za-z0-9/_:.-]{1,80}")
 
+STACKS = "TFMUX_STACKS"
+"""Variable whose value `0` leaves the interpreters of a task alone: `tfmux stacks` then knows less
+of them."""
+STACKS_FOLDER = "stacks"
+"""Folder of the scripts for hosts which makes interpreters answer (`on_host/stacks`)."""
+
 EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
 """Variables to which a plan appends; a host's own values come first."""
 
@@ -127,17 +133,21 @@ def tf_config(cluster_spec: str, task: TaskId) -> Text:
 
 
 def with_tf_env(
-    env: Mapping[str, Text], own: Mapping[str, str], trainer: str, no_proxy_hosts: str
+    env: Mapping[str, Text],
+    own: Mapping[str, str],
+    hook: str,
+    trainer: str,
+    no_proxy_hosts: str,
 ) -> dict[str, Text]:
-    """Appends the trainer's folder to `PYTHONPATH`, and the cluster's hosts, the comma-separated
-    `no_proxy_hosts`, to `no_proxy`.
+    """Puts `hook`, where there is one, first on `PYTHONPATH`, and the trainer's folder last;
+    appends the cluster's hosts, the comma-separated `no_proxy_hosts`, to `no_proxy`.
 
     `env` has the variables of the file, `own` those of the host (only `EXTENDED` are used). Both
     spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
     """
     result = dict(env)
     given = {**own, **{name: written(env[name]) for name in EXTENDED if name in env}}
-    python_path = [given.get("PYTHONPATH", ""), trainer]
+    python_path = [hook, given.get("PYTHONPATH", ""), trainer]
     if any(python_path):
         result["PYTHONPATH"] = (":".join(filter(None, python_path)),)
     before = [value for name in ("no_proxy", "NO_PROXY") if (value := given.get(name, ""))]

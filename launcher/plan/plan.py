@@ -409,7 +409,9 @@ class _Planner:
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
             env |= {name: self._text(value, values) for name, value in table.items()}
         facts = self._facts[host]
-        env = environment.with_tf_env(env, facts.environ, facts.trainer, self._no_proxy_hosts)
+        asked = job is not None and written(env.get(environment.STACKS, ())) != "0"
+        hook = f"{facts.tools}/{environment.STACKS_FOLDER}" if asked else ""
+        env = environment.with_tf_env(env, facts.environ, hook, facts.trainer, self._no_proxy_hosts)
         tensorflow = cluster.run.framework is Framework.TENSORFLOW
         if tensorflow and job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)

@@ -12,7 +12,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Literal
@@ -22,15 +23,17 @@ from ..cluster.model import ClusterModel
 from ..errors import LauncherError, LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
+from ..printable import printable
 from ..run.run import RunStateMachine
 from ..run.snapshot import Snapshot
+from ..run.stacks import STACKS, Stacks
 from ..run.states import RunPhase
 from ..run.views import Record, Views
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
-from ..store.stream import PublicEvent, decode, plain
+from ..store.stream import PublicEvent, decode, plain, printable_values
 from .attach import StoredRun, find_resumed
 from .client_snapshots import failed, resumed, unknown
 from .control_connection import FLUSH_SECONDS
@@ -108,13 +111,16 @@ class RunClient:
         self._done = threading.Event()
         self._closed = threading.Event()
         self._adding = threading.Lock()
+        self._looks: dict[int, Future[Stacks]] = {}
+        """Questions for stacks whose answers have not come."""
+        self._look_id = 0
         subscription = {
             "command": "subscribe",
             "on_close": on_close,
             "prompts": ask is not None,
         }
         self._launcher = LauncherLink(
-            folder, subscription, self._note, self._withdraw_prompts, link, process
+            folder, subscription, self._note, self._connection_lost, link, process
         )
         self._thread = threading.Thread(target=self._follow, name="client", daemon=True)
         self._thread.start()
@@ -288,6 +294,16 @@ class RunClient:
     def signal(self, task: TaskId, name: str) -> None:
         self._command(f"{name} to {task}", command="signal", task=str(task), name=name)
 
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        future: Future[Stacks] = Future()
+        with self._adding:
+            ident = self._look_id = self._look_id + 1
+            self._looks[ident] = future
+        names = None if tasks is None else list(map(str, tasks))
+        if not self._launcher.send({"command": "stacks", "id": ident, "tasks": names}):
+            self._end_look(ident, LauncherError(f"{self.run_id}: {_UNSUPERVISED}"))
+        return future
+
     def resume(self) -> None:
         self._launcher.resume()
 
@@ -364,6 +380,7 @@ class RunClient:
         finally:
             if self._responder is not None:
                 self._responder.close()
+            self._end_looks()
             self._launcher.close(flush=True)
             if self._on_end is not None:
                 self._on_end()
@@ -398,6 +415,8 @@ class RunClient:
                 self._take([decode(record) for record in message["changed"]])
             elif "prompts" in message and self._responder is not None:
                 self._responder.show(PROMPTS.validate_python(message["prompts"]))
+            elif "id" in message:
+                self._end_look(message["id"], _stacks_in(message))
             elif "disconnected" in message:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
                 self._closed.wait(_PACE)  # more clients than are served displace each other
@@ -422,7 +441,23 @@ class RunClient:
         )
         return [plain(record) for record in found]
 
-    def _withdraw_prompts(self) -> None:
+    def _end_look(self, ident: int, result: Stacks | TfmuxError) -> None:
+        """Gives whoever asked for stacks the answer, or why there is none."""
+        with self._adding:
+            future = self._looks.pop(ident, None)
+        with suppress(InvalidStateError):  # nobody waits any more
+            if future is not None and isinstance(result, Stacks):
+                future.set_result(result)
+            elif future is not None and isinstance(result, TfmuxError):
+                future.set_exception(result)
+
+    def _end_looks(self) -> None:
+        """The launcher that was asked for stacks says nothing more."""
+        for ident in list(self._looks):
+            self._end_look(ident, LauncherError(f"{self.run_id}: its launcher process has gone"))
+
+    def _connection_lost(self) -> None:
+        self._end_looks()
         if self._responder is not None:
             self._responder.show(())
 
@@ -458,3 +493,10 @@ class RunClient:
             listener(self._snapshot)
         while self._due:
             self._due.pop().set()
+
+
+def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:
+    """The stacks in a message of a launcher process, or why there are none."""
+    if "stacks" in message:
+        return STACKS.validate_python(printable_values(message["stacks"]))
+    return LauncherError(printable(str(message["error"]), 1000))

@@ -7,10 +7,13 @@ wait for a screen, nor a screen for the network.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Protocol
 
 from ..ids import TaskId
 from ..run.snapshot import Snapshot
+from ..run.stacks import Stacks
 from ..store.logs import LogStore
 from ..store.metrics import Series
 
@@ -51,6 +54,10 @@ class RunControl(Protocol):
 
     def signal(self, task: TaskId, name: str) -> None:
         """`TERM` (KILL after the grace) or `KILL` to one task."""
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        """Has it looked where these tasks stand, or all; the result comes within some seconds, or a
+        `TfmuxError` that says why there is none."""
 
     def resume(self) -> None:
         """Starts a launcher process for a run whose own has died."""

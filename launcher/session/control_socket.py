@@ -7,6 +7,8 @@ what its disappearance means, and whether it can answer SSH prompts. It then rec
     {"changed": […]}    the records of the run (`store.stream`): all first, then those that changed
     {"prompts": […]}    the prompts that wait for an answer
     {"error": "…"}      the launcher could not start; it ends
+    {"stacks": {…}, "id": 7}   the answer to its `stacks`; `error` in the place of `stacks` where
+                           there is none
     {"finished": true}  the run has ended and its hosts are released; nothing follows
     {"disconnected": "…"}  it did not subscribe in time, sent what is no command, or had been silent
                            longest when one client too many came; nothing follows
@@ -18,6 +20,8 @@ and may send
     {"command": "restart", "task": "worker:1", "hard": false}
     {"command": "signal", "task": "worker:1", "name": "TERM" | "KILL"}
     {"command": "answer", "id": 3, "text": "yes"}
+    {"command": "stacks", "id": 7, "tasks": ["worker:1"] | null}
+                            where these tasks stand, or all; its answer comes within some seconds
     {"command": "detach"}   from now on its disappearance means nothing
 
 Neither log text nor events pass through here: clients read the files. A client that does not read
@@ -34,7 +38,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,7 @@ from pydantic import TypeAdapter
 from ..agent.folders import local_folder
 from ..ids import TaskId
 from ..run import events as ev
+from ..run.stacks import STACKS, Stacks
 from ..run.views import Record, Views
 from ..store.stream import plain
 from .outbox import Outbox, line_of
@@ -60,6 +65,8 @@ _MERGE_SECONDS = 0.005
 _SUBSCRIBE_SECONDS = 10.0
 """A connection that has not subscribed by then is closed: too many of them lock everybody out."""
 _FLUSH_SECONDS = 1.0
+_MOST_LOOKS = 4
+"""Questions for stacks of one client whose answers it has not got."""
 _CREDENTIALS = struct.Struct("3i")
 _BSD_CREDENTIALS = struct.Struct("=IIh2x16I")
 _SOL_LOCAL = 0
@@ -93,13 +100,16 @@ class ControlSocket:
         command: Callable[[ev.Event], None],
         prompts: PromptQueue,
         views: Callable[[], Views | None],
+        stacks: Callable[[tuple[TaskId, ...] | None], Awaitable[Stacks]] | None = None,
     ) -> None:
         """`command` gets what clients want, and raises `KeyError` where the run has no such task;
-        `views` is the state that is sent, None if it cannot be made."""
+        `views` is the state that is sent, None if it cannot be made; `stacks` takes the stacks of
+        tasks, or of all."""
         self._run_id = run_id
         self._command = command
         self._views = views
         self._prompts = prompts
+        self._stacks = stacks
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
@@ -221,6 +231,8 @@ class ControlSocket:
         finally:
             self._clients.pop(client, None)
             self._begun.set()
+            for looking in client.looks:
+                looking.cancel()
             if client.subscribed:
                 self._count(client, -1)
             client.outbox.abort()
@@ -242,9 +254,32 @@ class ControlSocket:
                 self._command(ev.SignalTask(time.time(), TaskId.parse(task), name))
             case {"command": "answer", "id": int(ident), "text": str() | None as text}:
                 return self._prompts.answer(ident, text)
+            case {"command": "stacks", "id": int(ident), "tasks": None | list() as names}:
+                tasks = None if names is None else tuple(map(TaskId.parse, names))
+                self._take_stacks(client, ident, tasks)
             case _:
                 raise ValueError("not a command")
         return False
+
+    def _take_stacks(self, client: _Client, ident: int, tasks: tuple[TaskId, ...] | None) -> None:
+        if len(client.looks) >= _MOST_LOOKS:
+            raise ValueError(f"more than {_MOST_LOOKS} questions for stacks at a time")
+        looking = asyncio.create_task(self._send_stacks(client, ident, tasks), name="stacks")
+        client.looks.add(looking)
+        looking.add_done_callback(client.looks.discard)
+
+    async def _send_stacks(
+        self, client: _Client, ident: int, tasks: tuple[TaskId, ...] | None
+    ) -> None:
+        message: dict[str, Any] = {"id": ident}
+        try:
+            if self._stacks is None:
+                raise LookupError("this run has no hosts that could be asked")
+            message["stacks"] = STACKS.dump_python(await self._stacks(tasks), mode="json")
+        except Exception as error:  # a look is never a reason to end anything
+            message["error"] = f"{type(error).__name__}: {error}"
+        if not self._finished and client in self._clients:
+            client.writer.write(line_of(message))
 
     def _subscribe(self, client: _Client, message: dict[str, Any], on_close: str) -> None:
         if client.subscribed:
@@ -316,6 +351,8 @@ class _Client:
         """It lacks a state that others have: it gets the whole snapshot next."""
         self.prompts: tuple[PendingPrompt, ...] = ()
         """Those that it was sent last."""
+        self.looks: set[asyncio.Task[None]] = set()
+        """Its questions for stacks that are under way."""
 
     @property
     def is_ours(self) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..cluster.saved_file import Stamp
-from ..errors import TfmuxError
+from ..errors import LauncherError, TfmuxError
 from ..ids import TaskId
 from ..paths import runs_home
 from ..run.snapshot import Snapshot
+from ..run.stacks import Stacks
 from ..run.states import Outcome, RunPhase
 from ..store.metrics import Series
 from ..store.runs import RunFolder, UnreadableRun
@@ -163,6 +166,12 @@ class FinishedRun:
     def restart(self, task: TaskId, *, hard: bool = False) -> None: ...
     def signal(self, task: TaskId, name: str) -> None: ...
     def resume(self) -> None: ...
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        future: Future[Stacks] = Future()
+        future.set_exception(LauncherError("the run has ended: nothing of it stands anywhere"))
+        return future
+
     def detach(self) -> None: ...
     def close(self) -> None: ...
 

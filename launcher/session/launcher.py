@@ -14,9 +14,11 @@ from contextlib import AsyncExitStack, suppress
 from ..agent.folders import FolderError
 from ..cluster.model import ClusterModel
 from ..hosts.open_files import allow_connections
+from ..ids import TaskId
 from ..plan.plan import Resume
 from ..run import events as ev
 from ..run.snapshot import Snapshot
+from ..run.stacks import Stacks
 from ..run.states import RunPhase
 from ..run.views import Views
 from ..store import launcher_lock
@@ -51,7 +53,9 @@ class Launcher:
         self.logs = LogStore(folder.path, only_writes=True)
         self._writer = RunWriter(folder, self._broken)
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
-        self._socket = ControlSocket(folder.run_id, self._command, self._prompts, self._views)
+        self._socket = ControlSocket(
+            folder.run_id, self._command, self._prompts, self._views, self._take_stacks
+        )
         self._run_loop = RunLoop(
             cluster,
             folder.run_id,
@@ -98,6 +102,16 @@ class Launcher:
         if isinstance(event, ev.KillAll) and event.force and ended:
             self._hooks.stop()
         self._run_loop.feed(event)
+
+    async def _take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
+        """Where these tasks stand, or all.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        for task in tasks or ():
+            self._run_loop.run.task(task)
+        return await self._run_loop.stacks.take(tasks)
 
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""

@@ -42,6 +42,7 @@ from .launch_preparation import LaunchPreparation
 from .live_data import Forwarding, HostStats, Transfers
 from .node_checks import name_for_nodes
 from .outputs import Outputs
+from .stacks import StackTaker
 from .teardown import Teardown
 
 _STATS = "stats of hosts"
@@ -103,6 +104,7 @@ class RunLoop:
         self._transfers = Transfers(views, self._changed)
         self._forwarding = Forwarding(views, links, self.feed, self._changed)
         self._stats = HostStats(views, links, self._changed)
+        self.stacks = StackTaker(self.run, links)
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
@@ -240,6 +242,7 @@ class RunLoop:
 
     async def _close(self) -> None:
         self._executor.stop_timers()
+        await self.stacks.aclose()
         await self.connections.aclose()
         rest = list(self._work)
         for task in rest:

@@ -65,6 +65,27 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     ),
     (wire.REPLY, {"id": 2, "error": "full"}),
     (wire.REPLY, {"id": 3, "gpus": [["0", "T4", "535", "15 GB"]], "why": "lost"}),
+    (
+        wire.REPLY,
+        {
+            "id": 4,
+            "stacks": [[["f", "a.py", 1], ["sleeps", "", 0]]],
+            "processes": [
+                {
+                    "task": "worker:1",
+                    "pid": 5,
+                    "command": "python",
+                    "way": "python",
+                    "state": "runs",
+                    "note": "",
+                    "threads": [["main", 0]],
+                    "unlisted": 0,
+                    "files": [],
+                }
+            ],
+            "unlisted": 0,
+        },
+    ),
 ]
 TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (
@@ -87,6 +108,7 @@ TO_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.PORTS, {"id": 1, "check": [1], "candidates": [2]}),
     (wire.STATS, {"id": 1}),
     (wire.GPUS, {"id": 1}),
+    (wire.STACKS, {"id": 1, "tasks": ["junk:0"]}),
 ]
 
 

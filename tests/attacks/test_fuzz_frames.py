@@ -31,6 +31,8 @@ from launcher.hosts.frames import (
     PortsAnswer,
     Question,
     ReadLog,
+    Stacks,
+    StacksAnswer,
     Stats,
     StatsAnswer,
     TaskFacts,
@@ -75,6 +77,7 @@ def checker() -> FrameChecker:
     made.expect(1, Ports((), (20000,)))
     made.expect(2, Stats())
     made.expect(3, Gpus())
+    made.expect(4, Stacks())
     return made
 
 
@@ -117,7 +120,7 @@ def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[
 
 @pytest.mark.large
 @given(
-    st.sampled_from([PortsAnswer, StatsAnswer, GpusAnswer]),
+    st.sampled_from([PortsAnswer, StatsAnswer, GpusAnswer, StacksAnswer]),
     st.dictionaries(st.text(max_size=9), JSON, max_size=3),
 )
 @tries(100)

@@ -197,14 +197,14 @@ def test_a_resumed_run_has_the_log_directory_of_the_other() -> None:
 def test_facts_of_the_hosts_are_put_in() -> None:
     """Home, folders and picked ports appear in commands, TF_CONFIG and the spec alike."""
     facts = {
-        "tf1": HostFacts(home="/root", workdir="/s/w", trainer="/s/t"),
+        "tf1": HostFacts(home="/root", workdir="/s/w", trainer="/s/t", tools="/s/b"),
         "tf2": HostFacts(home="/home/u", ports={TaskId("worker", 1): 40123}),
     }
     plan = plan_of(MISSION, facts)
     ps, second = task(plan, "ps:0"), task(plan, "worker:1")
     assert ps.argv[0] == "/root/tf/bin/python"
     assert ps.logdir == "/root/tfmux-logs/mnist/mnist-1"
-    assert (ps.cwd, ps.env["PYTHONPATH"]) == ("/s/w", "/s/t")
+    assert (ps.cwd, ps.env["PYTHONPATH"]) == ("/s/w", "/s/b/stacks:/s/t")
     assert (second.port, second.address) == (40123, "tf2:40123")
     assert plan.cluster_spec["worker"][1] == "tf2:40123"
     assert "--worker_hosts=tf2:2222,tf2:40123,tf3:2222" in ps.argv
@@ -237,7 +237,9 @@ def test_this_machine_needs_no_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert worker.argv == (sys.executable,)
     assert worker.cwd == "/srv/project/code"
     assert worker.logdir == os.path.expanduser("~/tfmux-logs/here/mnist-1")
-    assert (Path(worker.env["PYTHONPATH"]) / "trainer" / "__main__.py").exists()
+    stacks, trainer = map(Path, worker.env["PYTHONPATH"].split(":"))
+    assert (trainer / "trainer" / "__main__.py").exists()
+    assert [file.name for file in stacks.glob("*.py")] == ["sitecustomize.py"]
     assert plan.hosts[0].ssh is None
     assert plan.workdir == Path("/srv/project/code")
 
@@ -308,14 +310,24 @@ def test_cluster_hosts_are_reached_without_a_proxy(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_trainer_comes_last_on_the_path() -> None:
-    """A PYTHONPATH of the file or of the host goes before the bundled trainer."""
+    """A PYTHONPATH of the file or of the host goes before the bundled trainer, and behind what
+    makes interpreters say where they stand."""
     facts = {
-        "tf1": HostFacts(trainer="/t", environ={"PYTHONPATH": "/own"}),
-        "tf2": HostFacts(trainer="/t", environ={"PYTHONPATH": "/own"}),
+        "tf1": HostFacts(trainer="/t", tools="/b", environ={"PYTHONPATH": "/own"}),
+        "tf2": HostFacts(trainer="/t", tools="/b", environ={"PYTHONPATH": "/own"}),
     }
     plan = plan_of(MISSION.replace('C = "job"', 'PYTHONPATH = "/mine"'), facts)
-    assert task(plan, "ps:0").env["PYTHONPATH"] == "/own:/t"
-    assert task(plan, "worker:0").env["PYTHONPATH"] == "/mine:/t"
+    assert task(plan, "ps:0").env["PYTHONPATH"] == "/b/stacks:/own:/t"
+    assert task(plan, "worker:0").env["PYTHONPATH"] == "/b/stacks:/mine:/t"
+
+
+def test_interpreters_are_left_alone_where_the_file_says_so() -> None:
+    """For all tasks, those of a host, or a job; `prepare` lines are never touched."""
+    facts = {"tf1": HostFacts(trainer="/t", tools="/b"), "tf2": HostFacts(trainer="/t", tools="/b")}
+    off = plan_of(MISSION.replace('C = "job"', 'TFMUX_STACKS = "0"'), facts)
+    assert task(off, "ps:0").env["PYTHONPATH"] == "/b/stacks:/t"
+    assert task(off, "worker:0").env["PYTHONPATH"] == "/t"
+    assert task(off, "worker:0").env["TFMUX_STACKS"] == "0"
 
 
 def test_settings_of_a_job_win_over_the_run() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
+from launcher.run.stacks import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.logs import LogStore
 from launcher.store.metrics import Extractor, Series
@@ -46,6 +49,8 @@ class ScriptedRun:
         self._series: dict[TaskId, Series] = {}
         self._extract: dict[TaskId, Extractor] = {}
         self.asked: list[str] = []
+        self.looks: list[Future[Stacks]] = []
+        """Questions for stacks; the test answers them."""
         self.living = True
         self.lost = False
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
@@ -103,6 +108,11 @@ class ScriptedRun:
 
     def signal(self, task: TaskId, name: str) -> None:
         self.asked.append(f"signal {task} {name}")
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        self.asked.append("stacks")
+        self.looks.append(Future())
+        return self.looks[-1]
 
     def close(self) -> None:
         """Nobody looks any more."""

@@ -1,0 +1,270 @@
+"""Stacks of a run's tasks at one moment, and their groups: tasks that stand in the same place.
+
+Stacks are equal when functions, lines and the names of files are: the folders of the files differ
+from host to host. The smallest group comes first: where eleven tasks wait and one does not, the one
+is what everybody waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from ..ids import TaskId
+from ..quantities import counted
+from . import fields
+
+_MOST_SHOWN = 3
+"""Frames by which a stack is named."""
+_LIBRARIES = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen ")
+_NUMBERS = re.compile(r"\[\d+\]|\d+")
+_MOST_NAMES = 12
+
+
+@dataclass(frozen=True)
+class StackFrame:
+    """A frame of a stack. A thread that only the kernel describes has one, without a file."""
+
+    function: str
+    file: str = ""
+    line: fields.Count = 0
+
+    def __str__(self) -> str:
+        name = os.path.basename(self.file)
+        return f"{self.function} {name}:{self.line}" if self.file else self.function
+
+    @property
+    def where(self) -> str:
+        """The frame in full."""
+        return f"{self.function} ({self.file}:{self.line})" if self.file else self.function
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Equal for frames of the same code, and for descriptions that differ in numbers alone."""
+        if not self.file:
+            return _NUMBERS.sub("", self.function), "", 0
+        return self.function, os.path.basename(self.file), self.line
+
+    @property
+    def in_library(self) -> bool:
+        """It is in code that was installed, or has no code."""
+        return not self.file or _LIBRARIES.search(self.file) is not None
+
+
+@dataclass(frozen=True)
+class ThreadStack:
+    """A thread and its frames, the innermost first."""
+
+    name: str
+    frames: tuple[StackFrame, ...]
+
+
+@dataclass(frozen=True)
+class ProcessStack:
+    """A process of a task and its threads, the first thread first. `way` is how they were found:
+    `python`, `py-spy` or `proc`; `state` is what the first thread does, as the kernel says; `note`
+    says why there is no better description."""
+
+    pid: fields.Count
+    command: str
+    way: str
+    state: str
+    threads: tuple[ThreadStack, ...]
+    note: str = ""
+    unlisted: fields.Count = 0
+    """Threads beyond those."""
+    files: tuple[str, ...] = ()
+    """Open files, where `/proc` alone has described the process."""
+
+
+@dataclass(frozen=True)
+class TaskStacks:
+    """A task's processes, its first one first."""
+
+    task: TaskId
+    host: str
+    processes: tuple[ProcessStack, ...]
+
+    @property
+    def main(self) -> ProcessStack:
+        """The process that stands for the task: its first interpreter, else the last one that a
+        shell has started."""
+        known = (one for one in self.processes if one.way != "proc")
+        return next(known, self.processes[-1])
+
+    @property
+    def stack(self) -> tuple[StackFrame, ...]:
+        """Where the task stands: the frames of that process's first thread; what the kernel says
+        where it has none."""
+        process = self.main
+        frames = process.threads[0].frames if process.threads else ()
+        if process.way != "proc" and frames:
+            return frames
+        program = os.path.basename(process.command.split(" ", 1)[0]) or "process"
+        return (StackFrame(f"{program} {process.state or 'shows nothing'}"),)
+
+    @property
+    def key(self) -> tuple[tuple[str, str, int], ...]:
+        """Equal for tasks that stand in the same place."""
+        return tuple(frame.key for frame in self.stack)
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """A host or a task of which nothing is known, and why."""
+
+    name: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StackGroup:
+    """Tasks that stand in the same place, and where."""
+
+    tasks: tuple[TaskId, ...]
+    frames: tuple[StackFrame, ...]
+
+    @property
+    def title(self) -> str:
+        """How many tasks, and which: `11 tasks: worker:0–2, 4–11`."""
+        return f"{counted(len(self.tasks), 'task')}: {named_tasks(self.tasks)}"
+
+    @property
+    def where(self) -> str:
+        """The place in a line: the innermost frames, and the first one of the user's own code."""
+        return described(self.frames)
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """Where the tasks of a run stood at one moment."""
+
+    time: fields.Time
+    tasks: tuple[TaskStacks, ...]
+    """In start order."""
+    unanswered: tuple[Unanswered, ...] = ()
+
+    @cached_property
+    def groups(self) -> tuple[StackGroup, ...]:
+        """The groups, the smallest first; of equal ones that whose first task starts first."""
+        found: dict[object, list[TaskStacks]] = {}
+        for one in self.tasks:
+            found.setdefault(one.key, []).append(one)
+        groups = (
+            StackGroup(tuple(one.task for one in same), same[0].stack) for same in found.values()
+        )
+        return tuple(sorted(groups, key=lambda group: len(group.tasks)))  # which is stable
+
+    def headline(self, silent: Mapping[TaskId, float] | None = None) -> str:
+        """All of it in a sentence; empty where no task has answered. `silent` are seconds since a
+        task was heard last."""
+        groups = self.groups
+        if not groups:
+            return ""
+        first, *rest = groups
+        if not rest and len(first.tasks) > 1:
+            return f"all {len(first.tasks)} tasks stand in {_place(first)}"
+        verb = "stands" if len(first.tasks) == 1 else "stand"
+        waited = [(silent or {}).get(task, 0.0) for task in first.tasks]
+        since = f" for {min(waited):.0f} s" if min(waited) >= 1 else ""
+        text = f"{named_tasks(first.tasks)} {verb} in {_place(first)}{since}"
+        if rest:
+            last = rest[-1]
+            wait = "waits" if len(last.tasks) == 1 else "wait"
+            who = counted(len(last.tasks), "other")
+            text += f"; {who} {wait} in {_place(last)}"
+        if len(rest) > 1:
+            text += f"; {len(rest) - 1} more in other places"
+        return text
+
+
+STACKS = TypeAdapter(Stacks)
+
+
+@dataclass(frozen=True)
+class StacksRecord:
+    """Where the tasks of a run stand: the output of `tfmux stacks --json`."""
+
+    time: fields.Time
+    """When the hosts were asked, in seconds since the epoch."""
+    groups: tuple[StackGroup, ...]
+    """Tasks that stand in the same place, the smallest group first."""
+    tasks: tuple[TaskStacks, ...]
+    """All tasks that have answered, in start order, with their processes and threads."""
+    unanswered: tuple[Unanswered, ...]
+    """Hosts and tasks that have not, and why."""
+
+
+_RECORD = TypeAdapter(StacksRecord)
+
+
+def record(stacks: Stacks) -> dict[str, Any]:
+    """The stacks as JSON for programs."""
+    whole = StacksRecord(stacks.time, stacks.groups, stacks.tasks, stacks.unanswered)
+    made: dict[str, Any] = _RECORD.dump_python(whole, mode="json")
+    return made
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of `record`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_RECORD.json_schema(mode="serialization"),
+        "title": "tfmux stacks --json",
+    }
+
+
+def _place(group: StackGroup) -> str:
+    """The innermost frame in the user's own code, else the innermost of all."""
+    own = (frame for frame in group.frames if not frame.in_library)
+    return str(next(own, group.frames[0]))
+
+
+def described(frames: tuple[StackFrame, ...]) -> str:
+    """A stack in a line, the innermost frame first: a few frames, and among them the first one of
+    the user's own code."""
+    own = next((at for at, frame in enumerate(frames) if not frame.in_library), 0)
+    shown = sorted({*range(min(_MOST_SHOWN, len(frames))), own})
+    if own >= _MOST_SHOWN:
+        shown.remove(_MOST_SHOWN - 1)
+    words, before = [], -1
+    for at in shown:
+        if at > before + 1:
+            words.append("…")
+        words.append(str(frames[at]))
+        before = at
+    if before < len(frames) - 1:
+        words.append("…")
+    return " ← ".join(words)
+
+
+def named_tasks(tasks: Iterable[TaskId], most: int = _MOST_NAMES) -> str:
+    """Names of tasks in short: `ps:0, worker:0–2, 4–11`."""
+    jobs: dict[str, list[int]] = {}
+    for task in tasks:
+        jobs.setdefault(task.job, []).append(task.index)
+    words = []
+    for job, numbers in jobs.items():
+        prefix = f"{job}:"
+        for first, last in _ranges(sorted(numbers)):
+            words.append(f"{prefix}{first}" if first == last else f"{prefix}{first}–{last}")
+            prefix = ""
+    return ", ".join(words if len(words) <= most else [*words[:most], "…"])
+
+
+def _ranges(numbers: list[int]) -> Iterable[tuple[int, int]]:
+    begin = before = None
+    for number in numbers:
+        if begin is None or before is None or number > before + 1:
+            if begin is not None and before is not None:
+                yield begin, before
+            begin = number
+        before = number
+    if begin is not None and before is not None:
+        yield begin, before

@@ -1,0 +1,89 @@
+"""`tfmux stacks`: where the tasks of a run stand, in groups."""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+from collections.abc import Iterator, Sequence
+
+from launcher.errors import LauncherError, TaskNotFoundError
+from launcher.ids import TaskId
+from launcher.run.stacks import ProcessStack, Stacks, record
+from launcher.session.client import RunClient
+from launcher.session.launcher_link import has_launcher
+from launcher.store.runs import RunFolder
+from tui.exits import Exit
+from tui.stderr import message
+from tui.stdout import write_json
+
+_SECONDS = 15.0
+"""Longest wait for the launcher process, which gives hosts three seconds."""
+
+
+def stacks(arguments: argparse.Namespace) -> int:
+    """Prints the groups of all tasks, the smallest first, or all stacks of the named ones.
+
+    Raises:
+        LauncherError: nobody supervises the run.
+        TaskNotFoundError: the run has no such task.
+    """
+    folder = RunFolder.find(arguments.run)
+    if not has_launcher(folder):
+        raise LauncherError(
+            f"{folder.run_id} has no launcher process that could ask its hosts: it has ended, or "
+            "`tfmux attach` takes it up"
+        )
+    client = RunClient.attach(folder)
+    try:
+        tasks = [view.id for view in client.snapshot().tasks]
+        wanted = _wanted(arguments.tasks, tasks) if arguments.tasks else None
+        found = client.request_stacks(wanted).result(_SECONDS)
+    except concurrent.futures.TimeoutError:
+        raise LauncherError(
+            f"{folder.run_id}: its launcher process has not answered within {_SECONDS:.0f} s"
+        ) from None
+    finally:
+        client.close()
+    if arguments.json:
+        write_json(record(found))
+    else:
+        for line in lines(found, full=wanted is not None):
+            print(line)
+    for missing in found.unanswered:
+        message(f"{missing.name}: {missing.reason}")
+    return Exit.SUCCESS if found.tasks else Exit.FAILED
+
+
+def _wanted(names: Sequence[str], tasks: Sequence[TaskId]) -> list[TaskId]:
+    by_name = {str(task): task for task in tasks}
+    for name in names:
+        if name not in by_name:
+            raise TaskNotFoundError(name, list(tasks))
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def lines(found: Stacks, *, full: bool) -> Iterator[str]:
+    """A line for each group, or all processes, threads and frames of each task."""
+    if not full:
+        for group in found.groups:
+            yield f"{group.title} — {group.where}"
+        return
+    for task in found.tasks:
+        yield f"{task.task} on {task.host}"
+        for process in task.processes:
+            yield from process_lines(process)
+
+
+def process_lines(process: ProcessStack) -> Iterator[str]:
+    """A process in full."""
+    yield f"  process {process.pid}: {process.command}"
+    known = process.state if process.way == "proc" else f"{process.state}; by {process.way}"
+    yield f"    {known}{f' ({process.note})' if process.note else ''}"
+    for thread in process.threads:
+        yield f"    thread {thread.name}"
+        for frame in thread.frames:
+            yield f"      {frame.where}"
+    if process.unlisted:
+        yield f"    and {process.unlisted} more"
+    if process.files:
+        yield f"    open files: {', '.join(process.files)}"
