@@ -30,8 +30,6 @@ from .session.launcher_process import LauncherProcess
 from .session.log_lines import RunLogs
 from .store.stream import LogEvent, PublicEvent
 
-_MOST_LAUNCHERS = 4
-"""Launcher processes of one run that may die before this is given up."""
 _PACE = 0.05
 _Started = tuple[RunClient, EventFiles]
 _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
@@ -131,6 +129,8 @@ class Run:
         """Events of this side of the connection."""
         self.attached = attached
         """The run was there before; its log lines are those from now on."""
+        self._lost_launchers = 0
+        """As many as have been told of."""
         self._killed = False
         """`kill` has been called."""
         self._changed = asyncio.Event()
@@ -328,23 +328,24 @@ class Run:
         if self.client.closed or self.snapshot().state in _ENDING:
             gone = "has been detached" if self.client.detached else "has ended"
             raise RunEndedError(f"{what}: {self.id} {gone}")
-        if self.client.unsupervised:
+        if not self.client.following:
             raise LauncherError(f"{what}: not sent, no launcher supervises this run")
 
     def _note(self, text: str) -> PublicEvent:
         return {"time": time.time(), "event": "note", "note": text}
 
     def _on_change(self) -> None:
-        """There is a new snapshot. A launcher process that has died is replaced."""
+        """There is a new snapshot. It is told when a launcher process has died."""
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
-        if self.client.lost_launchers >= _MOST_LAUNCHERS:
-            text = "no launcher process stays alive; what is left is ended by: "
-            self._error = LauncherError(f"{text}tfmux kill {self.id}")
+        client = self.client
+        if client.lost_launchers > self._lost_launchers:
+            self._lost_launchers = client.lost_launchers
+            self._own.append(self._note(self.snapshot().notes[-1]))
+        if client.gave_up:
+            text = f"no launcher process stays alive ({self.snapshot().launcher_error}); what is "
+            self._error = LauncherError(f"{text}left is ended by: tfmux kill {self.id}")
             self._ended.set()
-        elif self.client.unsupervised:
-            self._own.append(self._note(f"{self.snapshot().notes[-1]}; starting another"))
-            self.client.resume()
 
     async def _until(self, condition: Callable[[Snapshot], bool]) -> None:
         """Waits until a condition holds, or nothing follows any more."""

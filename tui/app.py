@@ -135,7 +135,6 @@ class TfmuxApp(App[int]):
         """Keys that wait until the one before them has been handled; None: no key is."""
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
-        self._offered: RunControl | None = None
         """The run for which a new launcher process was offered."""
         self._living: RunControl | None = None
         """The run that was seen alive here."""
@@ -476,8 +475,6 @@ class TfmuxApp(App[int]):
             self._driver.write(news)
         if snapshot.state is not RunPhase.ENDED:
             self._living = control
-            if control.unsupervised:
-                self._offer_launcher(control)
             return
         if control is self._living and snapshot.outcome in (Outcome.KILLED, Outcome.TERMINATED):
             self._asked = True
@@ -489,22 +486,6 @@ class TfmuxApp(App[int]):
         if self._leaving and (snapshot.receipt is None or snapshot.clean):
             self.set_timer(RECEIPT_SECONDS, lambda: self._close_if(control))
         self._leaving = False
-
-    def _offer_launcher(self, control: RunControl) -> None:
-        """The launcher process of the run has died: asks, once, whether another one shall go on."""
-        from tui.screens.dialogs import Confirm
-
-        if control is self._offered or self.screen.is_modal:
-            return
-        self._offered = control
-        why = "The run goes on from where it is; nothing is restarted."
-
-        def answered(yes: bool | None) -> None:
-            if yes:
-                control.resume()
-                self._offered = None
-
-        self.push_screen(Confirm("The launcher process has ended. Attach again?", why), answered)
 
     def _show_receipt(self) -> None:
         from tui.screens.dialogs import LeaveAnswer, LeaveDialog, ReceiptScreen

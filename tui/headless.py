@@ -15,7 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from types import FrameType
 from typing import TextIO
 
@@ -29,7 +29,7 @@ from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.log_lines import RunLogs, line_text
 from launcher.store.stream import PublicEvent
-from tui.exits import Exit, exit_code
+from tui.exits import exit_code
 from tui.log.remarks import count_text, remark_source
 from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message, write_line
@@ -56,17 +56,12 @@ async def _follow(
 ) -> int:
     async with opening as run:
         signals.hand_to(run.client)
-        out, lost = _Output(run, as_json, quiet_remarks), ""
-        try:
+        out = _Output(run, as_json, quiet_remarks)
+        with suppress(LauncherError):  # the report says it first
             await _print(run, out)
-        except LauncherError as error:
-            lost = str(error)
         while out.logs(last=True):
             continue
         out.print_left_out()
-        if lost:
-            message(lost)
-            return Exit.UNCONFIRMED
         snapshot, detached = run.snapshot(), run.client.detached
         write_line(report(snapshot, run.folder, detached=detached))
         return exit_code(snapshot.exit_code, detached=detached)

@@ -71,11 +71,14 @@ def receipt_verdict(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
 
 
 def headline(snapshot: Snapshot, colours: Colours) -> Text:
-    """Outcome, duration and run; below, the hosts that refused."""
+    """Outcome, duration and run; below, why the launcher failed, and the hosts that refused."""
     text = Text()
     text.append(*outcome_text(snapshot, colours))
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
+    if snapshot.launcher_error:
+        why = printable(f"the launcher failed: {snapshot.launcher_error}")
+        text.append(f"{why}\n", f"bold {colours[StatusColor.BAD]}")
     if snapshot.attempt_text:
         text.append(f"{printable(snapshot.attempt_text)}\n")
     return text.append_text(refusals_text(snapshot, colours))
@@ -248,11 +251,9 @@ def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
 
 
 def _ending_text(snapshot: Snapshot, colours: Colours) -> Text:
-    """Launcher failure, results that are missing, and what became of the run otherwise."""
+    """Results that are missing, and what became of the run otherwise."""
     text = Text()
     bad = colours[StatusColor.BAD]
-    if snapshot.launcher_error:
-        text.append(printable(f"the launcher failed: {snapshot.launcher_error}") + "\n", bad)
     for sentence in snapshot.results_missing:
         text.append(printable(sentence) + "\n", bad)
     if snapshot.outcome is Outcome.PREFLIGHT:

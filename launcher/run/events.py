@@ -134,7 +134,7 @@ class Superseded(Event):
 
 @dataclass(frozen=True)
 class LauncherFailed(Event):
-    """Something in the launcher itself is broken."""
+    """Launchers of the run have died, again and again: this one does nothing but end it."""
 
     reason: str
 

@@ -346,7 +346,7 @@ class RunView:
     exit_code: fields.ExitCode | None = None
     """Exit code of `tfmux up`; absent while there is none."""
     launcher_error: str = ""
-    """Failure of the launcher itself, which had to end the run."""
+    """What launchers of the run died of, again and again, until one ended it."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not brought back, and why: sentences."""
     allocation: AllocationView | None = None

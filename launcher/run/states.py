@@ -98,7 +98,7 @@ class Cause(StrEnum):
     PERSON = "person"
     TERM = "term"
     LAUNCHER = "launcher"
-    """Something in the launcher is broken."""
+    """Launchers died, again and again."""
 
 
 class Intent(StrEnum):

@@ -2,8 +2,8 @@
 
 State and prompts come over the control socket of the run's launcher process, log text and metrics
 from the run's files. A thread follows all of them; commands are sent by the calling thread. When
-the launcher process dies the client says so, finds another one if there is, and starts one where a
-kill is still to be carried out.
+the launcher process dies the client says so, finds another one if there is, and starts one if not:
+that takes the run up from its record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -45,6 +46,10 @@ from .prompts import PromptResponder
 OnClose = Literal["kill", "nothing"]
 _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
 
+MOST_RESTARTS = 3
+"""Launcher processes of a run that are started in the place of those that have died, within
+`RESTART_SECONDS`; the next one only ends the run."""
+RESTART_SECONDS = 600.0
 _PACE = 0.1
 _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
@@ -85,6 +90,10 @@ class RunClient:
         """The run has been left and goes on."""
         self.lost_launchers = 0
         """Launcher processes that have died, as far as this client has noticed."""
+        self._deaths: deque[float] = deque(maxlen=MOST_RESTARTS + 2)
+        """When the last ones have died."""
+        self.gave_up = False
+        """No launcher process stays alive: the state is this client's own."""
         self._metrics = MetricsFile(folder.metrics)
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
@@ -100,8 +109,7 @@ class RunClient:
         self._notes: tuple[str, ...] = ()
         """This client's own notes, behind those of the launcher."""
         self._snapshot = snapshot
-        """All of that together, and `unsupervised` with it."""
-        self._unsupervised = False
+        """All of that together."""
         self._stale = False
         """Something of it has changed since."""
         self._due: list[threading.Event] = []
@@ -190,7 +198,6 @@ class RunClient:
             while time.monotonic() < deadline:
                 if client._heard.wait(_PACE):
                     return client
-                client.resume()  # where the one that held the lock was about to end
             client.close()
             pid = folder.launcher_pid()
             awake = f"let it go on (kill -CONT {pid}) or " if pid else ""
@@ -252,10 +259,6 @@ class RunClient:
     def living(self) -> bool:
         return not self._done.is_set()
 
-    @property
-    def unsupervised(self) -> bool:
-        return self._unsupervised and self._launcher.alone
-
     def snapshot(self) -> Snapshot:
         return self._snapshot
 
@@ -304,9 +307,6 @@ class RunClient:
             self._end_look(ident, LauncherError(f"{self.run_id}: {_UNSUPERVISED}"))
         return future
 
-    def resume(self) -> None:
-        self._launcher.resume()
-
     def detach(self) -> None:
         self.detached = self.living
         self.stay_alive()
@@ -327,6 +327,11 @@ class RunClient:
         """The run is over or being ended, or this client has ordered that."""
         ordered = self._launcher.kill is not None
         return ordered or self._snapshot.state in (RunPhase.KILLING, RunPhase.ENDED)
+
+    @property
+    def following(self) -> bool:
+        """A launcher process is connected."""
+        return self._launcher.connected
 
     @property
     def closed(self) -> bool:
@@ -466,18 +471,42 @@ class RunClient:
         self._due += (self._heard, *due)
 
     def _find_launcher(self) -> bool:
-        """Connects to another launcher of the run; says so where there is none."""
+        """Connects to another launcher of the run; has one started where there is none."""
         if self._launcher.find() or self._launcher.alone:
             return self._launcher.connected
         with suppress(TfmuxError, OSError):  # it may have ended under another launcher
-            stored = StoredRun(self.folder).snapshot()
-            if stored.state is RunPhase.ENDED:
-                self._accept_state(stored, self._done)
+            stored = StoredRun(self.folder)
+            if stored.end is not None:
+                self._accept_state(stored.snapshot(), self._done)
                 return False
         self.lost_launchers += 1
-        self._alone = self._launcher.alone = True
-        self._note(f"{_UNSUPERVISED}: its launcher process has ended{self._launcher.last_words()}")
+        self._alone = self._stale = True
+        self._replace_launcher(time.monotonic())
         return False
+
+    def _replace_launcher(self, now: float) -> None:
+        """Has another launcher process take the run up. Where launchers die again and again the
+        last one ends the run; where that one dies, too, this client says how it was."""
+        self._deaths.append(now)
+        words = self._launcher.last_words()
+        count = sum(now - death < RESTART_SECONDS for death in self._deaths)
+        died = f"{_UNSUPERVISED}: its launcher process has ended{words and f': {words}'}"
+        words = words or "it was killed"
+        if count <= MOST_RESTARTS:
+            self._note(f"{died}; starting another")
+            self._launcher.replace(words)
+        elif count == MOST_RESTARTS + 1:
+            self._note(f"{died}; starting the last one, which ends the run")
+            self._launcher.replace(f"{words} ({count} times)", end=True)
+        else:
+            self._give_up(f"{words} ({count} times)")
+
+    def _give_up(self, reason: str) -> None:
+        """No launcher process stays alive, not even to end the run."""
+        self.gave_up = True
+        self._launcher.alone = True
+        self._note(f"no launcher process stays alive; end the run by: tfmux kill {self.run_id}")
+        self._accept_state(failed(self._told, reason), self._done)
 
     def _show(self) -> None:
         """Hands the newest state over to whoever listens."""
@@ -488,7 +517,6 @@ class RunClient:
         if alone and told.state is not RunPhase.ENDED:
             told = told.with_lost_tasks(_UNSUPERVISED)
         self._snapshot = replace(told, notes=(*told.notes, *self._notes))
-        self._unsupervised = alone
         for listener in self._listeners:
             listener(self._snapshot)
         while self._due:

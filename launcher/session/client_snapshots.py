@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from ..run.snapshot import Snapshot
+from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.states import Outcome, RunPhase
 from ..store.runs import RunFolder
 
@@ -17,7 +17,11 @@ def resumed(snapshot: Snapshot) -> Snapshot:
 
 
 def failed(snapshot: Snapshot, reason: str) -> Snapshot:
-    """A run whose launcher process could not begin, or whose client cannot go on."""
+    """A run whose launcher process could not begin, or whose client cannot go on: of hosts that
+    may hold something of it nobody knows what became of that."""
+    contacted = [host.name for host in snapshot.hosts if host.contacted]
+    begun = any(task.attempt for task in snapshot.tasks)
+    unknown = tuple(HostReceipt(host, doubt=reason) for host in contacted)
     return replace(
         snapshot,
         state=RunPhase.ENDED,
@@ -25,6 +29,7 @@ def failed(snapshot: Snapshot, reason: str) -> Snapshot:
         exit_code=4,
         ended=time.time(),
         launcher_error=reason,
+        receipt=snapshot.receipt or Receipt(unknown, begun=begun),
     )
 
 

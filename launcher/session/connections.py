@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from ..cluster.readiness import Auto, PortListens
 from ..errors import HostError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.frames import (
     Exited,
-    Kill,
     KillReceipt,
     Listening,
     Message,
@@ -52,7 +51,7 @@ class Connections:
         folder: Path,
         *,
         feed: Callable[[ev.Event], None],
-        failed: Callable[[str, BaseException], None],
+        failed: Callable[[str, BaseException], NoReturn],
         ask: PromptHandler | None,
         persistent: bool,
     ) -> None:
@@ -61,8 +60,6 @@ class Connections:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.welcomes: dict[str, Welcome] = {}
         """Greeting of each host's agent."""
-        self.receipts: dict[str, HostReceipt] = {}
-        """The last receipt of each host for everything, whatever the run makes of it."""
         self._run = run
         self._folder = folder
         self._feed = feed
@@ -71,14 +68,10 @@ class Connections:
         self.logins = _logins(run, ask)
         self._numbers = {task.id: number for number, task in enumerate(run.plan.tasks)}
 
-    def begin(
-        self, outputs: Outputs, listening: Callable[[TaskId], None], receipt: Callable[[], None]
-    ) -> None:
-        """Connects to all hosts. `listening` gets tasks that listen; `receipt` is called after
-        each receipt for everything."""
+    def begin(self, outputs: Outputs, listening: Callable[[TaskId], None]) -> None:
+        """Connects to all hosts. `listening` gets tasks that listen."""
         self._outputs = outputs
         self._listening = listening
-        self._on_receipt = receipt
         if not self._run.awaits_nodes:
             self.connect()
 
@@ -86,16 +79,6 @@ class Connections:
         """Begins the link to each host; nothing is waited for."""
         for host in self._run.plan.hosts:
             self._connect(host)
-
-    @property
-    def contacted(self) -> list[str]:
-        """Hosts whose agents have greeted us."""
-        return [name for name, link in self.links.items() if link.sessions]
-
-    def kill_everything(self, grace: float) -> None:
-        """Tells every host within reach to end all, without the run."""
-        for link in self.links.values():
-            link.send(Kill(0, None, grace))
 
     async def aclose(self) -> None:
         """Lets go of all hosts."""
@@ -213,10 +196,7 @@ class Connections:
             self._note(_told(host, said))
         if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
-        if said.tasks is None:
-            self.receipts[host] = receipt
         self._feed(ev.ReceiptReceived(time.time(), receipt, said.tasks))
-        self._on_receipt()
 
     def _note(self, text: str) -> None:
         self._feed(ev.NoteAdded(time.time(), text))

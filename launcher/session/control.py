@@ -30,10 +30,6 @@ class RunControl(Protocol):
         """The run goes on, or its end is still being recorded. Of a run that has ended, everything
         below `series` does nothing."""
 
-    @property
-    def unsupervised(self) -> bool:
-        """No launcher process supervises the run; `resume` starts one."""
-
     def snapshot(self) -> Snapshot:
         """The run as it stands: the same object until something has changed, which is told
         thirty times a second at most. In any thread."""
@@ -58,9 +54,6 @@ class RunControl(Protocol):
     def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
         """Has it looked where these tasks stand, or all; the result comes within some seconds, or a
         `TfmuxError` that says why there is none."""
-
-    def resume(self) -> None:
-        """Starts a launcher process for a run whose own has died."""
 
     def detach(self) -> None:
         """Stops being a client of the run, which goes on."""

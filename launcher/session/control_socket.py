@@ -40,7 +40,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
@@ -99,12 +99,14 @@ class ControlSocket:
         run_id: str,
         command: Callable[[ev.Event], None],
         prompts: PromptQueue,
-        views: Callable[[], Views | None],
+        views: Callable[[], Views],
+        failed: Callable[[str, BaseException], NoReturn],
         stacks: Callable[[tuple[TaskId, ...] | None], Awaitable[Stacks]] | None = None,
     ) -> None:
         """`command` gets what clients want, and raises `KeyError` where the run has no such task;
-        `views` is the state that is sent, None if it cannot be made; `stacks` takes the stacks of
-        tasks, or of all."""
+        `views` is the state that is sent; `failed` gets what nobody expected; `stacks` takes the
+        stacks of tasks, or of all."""
+        self._failed = failed
         self._run_id = run_id
         self._command = command
         self._views = views
@@ -212,7 +214,12 @@ class ControlSocket:
     def _begin(self, client: _Client, reader: asyncio.StreamReader) -> asyncio.Task[None]:
         task = asyncio.create_task(self._listen(client, reader), name="client")
         self._clients[client] = task
+        task.add_done_callback(self._reap)
         return task
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failed("client", error)
 
     async def _listen(self, client: _Client, reader: asyncio.StreamReader) -> None:
         count, since = 0, time.monotonic()
@@ -307,8 +314,8 @@ class ControlSocket:
             self._timer.cancel()
             self._timer = None
         self._not_before = asyncio.get_running_loop().time() + _SECONDS_BETWEEN
-        if not self._finished and (views := self._views()) is not None:
-            self._send(views)
+        if not self._finished:
+            self._send(self._views())
 
     def _catch_up(self) -> None:
         """Sends what clients lack: one of them has read what it was sent."""

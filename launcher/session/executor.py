@@ -83,12 +83,8 @@ class Executor:
             case do.ReleaseAllocation():
                 self.spawn(self._release_allocation(), "release of the allocation")
             case do.End():
-                self.drop_starts()
+                self._starts.clear()
                 self.spawn(self._finish(), END)
-
-    def drop_starts(self) -> None:
-        """Starts no task that no host has been told to start."""
-        self._starts.clear()
 
     def _begin_soon(self, host: str, start: Callable[[], None]) -> None:
         """Starts a task when those before it have been started: thousands take seconds, and

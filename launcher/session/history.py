@@ -147,7 +147,7 @@ class FinishedRun:
     """A run as it was; implements `control.RunControl`. There is nothing left to act on, and
     nothing will change."""
 
-    living = unsupervised = False
+    living = False
 
     def __init__(self, run: StoredRun) -> None:
         self.logs = run.logs()
@@ -165,7 +165,6 @@ class FinishedRun:
     def press_kill(self) -> None: ...
     def restart(self, task: TaskId, *, hard: bool = False) -> None: ...
     def signal(self, task: TaskId, name: str) -> None: ...
-    def resume(self) -> None: ...
 
     def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
         future: Future[Stacks] = Future()

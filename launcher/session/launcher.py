@@ -9,10 +9,13 @@ import asyncio
 import socket
 import threading
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any
 
 from ..agent.folders import FolderError
 from ..cluster.model import ClusterModel
+from ..errors import LauncherError
 from ..hosts.open_files import allow_connections
 from ..ids import TaskId
 from ..plan.plan import Resume
@@ -29,11 +32,12 @@ from .attach import StoredRun
 from .control_socket import ControlSocket
 from .hooks import HookRunner
 from .prompts import PromptQueue
-from .run_loop import RunLoop
+from .run_loop import Crash, RunLoop
 
 WRITE_SECONDS = 3.0
 """Longest wait for the disk at the end."""
 _END_SECONDS = 1.0
+_PACKAGE = __name__.partition(".")[0]
 
 
 class Launcher:
@@ -46,15 +50,19 @@ class Launcher:
         *,
         resume: Resume | None = None,
         past: StoredRun | None = None,
+        died: str = "",
+        end: bool = False,
+        crash: Crash,
     ) -> None:
-        """`past` is that of a run which an earlier launcher has begun."""
+        """`past` is that of a run which an earlier launcher has begun; `died` says what that died
+        of, and with `end` this one does nothing but end the run. `crash` ends this process."""
         self.folder = folder
         self._taken_up = past is not None
         self.logs = LogStore(folder.path, only_writes=True)
-        self._writer = RunWriter(folder, self._broken)
+        self._writer = RunWriter(folder, partial(crash, "records"))
         self._prompts = PromptQueue(lambda: self._socket.send_prompts())
         self._socket = ControlSocket(
-            folder.run_id, self._command, self._prompts, self._views, self._take_stacks
+            folder.run_id, self._command, self._prompts, self._views, crash, self._take_stacks
         )
         self._run_loop = RunLoop(
             cluster,
@@ -66,9 +74,14 @@ class Launcher:
             ask=self._prompts,
             resume=resume,
             past=past,
+            died=died,
+            end=end,
+            crash=crash,
         )
+        self._crash = crash
+        self._ends = end
         self._hooks = HookRunner(
-            cluster, self._run_loop.run.plan, folder.path, self._snapshot, self._add_note
+            cluster, self._run_loop.run.plan, folder.path, self._run_loop.snapshot, self._add_note
         )
         allow_connections(len(self._run_loop.run.plan.hosts))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,10 +93,17 @@ class Launcher:
             first: the connection of the client that has started this process.
             lock: a descriptor that holds the run's lock.
             on_close: what it means when that client disappears (`control_socket`).
+
+        Raises:
+            LauncherError: nothing could be begun.
         """
         loop = asyncio.new_event_loop()
         try:
             return loop.run_until_complete(self._main(first, lock, on_close))
+        except LauncherError:
+            raise
+        except Exception as error:
+            self._crash("run", error)
         finally:
             _end(loop)
             # Their threads may wait for a disk: the process ends without them.
@@ -91,11 +111,13 @@ class Launcher:
             self._writer.close()
 
     def _command(self, event: ev.Event) -> None:
-        """Carries out what a client wants.
+        """Carries out what a client wants; a launcher that ends the run does that already.
 
         Raises:
             KeyError: the run has no such task.
         """
+        if self._ends:
+            return
         if isinstance(event, ev.Restart | ev.SignalTask):
             self._run_loop.run.task(event.task)
         ended = self._run_loop.run.phase is RunPhase.ENDED
@@ -124,58 +146,56 @@ class Launcher:
 
     # --- its loop -------------------------------------------------------------------------
 
-    def _views(self) -> Views | None:
-        """The state as it is sent to clients; None if it cannot be made."""
+    def _views(self) -> Views:
+        """The state as it is sent to clients."""
         try:
             return self._run_loop.refresh()
         except Exception as error:
-            self._run_loop.fail("snapshot", error)
-            return None
-
-    def _snapshot(self) -> Snapshot | None:
-        views = self._views()
-        return None if views is None else views.snapshot()
+            self._crash("snapshot", error)
 
     def _add_note(self, text: str) -> None:
         self._run_loop.feed(ev.NoteAdded(time.time(), text))
 
-    def _broken(self, error: BaseException) -> None:
-        """Something in the thread that writes the records failed."""
-        loop = self._loop
-        if loop is not None:
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._run_loop.fail, "events", error)
-
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
-        error: BaseException | None = None
+        self._loop.set_exception_handler(self._on_error)
         with launcher_lock.held(self.folder.path, lock):
             async with AsyncExitStack() as stack:
-                add = self._socket.add(first, on_close)
-                adding = asyncio.create_task(add, name="first client")
-                try:
-                    await self._listen(stack)
-                    self._hooks.begin()
-                    await self._run_loop.main()
-                    await self._hooks.finish(self._run_loop.final())
-                    self._run_loop.final()
-                    await self._finish_writing()
-                except Exception as caught:
-                    error = caught
-                    await self._hooks.finish(self._run_loop.final(error))
-                await adding
-                snapshot = self._run_loop.final(error)
+                await self._listen(stack)
+                await self._socket.add(first, on_close)
+                self._hooks.begin()
+                await self._run_loop.main()
+                await self._hooks.finish(self._run_loop.finish())
+                self._run_loop.finish()
+                await self._finish_writing()
+                snapshot = self._run_loop.finish()
                 await self._socket.finish(self._run_loop.run.views)
         return snapshot
 
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What was raised in a callback, where nobody awaits it. What a library raises in its own
+        is a matter of that connection."""
+        error, callback = (
+            context.get("exception"),
+            getattr(context.get("handle"), "_callback", None),
+        )
+        callback = getattr(callback, "func", callback)  # of a `partial`
+        if error is not None and getattr(callback, "__module__", "").startswith(_PACKAGE):
+            self._crash("callback", error)
+        loop.default_exception_handler(context)
+
     async def _listen(self, stack: AsyncExitStack) -> None:
         """Accepts clients. A run that is taken up has tasks, and whoever wants to end it is
-        connected already: it goes on without others."""
+        connected already: it goes on without others.
+
+        Raises:
+            LauncherError: nobody could connect to a new run.
+        """
         try:
             await stack.enter_async_context(self._socket.listening())
         except (OSError, FolderError) as error:
             if not self._taken_up:
-                raise
+                raise LauncherError(f"no client could connect to the run: {error}") from error
             self._add_note(f"no other client can connect: {error}")
 
     async def _finish_writing(self) -> None:

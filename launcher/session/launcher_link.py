@@ -32,6 +32,7 @@ _KILL_SECONDS = 20.0
 """Time for a kill beyond its deadline before another launcher takes the run over."""
 _ALONE_SECONDS = 1.0
 """Without a launcher for so long, the run counts as unsupervised."""
+_LONGEST_WORDS = 500
 _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
 
 
@@ -86,7 +87,7 @@ def _listens(folder: RunFolder) -> bool:
 class LauncherLink:
     """Sends to the launcher process and receives from it.
 
-    `send`, `kill_all` and `resume` are for any thread; all else belongs to the client's, which
+    `send` and `kill_all` are for any thread; all else belongs to the client's, which
     alone connects and starts launchers.
     """
 
@@ -120,6 +121,13 @@ class LauncherLink:
         """A launcher process that was started here has not said anything yet."""
         self._resuming = False
         """A launcher process shall be started."""
+        self._died, self._ends = "", False
+        """What the last one has died of; the next shall do nothing but end the run."""
+        self._log = folder.path / "launcher.log"
+        self._read_from = 0
+        """Where the words begin that the present launcher process has written."""
+        with suppress(OSError):
+            self._read_from = self._log.stat().st_size
         if link is not None:
             self._begin(link)
 
@@ -137,12 +145,6 @@ class LauncherLink:
             kill.by_person = kill.by_person or by_person
             kill.force = kill.force or force
             self._send_kill(kill)
-
-    def resume(self) -> None:
-        """Has a launcher process started where there is none."""
-        with self._lock:
-            self._resuming = self._resuming or self.alone
-            self.alone = False
 
     @property
     def unsent(self) -> bool:
@@ -198,14 +200,22 @@ class LauncherLink:
         elif kill is not None and not kill.replaced and self._is_late(kill, told):
             kill.replaced = self._start(force=True)
 
+    def replace(self, died: str, *, end: bool = False) -> None:
+        """Has a launcher process started where ours has died; with `end` it ends the run."""
+        self._resuming, self.alone, self._died, self._ends = True, False, died, end
+
     def last_words(self) -> str:
-        """The end of what the launcher process wrote on standard error."""
+        """The last line that the launcher process has written on standard error: what it died of.
+        Empty if it has written nothing."""
         text = ""
-        with suppress(OSError):
-            text = (self._folder.path / "launcher.log").read_text(errors="replace").strip()
+        with suppress(OSError), self._log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(min(self._read_from, size), size - _LONGEST_WORDS))
+            self._read_from = size
+            text = file.read(_LONGEST_WORDS).decode(errors="replace").strip()
         if not text and self._process is not None:
             text = self._process.errors
-        return f"\n{text[-500:]}" if text else ""
+        return text.rpartition("\n")[2]
 
     def close(self, *, flush: bool = False) -> None:
         """Closes the connection, with `flush` when the launcher has read all that was sent."""
@@ -277,5 +287,6 @@ class LauncherLink:
             self._starting, self._process = True, process
             on_close = self.subscription["on_close"]
             order = {"attach": self._folder.run_id, "on_close": on_close}
+            order |= {"died": self._died, "end": self._ends}
             self._begin(process.order(order, lock))
         return True

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NoReturn
 
 from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
@@ -63,7 +64,7 @@ class Outputs:
         metrics: Callable[[Metric], None],
         publish: Callable[[], None],
         trouble: Callable[[str], None],
-        failed: Callable[[str, BaseException], None],
+        failed: Callable[[str, BaseException], NoReturn],
     ) -> None:
         """`latest` are the metrics from before an attach; `metrics` gets each further line,
         `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
@@ -79,7 +80,7 @@ class Outputs:
         self._trouble = trouble
         self._failed = failed
         self._hosts_of = {task.id: task.host for task in run.plan.tasks}
-        self.monitor = LogMonitor(run.plan, logs, self._wake, self._broken)
+        self.monitor = LogMonitor(run.plan, logs, self._wake, partial(failed, "logs"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
@@ -117,9 +118,6 @@ class Outputs:
         if not self._woken:
             self._woken = True
             self._call(self._process_findings)
-
-    def _broken(self, error: BaseException) -> None:
-        self._call(lambda: self._failed("logs", error))
 
     def _process_findings(self) -> None:
         self._woken = False

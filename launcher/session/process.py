@@ -6,12 +6,16 @@ sends one order, and with it a descriptor that holds the run's lock:
 
     {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing"}
         with the fields of a `Resume`
-    {"attach": RUN_ID, "on_close": "kill" | "nothing"}
-        without a descriptor: although a launcher that stands still holds the lock
+    {"attach": RUN_ID, "on_close": "kill" | "nothing", "died": "…", "end": false}
+        without a descriptor: although a launcher that stands still holds the lock; `died` says
+        what the one before died of, and with `end` the run is ended, since they all do
 
 and is from then on a client like any other (`control_socket`); what its disappearance means counts
 from the order on, since it may be gone before it has subscribed. Standard error goes to
 `launcher.log` in the run's folder.
+
+What nobody expected ends the process at once, as SIGKILL does: there is one way in which a launcher
+dies, and the next one takes the run up from its record.
 """
 
 from __future__ import annotations
@@ -26,18 +30,22 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from ..cluster.read import load
-from ..errors import TfmuxError
+from ..errors import LauncherError, TfmuxError
 from ..paths import runs_home
 from ..plan.plan import Resume
 from ..store.runs import RunFolder
 from .attach import StoredRun
 from .launcher import Launcher
+from .run_loop import Crash
 
 _LONGEST = 64 * 1024
+EXIT_CODE = 70
+"""Of a launcher that broke (`EX_SOFTWARE` of sysexits.h)."""
 
 
 def main(words: list[str]) -> int:
@@ -63,8 +71,23 @@ def main(words: list[str]) -> int:
     gc.set_threshold(5_000)  # a start of 8,000 tasks had 18 full collections of 0.1 s each
     gc.enable()
     link.setblocking(False)
-    launcher.run(link, lock, on_close=order.get("on_close", "nothing"))
+    try:
+        launcher.run(link, lock, on_close=order.get("on_close", "nothing"))
+    except LauncherError as error:
+        link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        return 1
     return 0
+
+
+def crash(where: str, error: BaseException) -> NoReturn:
+    """Writes down what nobody expected, and ends this process: nothing that it would still do can
+    be relied on. Its hosts go on under their lease, and clients start the next one."""
+    try:
+        traceback.print_exception(error)
+        sys.stderr.write(f"{where}: {type(error).__name__}: {error}\n")
+        sys.stderr.flush()
+    finally:
+        os._exit(EXIT_CODE)
 
 
 def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
@@ -84,8 +107,8 @@ def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
     return order, lock
 
 
-def launcher_for(order: dict[str, Any]) -> Launcher:
-    """The launcher that an order asks for.
+def launcher_for(order: dict[str, Any], crash: Crash = crash) -> Launcher:
+    """The launcher that an order asks for; `crash` is how it ends when it breaks.
 
     Raises:
         TfmuxError: the run's files cannot be used.
@@ -94,9 +117,10 @@ def launcher_for(order: dict[str, Any]) -> Launcher:
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         resume = order.get("resume")
-        return Launcher(folder, cluster, resume=resume and Resume(*resume))
+        return Launcher(folder, cluster, resume=resume and Resume(*resume), crash=crash)
     past = StoredRun(folder)
-    return Launcher(folder, past.cluster, past=past)
+    died, end = str(order.get("died", "")), bool(order.get("end"))
+    return Launcher(folder, past.cluster, past=past, died=died, end=end, crash=crash)
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

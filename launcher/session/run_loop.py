@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 from ..cluster.model import ClusterModel
 from ..hosts.auth_prompt import PromptHandler
@@ -23,8 +23,7 @@ from ..printable import printable
 from ..run import events as ev
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
-from ..run.shutdown import KILL_PATIENCE
-from ..run.snapshot import HostReceipt, Metric, Receipt, RunView, Snapshot
+from ..run.snapshot import Metric, Receipt, RunView, Snapshot
 from ..run.state import named
 from ..run.states import Outcome, RunPhase
 from ..run.views import Views
@@ -45,6 +44,8 @@ from .outputs import Outputs
 from .stacks import StackTaker
 from .teardown import Teardown
 
+Crash = Callable[[str, BaseException], NoReturn]
+"""Ends the launcher; called with what was being done, and what nobody expected there."""
 _STATS = "stats of hosts"
 _LONGEST_TEXT = 1 << 16
 
@@ -68,8 +69,13 @@ class RunLoop:
         ask: PromptHandler | None = None,
         resume: Resume | None = None,
         past: StoredRun | None = None,
+        died: str = "",
+        end: bool = False,
+        crash: Crash,
     ) -> None:
-        """`writer` keeps the records; `past` is a run to be taken up."""
+        """`writer` keeps the records; `past` is a run to be taken up, after a launcher that died
+        as `died` says, and with `end` in order to end it. `crash` gets what nobody expected, in
+        any thread, and ends this process."""
         self.run = (
             past.run if past else RunStateMachine(cluster, run_id, time.time(), resume=resume)
         )
@@ -84,7 +90,7 @@ class RunLoop:
             self.run,
             logs.folder,
             feed=self.feed,
-            failed=self.fail,
+            failed=crash,
             ask=ask,
             persistent=past is not None,
         )
@@ -98,7 +104,7 @@ class RunLoop:
             metrics=self._on_metric,
             publish=self._changed,
             trouble=lambda reason: self._disk.complain(reason),
-            failed=self.fail,
+            failed=crash,
         )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
         self._transfers = Transfers(views, self._changed)
@@ -133,7 +139,8 @@ class RunLoop:
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []
         """Events that came before `main` had begun."""
-        self._failure = ""
+        self._died, self._ends = died, end
+        self._crash = crash
         self._over = asyncio.Event()
         self._end_is_last = False
         """The end of the stream has been written, and nothing behind it."""
@@ -146,12 +153,10 @@ class RunLoop:
         try:
             self._begin()
         except Exception as error:
-            self.fail("start", error)
-        try:
-            await self._over.wait()
-        finally:
-            await self._close()
-            self.final()
+            self._crash("start", error)
+        await self._over.wait()
+        await self._close()
+        self.finish()
 
     def _begin(self) -> None:
         past, now = self._past, time.time()
@@ -160,10 +165,14 @@ class RunLoop:
         self._carry_out(self._first_instructions)
         for event in early:
             self.feed(event)
+        if self._ends:
+            self.feed(ev.LauncherFailed(now, self._died))
+        elif self._died:
+            self.feed(ev.NoteAdded(now, f"the launcher before this one has died: {self._died}"))
         for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
             self.feed(ev.NoteAdded(now, f"{unset_note(name, tasks)} {start}"))
-        self.connections.begin(self.outputs, self._on_listening, self._on_receipt)
+        self.connections.begin(self.outputs, self._on_listening)
         if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
@@ -179,7 +188,7 @@ class RunLoop:
         try:
             self._feed(event)
         except Exception as error:
-            self.fail(type(event).__name__, error)
+            self._crash(type(event).__name__, error)
 
     def _feed(self, event: ev.Event) -> None:
         event = shown(event)
@@ -200,40 +209,8 @@ class RunLoop:
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
         for instruction in instructions:
-            try:
-                self._executor.carry_out(instruction)
-            except Exception as error:
-                self.fail(type(instruction).__name__, error)
+            self._executor.carry_out(instruction)
         self._changed()
-
-    def fail(self, where: str, error: BaseException) -> None:
-        """Ends everything because something of the launcher itself is broken: the exit code is 4
-        and it is said why. Ends in any case, whatever else is broken."""
-        if self._failure:
-            return
-        self._failure = f"{where}: {type(error).__name__}: {error}"
-        grace = self.run.plan.settings.grace
-        try:
-            self._feed(ev.LauncherFailed(time.time(), self._failure))
-        except Exception:  # nothing can be decided any more: every host is told
-            self._executor.drop_starts()
-            self.connections.kill_everything(grace)
-        asyncio.get_running_loop().call_later(grace + KILL_PATIENCE + 1.0, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.run.phase is not RunPhase.ENDED:
-            self._over.set()
-
-    def _on_receipt(self) -> None:
-        """Ends when every host has given its receipt, where nothing decides any more."""
-        if self._failure and self.run.phase not in (RunPhase.KILLING, RunPhase.ENDED):
-            if self.connections.receipts.keys() >= set(self._contacted):
-                self._over.set()
-
-    @property
-    def _contacted(self) -> list[str]:
-        """Hosts whose agents have greeted us or, as the stream says, an earlier launcher."""
-        return list(dict.fromkeys([*self.run.contacted_hosts, *self.connections.contacted]))
 
     def _on_listening(self, task: TaskId) -> None:
         plan = self.run.plan.task(task)
@@ -264,7 +241,7 @@ class RunLoop:
             if task.get_name() == _STATS:  # nice to have: no reason to end anything
                 self.feed(ev.NoteAdded(time.time(), f"no {_STATS} any more: {error!r}"))
             else:
-                self.fail(task.get_name(), error)
+                self._crash(task.get_name(), error)
 
     # --- what others see ------------------------------------------------------------------
 
@@ -273,7 +250,7 @@ class RunLoop:
         try:
             self._record()
         except Exception as error:
-            self.fail("records", error)
+            self._crash("records", error)
 
     def _record(self) -> None:
         views = self.run.views
@@ -314,40 +291,15 @@ class RunLoop:
         """The run as it stands."""
         return self.refresh().snapshot()
 
-    def final(self, error: BaseException | None = None) -> Snapshot:
-        """The run at its end, whatever broke before (`error` ended the loop), and the end of its
-        stream, unless this launcher was to take the run up and did not begin."""
-        final = self._final_snapshot(error)
-        over = final.state is RunPhase.ENDED and final.outcome is not Outcome.DETACHED
-        if over and self._past is None and not self._end_is_last:
+    def finish(self) -> Snapshot:
+        """The run at its end, which is recorded, with what was said since it was recorded last."""
+        final = self.snapshot()
+        if final.outcome is not Outcome.DETACHED and not self._end_is_last:
             self.run.views.flush_figures()
             self._changed()
             self._put(Summary.of(final, time.time()))
             self._end_is_last = True
         return final
-
-    def _final_snapshot(self, error: BaseException | None) -> Snapshot:
-        failure = self._failure or (f"{type(error).__name__}: {error}" if error else "")
-        views = self.run.views
-        try:
-            now = self.snapshot()
-        except Exception as broken:
-            failure = failure or f"snapshot: {type(broken).__name__}: {broken}"
-            now = views.snapshot()
-        if now.state is RunPhase.ENDED and (now.launcher_error or not failure):
-            return now
-        receipts = self.connections.receipts
-        confirmed = tuple(receipts.get(name, HostReceipt(name)) for name in self._contacted)
-        if views.receipt is None:
-            views.add(Receipt(confirmed, begun=any(task.attempt for task in now.tasks)))
-        views.update_run(
-            state=RunPhase.ENDED,
-            outcome=now.outcome or Outcome.FAILED,
-            exit_code=4,
-            ended=now.ended or time.time(),
-            launcher_error=failure,
-        )
-        return views.snapshot()
 
 
 def shown(event: ev.Event) -> ev.Event:

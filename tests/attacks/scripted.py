@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Line
 from tests.agent_frames import Body, facts, welcome
+from tests.launcher.crash import failed
 from tests.patience import until
 from tests.short_programs import Obliging
 
@@ -183,11 +185,9 @@ class Bench:
             self.logs,
             publish=lambda at_once: None,
             observe=self.records.append,
-            writer=RunWriter(RunFolder(self.folder), self._broken),
+            writer=RunWriter(RunFolder(self.folder), partial(failed, "records")),
+            crash=failed,
         )
-
-    def _broken(self, error: BaseException) -> None:
-        self.run_loop.fail("records", error)
 
     @property
     def liar(self) -> Host:

@@ -1,7 +1,9 @@
-"""Something in the launcher itself breaks: it ends, says what, and exits 4."""
+"""Something in the launcher itself breaks: it dies as of a SIGKILL, the next one takes the run up,
+and where all of them break the run ends with 4, the reason first."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -9,228 +11,325 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from launcher.agent import wire
 from launcher.agent.folders import FolderError
-from launcher.cluster import loads
-from launcher.hosts.link import Link
-from launcher.ids import new_run_id
-from launcher.run import events as ev
-from launcher.run.instructions import Instruction
-from launcher.run.run import RunStateMachine
-from launcher.run.states import Outcome, RunPhase
-from launcher.run.views import Views
-from launcher.session import control_socket
+from launcher.cluster import load
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunPhase, TaskState
+from launcher.session import control_socket, launcher_process
 from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
-from launcher.session.connections import Connections
-from launcher.session.control_socket import ControlSocket
-from launcher.session.executor import Executor
-from launcher.session.launcher import Launcher
 from launcher.session.live_data import HostStats
-from launcher.session.run_loop import RunLoop
-from launcher.session.teardown import Teardown
-from launcher.store.metrics import Extractor
-from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
+from tests import command
+from tests.attacks.breaks.sitecustomize import PLACES
 from tests.command import write
 from tests.faults.scenario import FaultScenario
+from tests.launcher.snapshots import wait
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE, wait_until
-from tests.streams import changes
 from tests.testbed import guard
 from tests.testbed.launcher_thread import LauncherThread, launch
+
+pytestmark = [pytest.mark.processes, pytest.mark.large]
 
 FILE = """
 name = "breaks"
 [jobs.worker]
 tasks = ["localhost:auto"]
 [run]
-command = ["sh", "-c", "while true; do echo step 1 loss 2; sleep 0.05; done"]
+command = ["sh", "-c", "i=0; while true; do i=$((i+1)); echo step $i loss 2; sleep 0.05; done"]
 workdir = ""
 grace = 1
+on_disconnect = "keep"
 [start.ready]
 worker = "started"
 """
+WORKER = TaskId("worker", 0)
+BEFORE = ["the worker that reads logs", "the link", "a decision", "what clients are sent"]
+BEFORE += ["the records", "the stream"]
+AT_THE_END = ["the kill", "the receipt", "a release", "the end", "the links' end"]
+ONCE, FOR_GOOD = 1, 1000
+Break = Callable[[str, int], Path]
 
 
-def boom(*_: Any, **__: Any) -> Any:
-    raise RuntimeError("boom")
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Has a place of so many launcher processes break; returns the file that is the moment."""
+
+    def set_up(place: str, times: int) -> Path:
+        assert place in PLACES
+        monkeypatch.setattr(launcher_process, "subprocess", subprocess)  # each is a new interpreter
+        monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "breaks"))
+        monkeypatch.setenv("BREAKS", place)
+        monkeypatch.setenv("BREAKS_TIMES", str(times))
+        monkeypatch.setenv("BREAKS_FOLDER", str(tmp_path))
+        return tmp_path / "now"
+
+    return set_up
 
 
-async def boom_later(*_: Any, **__: Any) -> Any:
-    raise RuntimeError("boom")
+@contextmanager
+def launched(folder: Path, text: str = FILE) -> Iterator[RunClient]:
+    """A run whose task writes; in the end it is killed, with launchers that do not break."""
+    file = write(folder, text)
+    client = RunClient.launch(load(file), text)
+    try:
+        yield client
+    finally:
+        client.close()
+        os.environ.pop("BREAKS", None)
+        if not StoredRun(client.folder).over:
+            done = command.run("kill", client.run_id, "--force")
+            assert done.returncode == 0, done
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
 
 
-def handle_breaks(kind: type[ev.Event]) -> Callable[[pytest.MonkeyPatch], None]:
-    """From an event of this kind on, the run decides nothing any more."""
-
-    def spoil(patch: pytest.MonkeyPatch) -> None:
-        broken = False
-        real = RunStateMachine.handle
-
-        def handle(run: RunStateMachine, event: ev.Event) -> list[Instruction]:
-            nonlocal broken
-            broken = broken or isinstance(event, kind)
-            return boom() if broken else real(run, event)
-
-        patch.setattr(RunStateMachine, "handle", handle)
-
-    return spoil
+def running(client: RunClient) -> Snapshot:
+    """The run when its task writes."""
+    return wait(client, lambda s: (s.task(WORKER).step or 0) > 2, "its task writes")
 
 
-def link_breaks(patch: pytest.MonkeyPatch) -> None:
-    """At the first bytes that a task has written."""
-    real = Link._handle
-
-    def handle(link: Link, frame: Any) -> None:
-        if frame.type == wire.LOG_SIZE:
-            boom()
-        real(link, frame)
-
-    patch.setattr(Link, "_handle", handle)
+def stepping(least: int) -> Callable[[Snapshot], object]:
+    """The task has come to a step, as a launcher says."""
+    return lambda seen: (seen.task(WORKER).step or 0) >= least
 
 
-BEFORE_A_KILL: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "the worker that reads logs": lambda patch: patch.setattr(Extractor, "feed", boom),
-    "the link": link_breaks,
-    "a decision": handle_breaks(ev.MetricsSeen),
-}
-BREAKING_LOGINS = property(lambda _: SimpleNamespace(aclose=boom_later))
-AT_THE_END: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "a release": lambda patch: patch.setattr(Teardown, "release", boom_later),
-    "the end": lambda patch: patch.setattr(Executor, "_finish", boom_later),
-    "the kill": handle_breaks(ev.KillAll),
-    "the receipt": handle_breaks(ev.ReceiptReceived),
-    "the records": lambda patch: patch.setattr(Views, "pop_changed", boom),
-    "the stream": lambda patch: patch.setattr(RunWriter, "_append", boom),
-    "the last wait": lambda patch: patch.setattr(Launcher, "_finish_writing", boom_later),
-    "logins": lambda patch: patch.setattr(Connections, "logins", BREAKING_LOGINS, raising=False),
-}
+@pytest.mark.parametrize("place", BEFORE)
+def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: str) -> None:
+    """The task is the same process, under the next launcher, and why the first one died is on
+    record."""
+    now = broken(place, ONCE)
+    with launched(tmp_path) as client:
+        before = running(client)
+        now.touch()
+        if place == "a decision":
+            client.restart(WORKER)  # which is lost with the launcher
+        wait(client, lambda _: client.lost_launchers == 1, "it breaks")
+        after = wait(client, stepping((before.step or 0) + 40), "later steps")
+        assert after.task(WORKER).pid == before.task(WORKER).pid
+        assert after.state is RunPhase.RUNNING and after.task(WORKER).attempt == 1
+        died = "the launcher before this one has died: "
+        assert any(died in note and f"boom in {place}" in note for note in after.notes)
+        log = (client.folder.path / "launcher.log").read_text()
+        assert log.count("Traceback") == 1 and f"boom in {place}" in log
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 130 and ended.clean and not ended.launcher_error
+        assert client.lost_launchers == 1
 
 
-def launched() -> RunClient:
-    """A run whose task writes."""
-    run = launch(loads(FILE, "breaks", Path.cwd()), FILE)
-    task = run.snapshot().tasks[0].id
-    wait_until(lambda: run.snapshot().task(task).pid or not run.living, "its task lives")
-    return run
-
-
-def check_end(run: RunClient) -> None:
-    """It has ended with 4 and the reason, and nothing is left."""
-    assert run.wait(30), "it hangs"
-    seen = run.snapshot()
-    assert seen.state is RunPhase.ENDED
-    assert seen.exit_code == 4
-    assert "boom" in seen.launcher_error
-    assert seen.receipt is not None
-    assert [host.host for host in seen.receipt.hosts] == ["localhost"]
-    wait_until(lambda: not FaultScenario.here(seen.run_id), "nothing is left", 30)
-
-
-@pytest.mark.parametrize("what", BEFORE_A_KILL)
-def test_what_breaks_in_a_running_launcher_ends_the_run(
-    what: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", AT_THE_END)
+def test_a_kill_comes_to_its_end_although_something_breaks_once(
+    tmp_path: Path, broken: Break, place: str
 ) -> None:
-    """Nobody asks for the end; it comes, with a receipt or the host's name."""
-    BEFORE_A_KILL[what](monkeypatch)
-    run = launched()
-    check_end(run)
+    """Two more keys do no harm; the receipt is that of the next launcher."""
+    now = broken(place, ONCE)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        for _ in range(3):
+            client.press_kill()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.state, ended.exit_code) == (RunPhase.ENDED, 130)
+        assert ended.receipt is not None and ended.clean and not ended.launcher_error
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        assert client.lost_launchers == 1
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
+        assert StoredRun(client.folder).over
 
 
-@pytest.mark.parametrize("what", AT_THE_END)
-def test_what_breaks_at_the_end_does_not_hold_it_up(
-    what: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", [*BEFORE, *AT_THE_END])
+def test_what_breaks_for_good_ends_the_run_with_4(
+    tmp_path: Path, broken: Break, place: str
 ) -> None:
-    """From the kill on; two more keys do no harm."""
-    run = launched()
-    AT_THE_END[what](monkeypatch)
-    for _ in range(3):
-        run.press_kill()
-    check_end(run)
+    """Never a hang, never a success; what is confirmed is dead, and what lives is not confirmed."""
+    now = broken(place, FOR_GOOD)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        if place in AT_THE_END:
+            client.press_kill()
+        elif place == "a decision":
+            client.restart(WORKER)
+        assert client.wait(PATIENCE), "it hangs"
+        ended = client.snapshot()
+        assert (ended.state, ended.exit_code) == (RunPhase.ENDED, 4)
+        assert f"boom in {place}" in ended.launcher_error
+        assert 4 <= client.lost_launchers <= 5
+        assert ended.receipt is not None
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        if ended.clean:
+            assert not guard.tasks_here()
+        if guard.tasks_here():
+            assert not StoredRun(client.folder).over
 
 
-def test_a_snapshot_that_cannot_be_made_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody would see anything any more."""
-    run = launched()
-    monkeypatch.setattr(HostStats, "note_heard", boom)
-    check_end(run)
+def test_what_breaks_behind_the_end_changes_nothing(tmp_path: Path, broken: Break) -> None:
+    """Where the end is on the disk already, nobody takes the run up."""
+    now = broken("the last wait", ONCE)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        client.press_kill()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 130 and ended.clean and not ended.launcher_error
 
 
-def test_figures_of_hosts_are_no_reason_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_breaks_at_the_start_starts_nothing(tmp_path: Path, broken: Break) -> None:
+    """Each launcher dies before it has begun."""
+    broken("the start", FOR_GOOD).touch()
+    with launched(tmp_path) as client:
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 4 and "boom in the start" in ended.launcher_error
+        assert not guard.tasks_here() and client.lost_launchers == 5
+
+
+def test_the_last_launcher_kills_everything(tmp_path: Path, broken: Break) -> None:
+    """Three in a row cannot go on with the run; the one after them can still end it."""
+    now, told = broken("the take-up", FOR_GOOD), tmp_path / "told"
+    hook = f'[hooks]\non_failure = ["sh", "-c", "cat > {told}"]\n'
+    with launched(tmp_path, FILE + hook) as client:
+        running(client)
+        now.touch()
+        pid = client.folder.launcher_pid()
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.exit_code, client.lost_launchers) == (4, 4)
+        why = "HostsChecked: RuntimeError: boom in the take-up (4 times)"
+        assert ended.launcher_error == why
+        assert ended.receipt is not None and ended.clean
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
+        assert StoredRun(client.folder).snapshot().launcher_error == why
+        assert json.loads(told.read_text())["exit_code"] == 4
+
+
+def test_no_success_where_nothing_can_be_released(tmp_path: Path, broken: Break) -> None:
+    """All tasks have done what they should, but results may be missing."""
+    broken("a release", FOR_GOOD).touch()
+    with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
+        assert client.wait(PATIENCE)
+        assert client.snapshot().exit_code == 4
+    assert not guard.tasks_here()
+
+
+def test_a_success_although_a_release_broke_once(tmp_path: Path, broken: Break) -> None:
+    """The next launcher brings the end about."""
+    broken("a release", ONCE).touch()
+    with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.exit_code, ended.task(WORKER).state) == (0, TaskState.EXITED)
+        assert client.lost_launchers == 1
+
+
+def test_tasks_of_this_machine_end_with_their_launcher_under_stop(
+    tmp_path: Path, broken: Break
+) -> None:
+    """Their agent ends them at once, as promised: the next launcher finds them dead, and the run
+    has failed. It says what the launcher died of."""
+    now = broken("what clients are sent", ONCE)
+    with launched(tmp_path, FILE.replace("keep", "stop")) as client:
+        running(client)
+        now.touch()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 1 and ended.clean
+        assert any("boom in what clients are sent" in note for note in ended.notes)
+
+
+@pytest.mark.parametrize("times", [ONCE, FOR_GOOD])
+def test_the_command_goes_on_or_exits_4_with_the_reason_first(
+    tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """`up --headless` under launchers that break when their task writes."""
+    now = broken("what clients are sent", times)
+    argv = [sys.executable, "-m", "tui.main", "up", "--headless", str(write(tmp_path, FILE))]
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        now.touch()
+        if times == ONCE:
+            wait_until(lambda: (tmp_path / "launchers").stat().st_size == 2, "another launcher")
+            now.unlink()
+            for _ in range(50):
+                process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert "boom in what clients are sent; starting another" in said
+    if times == ONCE:
+        assert process.returncode == 130, said
+        assert "nothing is left on any host" in said
+    else:
+        assert process.returncode == 4, said
+        report = said[said.index("✗ failed") :].splitlines()
+        assert "the launcher failed: snapshot: RuntimeError: boom in what clients" in report[1]
+        assert "localhost: not confirmed" in said and "finish with: tfmux kill" in said
+        monkeypatch.delenv("BREAKS")
+        assert command.run("kill", "--all").returncode == 0
+    assert not guard.tasks_here()
+
+
+def test_figures_of_hosts_are_no_reason_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is said, and the run goes on to its own end."""
-    monkeypatch.setattr(HostStats, "poll", boom_later)
-    run = launched()
+
+    async def boom(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(HostStats, "poll", boom)
+    run = launch(load(write(tmp_path, FILE)), FILE)
     wait_until(lambda: any("stats" in note for note in run.snapshot().notes), "it is said")
     run.kill_all()
-    assert run.wait(30)
+    assert run.wait(PATIENCE)
     assert run.snapshot().exit_code == 130 and not run.snapshot().launcher_error
 
 
-def test_a_launcher_that_cannot_listen_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def unusable(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Launchers on threads here cannot listen."""
+
+    def path(run_id: str) -> Path:
+        raise request.param
+
+    monkeypatch.setattr(control_socket, "socket_path", path)
+
+
+ERRORS = [OSError("no room"), FolderError("/tmp: no room")]
+
+
+@pytest.mark.parametrize("unusable", ERRORS, ids=repr, indirect=True)
+@pytest.mark.usefixtures("unusable")
+def test_a_launcher_that_cannot_listen_is_said(tmp_path: Path) -> None:
     """It fails before anything was started."""
-    monkeypatch.setattr(ControlSocket, "listening", boom)
-    run = launch(loads(FILE, "breaks", Path.cwd()), FILE)
-    assert run.wait(30)
-    assert run.snapshot().exit_code == 4 and "boom" in run.snapshot().launcher_error
-
-
-def test_a_launcher_that_breaks_before_it_begins_confirms_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What an earlier launcher started may live: no clean receipt, no end in the stream."""
-    cluster = loads(FILE, "breaks", Path.cwd())
-    folder = RunFolder.create(new_run_id(cluster.name), FILE, cluster)
-    machine = RunStateMachine(cluster, folder.run_id)
-    machine.handle(ev.Begin(1.0))
-    machine.handle(ev.HostUp(1.5, "localhost", (), ""))
-    folder.events.write_bytes(b"".join(changes(machine, 2.0)))
-    assert not StoredRun(folder).over
-    monkeypatch.setattr(ControlSocket, "listening", boom)
-    run = RunClient.attach(folder, process=LauncherThread())
-    assert run.wait(30)
-    seen = run.snapshot()
-    assert seen.exit_code == 4 and "boom" in seen.launcher_error
-    assert seen.receipt is not None and not seen.receipt.clean
-    assert [host.host for host in seen.receipt.hosts] == ["localhost"]
+    text = FILE
+    run = launch(load(write(tmp_path, text)), text)
+    assert run.wait(PATIENCE)
+    assert run.snapshot().exit_code == 4 and "no room" in run.snapshot().launcher_error
     run.close()
-    assert not StoredRun(folder).over
-    assert '"end"' not in folder.events.read_text()
-
-
-HEADLESS = """
-import sys
-from pathlib import Path
-from launcher.api import opened
-from launcher.session.event_files import EventFiles
-from launcher.session.teardown import Teardown
-from tests.testbed.launcher_thread import launch_file
-from tui.headless import run_headless
-
-async def boom(*_):
-    raise RuntimeError("boom")
-
-Teardown.release = boom
-file = Path(sys.argv[1])
-def start(on_end):
-    client = launch_file(file, on_end=on_end)
-    return client, EventFiles(client.folder, from_end=False)
-
-opening = opened(start, detach=False)
-sys.exit(run_headless(opening, as_json=False))
-"""
 
 
 @pytest.fixture
 def abandoned(tmp_path: Path) -> Iterator[RunFolder]:
     """A run that goes on although its launcher process has died."""
-    text = FILE.replace("[run]", '[run]\non_disconnect = "keep"')
-    run = RunClient.launch(loads(text, "breaks", tmp_path), text)
+    run = RunClient.launch(load(write(tmp_path, FILE)), FILE)
     wait_until(lambda: run.snapshot().state is RunPhase.RUNNING, "it runs")
     run.stay_alive()
     run.close()
@@ -240,23 +339,11 @@ def abandoned(tmp_path: Path) -> Iterator[RunFolder]:
     wait_until(lambda: run.folder.launcher_pid() is None, "its launcher is dead")
     yield run.folder
     if not StoredRun(run.folder).over:
-        with following(run.folder) as last:
-            last.kill_all(force=True)
-            assert last.wait(PATIENCE)
+        assert command.run("kill", run.run_id, "--force").returncode == 0
     assert not guard.tasks_here()
 
 
-@contextmanager
-def following(folder: RunFolder) -> Iterator[RunClient]:
-    """A client that takes the run up, with a launcher on a thread."""
-    client = RunClient.attach(folder, process=LauncherThread())
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-@pytest.mark.parametrize("error", [OSError("no room"), FolderError("/tmp: no room")], ids=repr)
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
     abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -267,46 +354,29 @@ def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(control_socket, "socket_path", unusable)
-        with following(abandoned) as client:
-            client.kill_all()
-            assert client.wait(PATIENCE)
-            ended = client.snapshot()
+        client = RunClient.attach(abandoned, process=LauncherThread())
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        client.close()
     assert ended.receipt is not None and ended.receipt.clean
     assert [host.host for host in ended.receipt.hosts] == ["localhost"]
     assert any("no other client can connect" in note for note in ended.notes)
     assert not guard.tasks_here()
 
 
-def test_a_launcher_that_cannot_take_a_run_up_confirms_nothing(
-    abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch
+def test_launchers_that_cannot_take_a_run_up_confirm_nothing(
+    abandoned: RunFolder, broken: Break
 ) -> None:
     """Its tasks live: the receipt says so of their host, and the run is still to be ended."""
-    with monkeypatch.context() as patch:
-        patch.setattr(RunLoop, "main", boom_later)
-        with following(abandoned) as client:
-            assert client.wait(PATIENCE)
-            ended = client.snapshot()
+    broken("the start", FOR_GOOD).touch()
+    client = RunClient.attach(abandoned)
+    assert client.wait(PATIENCE)
+    ended = client.snapshot()
+    client.close()
+    os.environ.pop("BREAKS")
     assert guard.tasks_here()
-    assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 4)
+    assert ended.exit_code == 4 and "boom in the start" in ended.launcher_error
     assert ended.receipt is not None and not ended.receipt.clean
     assert [(host.host, host.confirmed) for host in ended.receipt.hosts] == [("localhost", False)]
     assert not StoredRun(abandoned).over
-
-
-def test_the_command_exits_4_with_the_receipt_and_the_reason(tmp_path: Path) -> None:
-    """It hung for ever, two Ctrl-C and TERM ignored."""
-    argv = [sys.executable, "-c", HEADLESS, str(write(tmp_path, FILE))]
-    process = subprocess.Popen(
-        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
-    )
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.wait()
-    assert process.returncode == 4, said
-    assert "the launcher failed: release of localhost: RuntimeError: boom" in said
-    assert "nothing is left on any host" in said

@@ -95,3 +95,27 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: Fault
     assert scenario.check_logs(run_id) > 10_000
     assert not scenario.left(run_id)
     assert command.run("ps", "--json").stdout.strip() == "[]"
+
+
+def test_tasks_on_other_hosts_outlive_a_launcher_that_is_followed(scenario: FaultScenario) -> None:
+    """With the defaults: whoever follows the run starts the next launcher, within the lease, and
+    the tasks are the same processes."""
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="grace = 1")
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        run_id = up.run_id
+
+        def pids() -> list[list[int]]:
+            places = [("tf1", "ps:0"), ("tf3", "worker:0")]
+            return [[p.pid for p in scenario.of(host, task)] for host, task in places]
+
+        before = pids()
+        up.signal_launcher(signal.SIGKILL)
+        up.wait_for(lambda e: "starting another" in str(e.get("note")), "another launcher")
+        up.wait_for(lambda e: "launcher before this one" in str(e.get("note")), "its word")
+        wait_until(lambda: set(last_states(up).values()) == {"ready"}, "all are ready again")
+        assert pids() == before and all(before)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert scenario.check_logs(run_id) > 0
+    assert not scenario.left(run_id)

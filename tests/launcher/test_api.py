@@ -298,7 +298,7 @@ async def test_launchers_that_all_die_are_an_error(monkeypatch: pytest.MonkeyPat
     """Which names the command that ends what is left."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
         await until_metric(run)
-        run.client.lost_launchers = 4
+        run.client.gave_up = True
         run._on_change()
         with pytest.raises(LauncherError, match=f"tfmux kill {run.id}"):
             await run.wait()

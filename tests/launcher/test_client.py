@@ -250,37 +250,35 @@ class SilentLauncher(LauncherProcess):
             os.close(self._lock)
 
 
-def test_a_launcher_that_dies_is_told_and_a_kill_starts_another(tmp_path: Path) -> None:
-    """Tasks that nobody supervises are not shown as running; the kill starts a launcher that ends
-    what is left and proves it."""
+def test_a_kill_of_a_run_whose_launcher_has_just_died_starts_another(tmp_path: Path) -> None:
+    """Which ends what is left and proves it."""
     text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
     with launched(tmp_path, text) as first:
         wait(first, stepping(1), "step 1")
         os.kill(pid_of(first), signal.SIGKILL)
-        lost = wait(first, lambda s: s.task(WORKER).state is TaskState.LOST, "lost")
-        assert any("no launcher supervises" in note for note in lost.notes)
-        assert first.living and first.unsupervised
-        first.restart(WORKER)
-        wait(first, lambda s: any("not sent" in note for note in s.notes), "a note")
         first.kill_all()
         ended = wait(first, lambda s: s.state is RunPhase.ENDED and s.receipt, "the end")
-        assert ended.receipt is not None and ended.receipt.clean
+        assert ended.receipt is not None and ended.receipt.clean and ended.exit_code == 130
         assert first.wait(PATIENCE)
     assert not guard.tasks_here()
 
 
 def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> None:
-    """The tasks are the same processes, and their logs are whole."""
+    """The tasks are the same processes, and their logs are whole. Until then, they are not shown
+    as running, and it is said why."""
     text = CLUSTER.replace('on_disconnect = "stop"', 'on_disconnect = "keep"')
     with launched(tmp_path, text) as first:
         before = wait(first, stepping(1), "step 1")
+        seen: list[Snapshot] = []
+        first.subscribe(seen.append)
         os.kill(pid_of(first), signal.SIGKILL)
-        wait(first, lambda _: first.unsupervised, "unsupervised")
-        first.resume()
+        wait(first, lambda _: first.lost_launchers == 1, "its death")
         after = wait(first, stepping((before.step or 0) + 20), "later steps")
         assert [t.pid for t in after.tasks] == [t.pid for t in before.tasks]
         assert all(len(t.attempts) == 1 for t in after.tasks)
-        assert not first.unsupervised
+        assert first.following and first.lost_launchers == 1
+        lost = next(s for s in seen if s.task(WORKER).state is TaskState.LOST)
+        assert any("no launcher supervises" in note for note in lost.notes)
         first.kill_all()
         assert first.wait(PATIENCE)
         log = (first.folder.path / "worker-0.log").read_text()
@@ -306,20 +304,23 @@ worker = {{ log = "up" }}
 """
     with launched(tmp_path, text) as first:
         wait(first, lambda s: s.task(WORKER).pid is not None, "started")
+        first.stay_alive()
+        first.close()
         os.kill(pid_of(first), signal.SIGKILL)
-        wait(first, lambda _: first.unsupervised, "unsupervised")
+        wait(first, lambda _: first.folder.launcher_pid() is None, "its death")
         stream = first.folder.events
         lines = stream.read_text().splitlines(keepends=True)
         begun = next(n for n, line in enumerate(lines) if '"attempt": 1' in line)
         stream.write_text("".join(lines[:begun]))
         before = StoredRun(first.folder).run.snapshot().task(WORKER)
         assert before.attempt == 0
-        first.resume()
-        wait(first, lambda s: s.task(WORKER).pid is not None, "known again")
-        go.touch()
-        wait(first, lambda s: s.task(WORKER).state in (TaskState.READY, TaskState.RUNNING), "ready")
-        first.kill_all()
-        assert first.wait(PATIENCE)
+        with attached(first.folder) as second:
+            wait(second, lambda s: s.task(WORKER).pid is not None, "known again")
+            go.touch()
+            up = (TaskState.READY, TaskState.RUNNING)
+            wait(second, lambda s: s.task(WORKER).state in up, "ready")
+            second.kill_all()
+            assert second.wait(PATIENCE)
 
 
 def test_metrics_are_seen_while_nothing_else_happens(tmp_path: Path) -> None:
@@ -378,6 +379,7 @@ def test_two_who_attach_at_once_get_one_launcher(tmp_path: Path) -> None:
                 client.close()
 
 
+@pytest.mark.processes
 def test_a_client_that_cannot_look_for_launchers_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -388,10 +390,8 @@ def test_a_client_that_cannot_look_for_launchers_says_so(
 
     monkeypatch.setattr(control_connection, "socket_path", unusable)
     with following(tmp_path) as client:
-        seen = wait(client, lambda _: client.unsupervised, "unsupervised")
-        assert client.living
+        seen = wait(client, lambda s: any("no launcher supervises" in n for n in s.notes), "a note")
         assert any("/tmp: Permission denied" in note for note in seen.notes)
-        assert any("no launcher supervises" in note for note in seen.notes)
 
 
 @pytest.mark.parametrize("over", [False, True])
@@ -414,6 +414,7 @@ def test_an_unforeseen_error_of_a_client_is_told(
             assert "ZeroDivisionError" in seen.launcher_error
 
 
+@pytest.mark.processes
 def test_an_error_of_a_listener_ends_the_wait(tmp_path: Path) -> None:
     """It is called on the client's thread."""
     with following(tmp_path) as client:

@@ -22,6 +22,7 @@ import json, resource, sys
 from pathlib import Path
 from launcher.cluster import loads
 from launcher.session.launcher import Launcher
+from launcher.session.process import crash
 from launcher.store.runs import RunFolder
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
 count = int(sys.argv[1])
@@ -30,7 +31,8 @@ places = json.dumps([f"h{n}:2222" for n in range(count)])
 jobs = f"[jobs.worker]\\ntasks = {places}\\n[run]\\ncommand = ['x']\\nworkdir = ''\\n"
 text = f'name = "many"\\n{hosts}{jobs}'
 spec = loads(text, "many.toml", Path.cwd())
-Launcher(RunFolder.create(f"many-20261120-183002-7f3{len(str(count))}", text, spec), spec)
+folder = RunFolder.create(f"many-20261120-183002-7f3{len(str(count))}", text, spec)
+Launcher(folder, spec, crash=crash)
 print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 PREFLIGHT = """

@@ -12,13 +12,15 @@ import pytest
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
-from launcher.run.snapshot import Snapshot
+from launcher.run.snapshot import RunView, Snapshot
 from launcher.run.states import RunPhase
+from launcher.run.views import Views
 from launcher.session.client import RunClient
 from launcher.session.control_connection import connect
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
 from launcher.store.runs import RunFolder
+from tests.launcher.crash import failed
 from tests.patience import PATIENCE
 
 PASSWORD = AuthPrompt("tf1", "Password of root", True, PromptKind.PASSWORD)
@@ -57,7 +59,8 @@ class Page:
 async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(lambda: control.send_prompts(), unattended)
-    control = ControlSocket(folder.run_id, lambda _: None, prompts, lambda: None)
+    views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
+    control = ControlSocket(folder.run_id, lambda _: None, prompts, lambda: views, failed)
     async with control.listening():
         yield prompts
 

@@ -108,11 +108,8 @@ def test_only_the_clients_own_thread_connects_and_calls_listeners(
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         client.subscribe(lambda _: told.add(threading.current_thread().name))
         theirs.close()
-        wait(client, lambda _: client.unsupervised, "unsupervised")
         client.restart(WORKER)
         wait(client, lambda s: any("not sent" in note for note in s.notes), "a note")
-        client.resume()
-        assert not client.unsupervised
         wait(client, lambda _: silent, "another launcher")
     assert [process.thread for process in silent] == ["client"]
     assert told == {"client"}
@@ -135,13 +132,15 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
     "line",
     [b"null", b'{"changed": 7}', b'{"changed": [{"event": "task", "task": 7}]}', b"[" * 100_000],
 )
-def test_a_launcher_that_sends_no_message_is_left(tmp_path: Path, line: bytes) -> None:
-    """The client goes on, and says so."""
+def test_a_launcher_that_sends_no_message_is_left(
+    tmp_path: Path, silent: list[Silent], line: bytes
+) -> None:
+    """The client goes on, under another one, and says so."""
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         theirs.sendall(line + b"\n")
         seen = wait(client, lambda s: s.notes, "a note")
         assert "sends what this program does not know" in seen.notes[0]
-        wait(client, lambda _: client.unsupervised, "unsupervised")
+        wait(client, lambda _: silent, "another launcher")
 
 
 # --- `tfmux kill` of a run whose launcher process does not answer --------------------------------

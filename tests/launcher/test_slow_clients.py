@@ -11,6 +11,7 @@ from launcher.run.states import RunPhase
 from launcher.run.views import Views
 from launcher.session.control_socket import ControlSocket, socket_path
 from launcher.session.prompts import PromptQueue
+from tests.launcher.crash import failed
 from tests.patience import PATIENCE
 
 
@@ -24,7 +25,7 @@ async def test_no_states_are_made_to_see_whether_a_client_reads_again() -> None:
         made.append(None)
         return state
 
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), views)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id), limit=1 << 24)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')

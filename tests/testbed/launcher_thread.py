@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
-from functools import partial
+import traceback
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from launcher.cluster import ClusterModel
+from launcher.errors import LauncherError
 from launcher.session.client import RunClient
+from launcher.session.launcher import Launcher
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import launcher_for
 
@@ -21,12 +25,11 @@ class LauncherThread(LauncherProcess):
         self.link, self._theirs = socket.socketpair()
 
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
-        self.launcher = launcher = launcher_for(order)
+        self.launcher = launcher = launcher_for(order, _crash)
         self._theirs.setblocking(False)
-        run = partial(launcher.run, on_close=order.get("on_close", "nothing"))
-        threading.Thread(
-            target=run, args=(self._theirs, lock), name="launcher", daemon=True
-        ).start()
+        on_close = order.get("on_close", "nothing")
+        args = (launcher, self._theirs, lock, on_close)
+        threading.Thread(target=_run, args=args, name="launcher", daemon=True).start()
         return self.link
 
     def cancel(self) -> None:
@@ -36,6 +39,20 @@ class LauncherThread(LauncherProcess):
     @property
     def errors(self) -> str:
         return ""
+
+
+def _run(launcher: Launcher, link: socket.socket, lock: int | None, on_close: str) -> None:
+    with suppress(SystemExit):
+        try:
+            launcher.run(link, lock, on_close=on_close)
+        except LauncherError as error:
+            link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+
+
+def _crash(where: str, error: BaseException) -> NoReturn:
+    """Ends the thread: its loop lets nothing of it go on."""
+    traceback.print_exception(error)
+    raise SystemExit(70)
 
 
 def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:

@@ -52,7 +52,6 @@ class ScriptedRun:
         self.looks: list[Future[Stacks]] = []
         """Questions for stacks; the test answers them."""
         self.living = True
-        self.lost = False
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
         tasks = tuple(
@@ -86,14 +85,6 @@ class ScriptedRun:
 
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
-
-    @property
-    def unsupervised(self) -> bool:
-        return self.lost
-
-    def resume(self) -> None:
-        self.asked.append("resume")
-        self.lost = False
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
         self.asked.append("kill_all force" if force else "kill_all")
