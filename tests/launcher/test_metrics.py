@@ -134,6 +134,7 @@ def test_points_of_many_tasks_are_bounded_together(
     assert sum(lengths) <= most and min(lengths) >= most // len(tasks) // 4
 
 
+@pytest.mark.processes
 def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
     """Metrics are read when somebody asks for them, and then all that were written."""
     task = TaskId("worker", 0)
