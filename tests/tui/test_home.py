@@ -223,12 +223,10 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
     async with home() as pilot:
         await shows(pilot, "Runs 3")
         await shows(pilot, "time   step   loss")
-        for text in ("✓ success", "good-20261120-183002-7f3a", "1:02  1,200  0.250"):
-            await shows(pilot, text)
-        for text in ("✗ failed", "bad-20261120-183002-7f3a", "worker:1 @"):
-            await shows(pilot, text)
-        for text in ("? unknown", "lost-20261120-183002-7f3a", "0:01"):
-            await shows(pilot, text)
+        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1,200  0.250")
+        await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
+        await shows(pilot, "worker:1 @tf3 exit 1")
+        await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:01")
 
 
 @pytest.mark.large

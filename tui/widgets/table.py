@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import DataTable
 
-from tui.tables import TableRow
+from tui.tables import Cells, TableRow
 
 Item = TypeVar("Item")
 _ALL_BELOW = 200
@@ -82,9 +82,10 @@ class Table(DataTable[Text]):
         self.border_title = Content(title)
         self._wraps = wraps
         self._fits = fits
-        self._wide = 0
-        """Width of the column that wraps."""
         self._titles: list[Text] = []
+        self._widths: list[int] = []
+        self._wrapped: dict[str, object] = {}
+        """What the heights of the rows depend on."""
         self._rows: Sequence[TableRow] = ()
         self._order: tuple[int, bool] | None = None
         """Column by which a person wants the rows ordered, and whether the largest comes first."""
@@ -129,47 +130,70 @@ class Table(DataTable[Text]):
             labels[self._order[0]].append(marks[self._order[1]])
         if labels != self._titles:
             self._titles = labels
-            self._rows = ()
+            self._rows, self._widths = (), []
             self.clear(columns=True)
             for number, label in enumerate(labels):
-                self.add_column(label, key=str(number))
-        before = [row.key for row in self._rows]
-        wide = self._width_left(rows)
-        if wide == self._wide and before == [row.key for row in rows]:
-            self._rows = rows
-        else:
-            self._wide = wide
-            self._replace(rows, self.key)
-        self._fill()
+                self.add_column(label, key=str(number), width=label.cell_len)
+        key, before = self.key, [row.key for row in self._rows]
+        self._rows = rows
+        self._draw(key, anew=before != [row.key for row in rows])
         if self._fits:  # Textual's `auto` is that of the rows before, while a table is hidden
             self.styles.height = len(rows) + 1 + self.gutter.height
 
-    def _width_left(self, rows: Sequence[TableRow]) -> int:
-        """Width of the column that wraps."""
-        if self._wraps is None:
-            return 0
-        used = 2 * self.cell_padding * len(self._titles)
-        made = [row.make() for row in rows]
-        for at, label in enumerate(self._titles):
-            if at != self._wraps:
-                used += max([label.cell_len, *(cells[at].cell_len for cells in made)])
-        return max(12, self.scrollable_content_region.width - used)
+    def _draw(self, key: str | None, *, anew: bool = False) -> None:
+        """Puts what has changed into the rows; of a large table, into those in sight. Rows are
+        replaced when they are other ones, which is `anew`, or when a wrapped text has changed,
+        on which the height of its row depends; then the cursor goes to the row `key`."""
+        made = {row.key: row.make() for row in self._in_sight()}
+        widths = self._measured(made.values())
+        wrapped = {}
+        if self._wraps is not None:
+            wrapped = {row: (cells[self._wraps], widths) for row, cells in made.items()}
+        # Set here, as Textual measures only when it is idle, and may draw a frame before.
+        other_widths, self._widths = widths != self._widths, widths
+        for column, width in zip(self.ordered_columns, widths, strict=True):
+            column.width = width
+        if anew or wrapped != self._wrapped:
+            self._wrapped = wrapped
+            self._replace(made, key)
+            return
+        for row, cells in made.items():
+            for number, (old, new) in enumerate(zip(self.get_row(row), cells, strict=True)):
+                if old != new or old.style != new.style:
+                    self.update_cell(row, str(number), new, update_width=other_widths)
 
-    def _replace(self, rows: Sequence[TableRow], key: str | None) -> None:
-        at, scrolled = self.cursor_row, self.scroll_offset.y
+    def _draw_again(self) -> None:
+        if self._rows:
+            self._draw(self.key)
+
+    def _in_sight(self) -> Sequence[TableRow]:
+        """The rows that are made: of a large table without heights, those in sight."""
+        if len(self._rows) <= _ALL_BELOW or self._wraps is not None:
+            return self._rows
+        first = max(0, self.scroll_offset.y - 1)
+        return self._rows[first : first + self.size.height + 2]
+
+    def _measured(self, made: Iterable[Cells]) -> list[int]:
+        """Width of each column. Those of a large table only grow, while one scrolls in it."""
+        columns = zip(self._titles, *made, strict=True)
+        widths = [max(text.cell_len for text in column) for column in columns]
+        if len(self._rows) > _ALL_BELOW and self._widths:
+            widths = list(map(max, widths, self._widths))
+        if self._wraps is not None:
+            widths[self._wraps] = 0
+            left = self.scrollable_content_region.width - sum(widths)
+            widths[self._wraps] = max(12, left - 2 * self.cell_padding * len(widths))
+        return widths
+
+    def _replace(self, made: Mapping[str, Cells], key: str | None) -> None:
+        at, scrolled, rows = self.cursor_row, self.scroll_offset.y, self._rows
         self._rows = ()
         self.clear()
         self._rows = rows
-        for column in self.ordered_columns:
-            column.content_width = column.label.cell_len
-        if self._wraps is not None:
-            column = self.ordered_columns[self._wraps]
-            column.width, column.auto_width = self._wide, False
         height = 1 if self._wraps is None else None
         empty = [Text()] * len(self._titles)
         for row in rows:
-            cells = empty if callable(row.cells) else row.cells
-            self.add_row(*cells, key=row.key, height=height)
+            self.add_row(*made.get(row.key, empty), key=row.key, height=height)
         keys = [row.key for row in rows]
         at = keys.index(key) if key in keys else min(at, max(0, len(rows) - 1))
         self.move_cursor(row=at, scroll=False)
@@ -179,7 +203,7 @@ class Table(DataTable[Text]):
         """Scrolls to where the table was, which it can only when its new rows are laid out."""
         self.scroll_to(y=scrolled, animate=False, force=True, immediate=True)
         self._scroll_to_cursor()
-        self._fill()
+        self._draw_again()
 
     def _scroll_to_cursor(self) -> None:
         self.move_cursor(row=self.cursor_row, column=self.cursor_column)
@@ -192,26 +216,15 @@ class Table(DataTable[Text]):
 
     def on_resize(self) -> None:
         """Keeps the cursor in sight."""
-        self.call_after_refresh(self._scroll_to_cursor)
-        self.call_after_refresh(self._fill)
+        self.call_after_refresh(self._resized)
+
+    def _resized(self) -> None:
+        self._draw_again()
+        self._scroll_to_cursor()
 
     def watch_scroll_y(self, old: float, new: float) -> None:
         super().watch_scroll_y(old, new)
-        self._fill()
-
-    def _fill(self) -> None:
-        """Puts into the rows what has changed of them; of a large table, into those in sight."""
-        first, last = 0, len(self._rows)
-        if last > _ALL_BELOW:
-            first = max(0, self.scroll_offset.y - 1)
-            last = min(last, first + self.size.height + 2)
-        for row in self._rows[first:last]:
-            shown = self.get_row(row.key)
-            for number, (old, new) in enumerate(zip(shown, row.make(), strict=True)):
-                if old != new or old.style != new.style:
-                    width = self.ordered_columns[number].content_width
-                    other = new.cell_len > width or new.cell_len < old.cell_len == width
-                    self.update_cell(row.key, str(number), new, update_width=other)
+        self._draw_again()
 
     def action_scroll_home(self) -> None:
         """The first row, or in a table of cells the first column."""

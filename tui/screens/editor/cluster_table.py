@@ -101,9 +101,6 @@ class ClusterTable(Table):
             for name in names
         ]
         self.show(titles, [TableRow(*row) for row in zip(names, cells, strict=True)])
-        # Before the next frame: what is drawn until a width has been measured stays as it is.
-        for shown, *texts in zip(self.ordered_columns, titles, *cells, strict=True):
-            shown.width, shown.auto_width = max(text.cell_len for text in texts), False
         self.move_cursor(column=column if known else 1 + len(_KEYS))
         if known:
             self.go(host, job)
