@@ -446,6 +446,26 @@ async def test_a_host_renamed_by_its_form_keeps_its_tasks() -> None:
 
 
 @pytest.mark.large
+async def test_the_longest_form_fits_80_by_24() -> None:
+    """Its keys scroll below its title, and the key for accepting is always in sight; of a long
+    line its end is shown, where the cursor is."""
+    async with editor(size=(80, 24)) as pilot:
+        await pilot.press("f2", "1")
+        await form(pilot, "[run]")
+        await shows(pilot, "program and arguments")
+        await shows(pilot, "--steps=2000")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("up")
+        await shows(pilot, "log limit")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("x")
+        await shows(pilot, "! ")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("down", "down")
+        await shows(pilot, "workdir")
+        await until(pilot, lambda: getattr(pilot.app.focused, "name", "") == "workdir")
+
+
 async def test_the_form_of_the_text_s_table(tmp_path: Path) -> None:
     """F2 in the text opens the form of the table that the cursor is in, at its key."""
     path = tmp_path / "text.toml"

@@ -12,7 +12,7 @@ from tui.widgets.table import Table
 TITLES = ("state", "note")
 
 
-class Shown(App[None]):
+class Shown(App[int]):
     """A table, and nothing else."""
 
     def __init__(self, table: Table) -> None:

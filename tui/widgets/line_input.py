@@ -9,7 +9,16 @@ from launcher.printable import visible
 
 
 class LineInput(Input):
-    """An `Input` in which a pasted text of several lines stays one, its line ends shown as ␊."""
+    """An `Input` in which a pasted text of several lines stays one, its line ends shown as ␊. With
+    the focus it shows its cursor, which begins at the end, also of a text longer than the field."""
+
+    def on_focus(self) -> None:
+        """Scrolls to the cursor, when the field has got its place."""
+        if self.cursor_at_end:
+            self.call_after_refresh(self._scroll_to_end)
+
+    def _scroll_to_end(self) -> None:
+        self.scroll_to(x=self.virtual_size.width, animate=False, force=True)
 
     def on_paste(self, event: events.Paste) -> None:
         """Pastes all lines as one."""

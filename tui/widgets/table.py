@@ -146,7 +146,7 @@ class Table(DataTable[Text]):
         on which the height of its row depends; then the cursor goes to the row `key`."""
         made = {row.key: row.make() for row in self._in_sight()}
         widths = self._measured(made.values())
-        wrapped = {}
+        wrapped: dict[str, object] = {}
         if self._wraps is not None:
             wrapped = {row: (cells[self._wraps], widths) for row, cells in made.items()}
         # Set here, as Textual measures only when it is idle, and may draw a frame before.

@@ -197,22 +197,27 @@ class Completion(Suggester):
         return next((value[: match.start()] + each for each in found if each != match[0]), None)
 
 
-class Form(Dialog[dict[str, str]]):
-    """Asks for the keys of one table, and answers with the lines that were changed."""
+class Field(LineInput):
+    """Line of one key; up and down go to the others."""
 
-    DEFAULT_CSS = """
-    Form VerticalScroll { height: auto; max-height: 60vh; margin: 1 0 0 0; }
-    Form .row { height: 1; }
-    Form .row Label { width: 16; color: $text-muted; }
-    Form .row Input { width: 1fr; padding: 0; }
-    Form .row Input:focus { background: $primary-muted; }
-    Form ProblemLine { min-height: 2; margin: 1 0; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "app.focus_next", "Next key", show=False),
         Binding("up", "app.focus_previous", "Previous key", show=False),
     ]
 
+
+class Form(Dialog[dict[str, str]]):
+    """Asks for the keys of one table, and answers with the lines that were changed."""
+
+    DEFAULT_CSS = """
+    Form VerticalScroll { margin: 1 0 0 0; }
+    Form .row { height: 1; }
+    Form .row Label { width: 16; color: $text-muted; }
+    Form .row Input { width: 1fr; padding: 0; }
+    Form .row Input:focus { background: $primary-muted; }
+    Form ProblemLine { min-height: 2; max-height: 3; margin: 1 0; }
+    Form.-low VerticalScroll, Form.-low ProblemLine { margin: 0; }
+    """
     def __init__(
         self,
         title: str,
@@ -226,7 +231,7 @@ class Form(Dialog[dict[str, str]]):
         self._path, self._check, self._begin = path, check, begin
         self._before = lines_of(document, path)
         self._about = {NAME: "its name in this file"}
-        self._fields: dict[str, LineInput] = {}
+        self._fields: dict[str, Field] = {}
         defaults: dict[str, str] = {}
         words: dict[str, Sequence[str]] = dict.fromkeys(("ssh", "jump"), aliases())
         words["tasks"] = [f"{host}:" for host in document.host_names()]
@@ -237,7 +242,7 @@ class Form(Dialog[dict[str, str]]):
             words.setdefault(key.name, key.choices)
         for name, line in self._before.items():
             completion = Completion(words.get(name, ()))
-            self._fields[name] = LineInput(
+            self._fields[name] = Field(
                 line, defaults.get(name, ""), name=name, suggester=completion,
                 compact=True, select_on_focus=False,
             )  # fmt: skip
@@ -267,7 +272,7 @@ class Form(Dialog[dict[str, str]]):
     @work(exclusive=True, group="check")
     async def _look(self) -> None:
         """Checks the lines, in a thread, and says what is wrong with the one under the cursor."""
-        key = self.focused.name or "" if isinstance(self.focused, LineInput) else ""
+        key = self.focused.name or "" if isinstance(self.focused, Field) else ""
         lines, said = self._changed, self.query_one(ProblemLine)
         said.show("", self._about.get(key, ""))
         await asyncio.sleep(PAUSE)
