@@ -19,7 +19,6 @@ from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
 from launcher.run import stacks
 from launcher.session.discovery import ACTIVE_RUNS_SCHEMA
-from tui.commands.doctor import SCHEMA as DOCTOR_SCHEMA
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.config import SETTINGS
 from tui.exits import Exit
@@ -86,7 +85,6 @@ def generated() -> dict[Path, str]:
         DOCS / "cluster.schema.json": schema_text(),
         SCHEMAS / "event.schema.json": _json(events.schema()),
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
-        SCHEMAS / "doctor.schema.json": _json(DOCTOR_SCHEMA),
         SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
         SCHEMAS / "ps.schema.json": _json(ACTIVE_RUNS_SCHEMA),
         SCHEMAS / "stacks.schema.json": _json(stacks.schema()),

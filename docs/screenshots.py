@@ -119,7 +119,7 @@ async def preflight(path: Path) -> None:
     app = TfmuxApp(pages=[first])
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause(2.0)
-        await press(pilot, "t")
+        await press(pilot, "T")
         await pilot.pause(8.0)
         save(app, "preflight")
 

@@ -6,9 +6,12 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
 from importlib import import_module
 from importlib.metadata import distributions, packages_distributions, requires
+from inspect import getsource
 from pathlib import Path
+from textwrap import dedent
 from types import FunctionType, ModuleType
 
 import pytest
@@ -167,6 +170,27 @@ def defined(tree: ast.AST) -> set[str]:
     return names
 
 
+def inherited(module: ModuleType) -> set[str]:
+    """The private attributes of Textual's classes that classes of a module use as their own."""
+    names = set()
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            bases = [base for base in value.__mro__ if base.__module__.startswith("textual.")]
+            names |= attributes(value) & set[str]().union(*map(attributes, bases))
+    return names
+
+
+@cache
+def attributes(kind: type) -> set[str]:
+    """The private attributes of its instances that a class names."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(dedent(getsource(kind))))
+        if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+
+
 def overridden(module: ModuleType) -> set[str]:
     """The private methods of Textual's classes that classes of a module override."""
     return {
@@ -199,8 +223,17 @@ def test_private_names_of_textual_are_listed() -> None:
     }
     for file in files:
         name = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
-        used |= overridden(import_module(name.removesuffix(".__init__")))
-        ours -= overridden(import_module(name.removesuffix(".__init__")))
+        module = import_module(name.removesuffix(".__init__"))
+        theirs_here = overridden(module) | inherited(module)
+        used |= theirs_here
+        ours -= theirs_here
+    modules = {
+        node.module
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and re.match(r"textual\b.*\._", node.module or "")
+    }
+    assert not modules, "private modules"
     text = (REPOSITORY / "pyproject.toml").read_text()
     comment = text[: text.index('    "textual>=')].rpartition('",')[2].rpartition("Private:")[2]
     assert set(PRIVATE.findall(comment)) == {name for name in used - ours if name in theirs}

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
+import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from launcher.cluster import loads
 from launcher.errors import TfmuxError
-from launcher.paths import config_home, runs_home
+from launcher.paths import config_home, runs_home, tilde
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import run
@@ -31,20 +31,26 @@ def no_programs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(doctor, "_PROGRAMS", {"ssh": ("tfmux-no-such-program",)})
 
 
+def table(name: str) -> Mapping[str, str]:
+    """One of the facts that are tables."""
+    fact = doctor.facts()[name]
+    assert isinstance(fact, Mapping)
+    return fact
+
+
 @pytest.mark.processes
 def test_it_prints_the_facts(tfmux_home: Path) -> None:
-    """As text, and as one JSON object of a fixed form."""
+    """A line for each, with its name."""
     done = run("doctor")
     assert done.returncode == 0 and not done.stderr, done.stderr
     for name in ("tfmux", "python", "platform", "terminal", "dependencies", "folders", "runs"):
         assert f"\n{name} " in f"\n{done.stdout}"
     assert "OpenSSH" in done.stdout
-    found = json.loads(run("doctor", "--json").stdout)
-    jsonschema.validate(found, doctor.SCHEMA)
-    jsonschema.Draft202012Validator.check_schema(doctor.SCHEMA)
-    assert found["python"].startswith(platform.python_version())
-    assert found["dependencies"]["textual"] and found["extras"]["trainer"] == "installed"
-    assert found["folders"]["runs"].startswith("~/.local/share/tfmux/runs writable")
+    lines = [line.strip() for line in done.stdout.splitlines()]
+    assert f"python        {platform.python_version()} {tilde(Path(sys.executable))}" in lines
+    assert any(re.fullmatch(r"textual: \d+\.\d+\.\d+", line) for line in lines)
+    assert any(line.endswith("trainer: installed") for line in lines)
+    assert any(line.startswith("runs: ~/.local/share/tfmux/runs writable") for line in lines)
     assert not list(tfmux_home.rglob("tfmux")), "it has made something"
 
 
@@ -55,11 +61,12 @@ def test_secrets_and_names_of_hosts_stay_out(monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setenv(name, "secret-of-mine")
     monkeypatch.setattr(platform, "node", lambda: "secret-of-mine")
     found = doctor.facts()
-    text = json.dumps(found)
+    text = str(found)
     assert "secret-of-mine" not in text and "API_TOKEN" not in text
     assert str(Path.home()) not in text
-    assert found["environment"]["TERM"] == "xterm-256color"
-    assert found["environment"]["SSH_CONNECTION"] == "set"
+    environment = table("environment")
+    assert environment["TERM"] == "xterm-256color"
+    assert environment["SSH_CONNECTION"] == "set"
     assert doctor.facts(host_names=True)["host"] == "secret-of-mine"
 
 
@@ -72,29 +79,32 @@ def test_a_program_that_fails_is_not_quoted(
     program.write_text("#!/bin/sh\necho cannot reach login7.example.org >&2\nexit 1\n")
     program.chmod(0o755)
     monkeypatch.setattr(doctor, "_PROGRAMS", {"slurm": (str(program), "--version")})
-    assert doctor.facts()["programs"]["slurm"].endswith("ended with status 1")
+    assert table("programs")["slurm"].endswith("ended with status 1")
 
 
 def test_problems_of_the_config_file_are_listed() -> None:
     """A file that is not valid, and an unknown key."""
     path = config_home() / "config.toml"
-    assert doctor.facts()["config"] == {
-        "file": "~/.config/tfmux/config.toml",
-        "exists": False,
-        "problems": [],
+    assert table("config") == {
+        "file": "~/.config/tfmux/config.toml does not exist",
+        "problems": "none",
     }
     path.parent.mkdir(parents=True)
     path.write_text("colour = 3\n")
-    (problem,) = doctor.facts()["config"]["problems"]
-    assert problem == "~/.config/tfmux/config.toml: unknown key 'colour'"
+    assert table("config") == {
+        "file": "~/.config/tfmux/config.toml",
+        "problems": "~/.config/tfmux/config.toml: unknown key 'colour'",
+    }
 
 
 def test_folders_in_the_way_are_named(tfmux_home: Path) -> None:
     """A file where a folder should be: root may write anywhere else."""
     (tfmux_home / ".cache").mkdir()
     (tfmux_home / ".cache" / "tfmux").write_text("")
-    found = doctor.facts()["folders"]["cache"]
-    assert found == "~/.cache/tfmux not writable: ~/.cache/tfmux is not a directory"
+    assert (
+        table("folders")["cache"]
+        == "~/.cache/tfmux not writable: ~/.cache/tfmux is not a directory"
+    )
 
 
 def test_runs_are_counted_without_asking_hosts() -> None:
@@ -104,8 +114,8 @@ def test_runs_are_counted_without_asking_hosts() -> None:
     lock = acquire(folder.path)
     assert lock is not None
     (runs_home() / "strange").write_text("")
-    counts = {"stored": 2, "active": 1, "unsupervised": 1, "unreadable": 1}
-    assert doctor.facts()["runs"] == counts
+    counts = {"stored": "2", "active": "1", "unsupervised": "1", "unreadable": "1"}
+    assert table("runs") == counts
     os.close(lock)
 
 

@@ -69,6 +69,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys("BSpace", "Enter")
     window.wait_until(lambda s: "Enter accepts" not in s, "the table")
     window.keys("Space")
+    window.wait_until(lambda s: "hosts × jobs" not in s, "the plan alone")
     window.wait_for("starts ps:0", "then worker:0", "--steps=200", "environment")
     window.keys("Escape")
     window.wait_for("hosts × jobs")

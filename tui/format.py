@@ -47,11 +47,12 @@ STATE_MARKS: dict[TaskState, StateMark] = {
     TaskState.BACKOFF: StateMark("b", StatusColor.BUSY),
     TaskState.LOST: StateMark("?", StatusColor.BAD),
     TaskState.EXITED: StateMark("E", StatusColor.OFF),
-    TaskState.FAILED: StateMark("F", StatusColor.BAD),
+    TaskState.FAILED: StateMark("✗", StatusColor.BAD),
     TaskState.STOPPED: StateMark("S", StatusColor.OFF),
-    TaskState.KILLED: StateMark("K", StatusColor.OFF),
+    TaskState.KILLED: StateMark("■", StatusColor.OFF),
 }
-"""The status strip shows their letters; the help screen lists them."""
+"""The status strip shows them, and the help screen lists them; what has failed or was killed has
+the mark of such a run."""
 
 _OUTCOME_MARKS: dict[Outcome, StateMark] = {
     Outcome.SUCCESS: StateMark("✓", StatusColor.GOOD),
@@ -73,11 +74,15 @@ def outcome_mark(outcome: Outcome | None, *, clean: bool = True) -> StateMark:
     return mark if clean else mark._replace(color=StatusColor.BAD)
 
 
+def state_mark(task: TaskView) -> StateMark:
+    """The mark of a task; one that exited with another status than 0 has failed."""
+    failed = task.state is TaskState.EXITED and task.exit_code
+    return STATE_MARKS[TaskState.FAILED if failed else task.state]
+
+
 def status_color(task: TaskView) -> StatusColor:
-    """The colour of a task; one that exited with another status than 0 is bad."""
-    if task.state is TaskState.EXITED and task.exit_code:
-        return StatusColor.BAD
-    return STATE_MARKS[task.state].color
+    """The colour of a task."""
+    return state_mark(task).color
 
 
 def figure(number: float) -> str:

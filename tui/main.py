@@ -189,7 +189,6 @@ def build_parser() -> argparse.ArgumentParser:
     stacks.add_argument("--json", action="store_true", help="one JSON object")
 
     doctor = commands.add_parser("doctor", help="print what a bug report needs to know")
-    doctor.add_argument("--json", action="store_true", help="one JSON object")
     doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
 
     completion = commands.add_parser("completion", help="print a completion script for a shell")

@@ -130,7 +130,7 @@ async def save_check_launch(pilot: Pilot[int], person: Typing, path: Path) -> li
     await person.press("ctrl+s")
     await shows(pilot, "saved in")
     with patch("tui.screens.preflight.preflight", checked):
-        await person.press("t")
+        await person.press("T")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
         await shows(pilot, "ready to launch")
         await person.press("escape")

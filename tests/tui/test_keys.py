@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from textual.app import App
-from textual.binding import Binding, BindingType
-from textual.screen import Screen
+from textual.binding import Binding, BindingsMap, BindingType
+from textual.dom import DOMNode
+from textual.screen import ModalScreen, Screen
 
 from launcher.cluster import ClusterModel, library
 from launcher.cluster.templates import ONE_MACHINE, render
@@ -28,7 +29,7 @@ from tui.keys import bound_keys, classes_with_keys, display_name, key_hints, key
 from tui.run_clients import RunClients
 from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
-from tui.screens.host_keys import HostKeyDialog, OpenPrompt
+from tui.screens.host_keys import HostKeyDialog, HostKeyList, OpenPrompt
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.opening import Opening
 from tui.screens.page import Page
@@ -54,6 +55,49 @@ from tui.widgets.footer import KeyFooter
 def test_display_names(key: str, name: str) -> None:
     """As people write them."""
     assert display_name(key) == name
+
+
+SAME: Mapping[str, set[str]] = {
+    "e": {"edit.problem", "check.next", "error.next"},
+    "E": {"check.previous", "error.previous"},
+    "l": {"edit.launch", "home.launch"},
+    "T": {"edit.test", "home.test"},
+    "f6": {"edit.test", "home.test"},
+    "u": {"edit.undo", "home.undo"},
+    "ctrl+z": {"edit.undo", "home.undo"},
+    "f2": {"edit.settings", "home.rename"},  # changes what has the cursor
+    "f5": {"check.again", "home.again"},
+    "space": {"edit.plan", "layout.next"},
+    "ctrl+s": {"edit.save", "log.save"},
+    "x": {"edit.remove", "home.remove", "check.leftovers", "task.term"},
+    "delete": {"edit.remove", "home.remove"},
+    "plus": {"edit.add_task", "metrics.smoother"},
+    "minus": {"edit.remove_task", "metrics.rougher"},
+    "tab": {"home.other", "check.other", "pane.next"},
+    "left": {"metrics.earlier", "pane.left"},
+    "right": {"metrics.later", "pane.right"},
+    "ctrl+d": {"check.down", "scroll.half_down"},
+    "ctrl+u": {"check.up", "scroll.half_up"},
+    "H": {"hosts", "hosts.back"},  # opens and closes
+    "M": {"metrics", "metrics.back"},
+    "enter": {"edit.form", "home.open", "zoom"},  # opens what has the cursor
+    "escape": {"edit.to_table", "edit.back", "hosts.back", "metrics.back", "check.back", "back"},
+    # The one exception: lines are added where there are rows, and in a log the prefix goes.
+    "a": {"edit.add", "home.new", "log.prefix"},
+}
+"""Commands of different screens that mean the same, by their key."""
+
+
+def test_a_key_has_one_meaning() -> None:
+    """Whatever the screen, but for dialogs, whose keys are their answers."""
+    found: dict[str, set[str]] = {}
+    owners: list[type[DOMNode]] = [TfmuxApp, *classes_with_keys()]
+    for owner in owners:
+        if not issubclass(owner, ModalScreen | HostKeyList):
+            for key, binding in BindingsMap(owner.BINDINGS):
+                if binding.id:
+                    found.setdefault(key, set()).add(binding.id)
+    assert {key: ids for key, ids in found.items() if len(ids) > 1} == SAME
 
 
 class Letters(Screen[None]):
@@ -162,7 +206,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
             ("layout.merged", "task on/off", "layout.merged"),
             ("metrics", "smoothing", "metrics.back"),
             ("hosts", "tf1:2222", "hosts.back"),
-            ("help", "Letters of the status strip", "help"),
+            ("help", "Marks of the status strip", "help"),
             ("leave", "Stay", "leave"),
         ):
             await pilot.press(OTHERS[command])

@@ -59,7 +59,7 @@ async def test_the_strip_counts_tasks_and_names_those_that_failed() -> None:
         await pilot.pause()
         first, second, *_ = screen_text(app)
         assert first.rstrip() == "worker  2 failed  7,998 ready"
-        assert second.rstrip() == "F worker:4321  F worker:7000"
+        assert second.rstrip() == "✗ worker:4321  ✗ worker:7000"
         await pilot.click(StatusStrip, offset=(17, 1))
         assert app.clicked == TaskId("worker", 7000)
         strip.show(failed(*range(100, 200)), TASKS[0].id)
@@ -109,7 +109,7 @@ async def test_of_many_hosts_those_in_trouble_come_first(run: ScriptedRun) -> No
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("H")
         await until(pilot, lambda: names()[:3] == ["h540", "h900", "h0"])
-        await shows(pilot, "F worker:4321")
+        await shows(pilot, "✗ worker:4321")
         await shows(pilot, "no answer")
         await pilot.press("end")
         await until(pilot, lambda: names()[-1:] == ["h999"])

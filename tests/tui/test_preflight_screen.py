@@ -55,7 +55,7 @@ async def test_this_machine_is_looked_at() -> None:
     nothing was started."""
     library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     async with home() as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
         await shows(pilot, "preflight of mine")
         await shows(pilot, "tensorflow")
@@ -78,7 +78,7 @@ async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
     destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
     library.create("far", REMOTE.format(destination=destination))
     async with home() as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await shows(pilot, "First contact with far")
         await pilot.press("n")
         await shows(pilot, "✗ a launch would fail")
@@ -106,7 +106,7 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
         )
         library.create("bad", text)
         async with home(size=(80, 24)) as pilot:
-            await pilot.press("t")
+            await pilot.press("T")
             await shows(pilot, "✗ a launch would fail   3 errors, 0 warnings")
             await shows(pilot, "✗ refused")
             await shows(pilot, "✗ unresolved")
@@ -174,7 +174,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("tui.screens.preflight.preflight", fake)
     library.create("many", ELEVEN)
     async with home() as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await shows(pilot, "✗ a launch would fail")
         await pilot.press("tab")
         matrix_table = pilot.app.screen.query_one("#matrix", Table)
@@ -220,7 +220,7 @@ async def test_all_findings_of_a_cell_are_read_at_80_by_24(
     monkeypatch.setattr("tui.screens.preflight.preflight", fake)
     library.create("many", ELEVEN)
     async with home(size=(80, 24)) as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await shows(pilot, "✗ a launch would fail")
         await shows(pilot, "problem 0")
         await shows(pilot, "leftovers")
@@ -239,7 +239,7 @@ async def test_leaving_early_ends_the_look(tmp_path: Path) -> None:
     text = render(ONE_MACHINE, "mine", {}, Path("/srv"))
     library.create("mine", text.replace("{python}", str(python)))
     async with home() as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await until(pilot, lambda: asked.exists() and asked.read_text().endswith("\n"))
         await shows(pilot, "checking")
         looks = [proc.read(int(pid)) for pid in asked.read_text().split()]
@@ -259,7 +259,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
     left = subprocess.Popen(["sleep", "1000"], env=environ, start_new_session=True)
     try:
         async with home() as pilot:
-            await pilot.press("t")
+            await pilot.press("T")
             await shows(pilot, "✓ ready to launch")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
@@ -295,7 +295,7 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("tui.screens.preflight.preflight", checked)
     library.create("c", render(SLURM, "c", {}, Path("/srv")))
     async with home() as pilot:
-        await pilot.press("t")
+        await pilot.press("T")
         await shows(pilot, "✓ accepted")
         await shows(pilot, "sbatch")
         await shows(pilot, "--ntasks-per-node=1")

@@ -320,6 +320,32 @@ async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
         assert run.asked == ["kill_all"]
 
 
+@pytest.mark.parametrize(("width", "place"), [(200, "row"), (120, "title"), (80, "title")])
+async def test_the_address_of_a_host_is_in_sight(run: ScriptedRun, width: int, place: str) -> None:
+    """In its row where there is room, else over its tasks; the login's name is part of it."""
+    first, *others = run.snapshot().hosts
+    address = f"somebody@{first.name}.example.org"
+    run.change(hosts=(replace(first, destination=address, cpu=0.5), *others))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(width, 40)) as pilot:
+        await pilot.press("H")
+        await shows(pilot, address)
+        [line] = [row for row in screen_text(app) if address in row]
+        assert (f"Tasks on {first.name} at {address}" in line) == (place == "title")
+
+
+async def test_a_click_on_a_hint_presses_its_key_but_kills_nothing(run: ScriptedRun) -> None:
+    """The kill key asks no question: it is for fingers alone."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "F9 kill all")
+        row = screen_text(app)[-1]
+        await pilot.click(offset=(row.index("F9 kill all") + 4, 39))
+        await pilot.click(offset=(row.index("? help"), 39))
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert run.asked == []
+
+
 async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     """No step for ten times the usual time is said in the title and in the header."""
     run.change(state=RunPhase.RUNNING)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from launcher.errors import TfmuxError
 from launcher.paths import cache_home, config_home, runs_home, state_home, tilde
@@ -26,7 +25,6 @@ from tui import extras
 from tui.config import config_path, load_config
 from tui.exits import Exit
 from tui.extras import Extra
-from tui.stdout import write_json
 
 _VARIABLES = ("TERM", "COLORTERM", "NO_COLOR", "LANG", "LC_ALL", "TERM_PROGRAM")
 """Variables whose values are shown; of the others in `_PRESENT` only that they are set."""
@@ -39,68 +37,21 @@ _PROGRAMS = {
 _PROGRAM_SECONDS = 5.0
 _LONGEST = 120
 
-_TEXT = {"type": "string"}
-_TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
-_VERSIONS = {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
-SCHEMA = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "answer of `tfmux doctor --json`",
-    "type": "object",
-    "additionalProperties": False,
-    "required": [
-        *("tfmux", "python", "platform", "terminal", "environment", "dependencies"),
-        *("extras", "programs", "config", "folders", "runs"),
-    ],
-    "properties": {
-        "tfmux": _TEXT,
-        "python": _TEXT,
-        "platform": _TEXT,
-        "host": _TEXT | {"description": "with --host-names"},
-        "terminal": {
-            "type": "object",
-            "required": ["on", "size", "colours", "encoding"],
-            "properties": {
-                "on": {"type": "array", "items": {"type": "string"}},
-                "size": {"type": "string", "pattern": "^[0-9]+x[0-9]+$"},
-                "colours": {"type": ["string", "null"]},
-                "encoding": {"type": "string"},
-            },
-        },
-        **dict.fromkeys(("environment", "extras", "folders"), _TEXTS),
-        **dict.fromkeys(("dependencies", "programs"), _VERSIONS),
-        "config": {
-            "type": "object",
-            "required": ["file", "exists", "problems"],
-            "properties": {
-                "file": {"type": "string"},
-                "exists": {"type": "boolean"},
-                "problems": {"type": "array", "items": {"type": "string"}},
-            },
-        },
-        "runs": {"type": "object", "additionalProperties": {"type": "integer"}},
-    },
-}
-"""Of what `--json` prints."""
+Fact = str | Mapping[str, str]
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Prints what is known of this installation; asks no host and makes no file.
-
-    ``--json``: one object, as `SCHEMA` says.
-    """
+    """Prints what is known of this installation; asks no host and makes no file."""
     found = facts(host_names=arguments.host_names)
-    if arguments.json:
-        write_json(found)
-        return Exit.SUCCESS
-    lines = [(name, *_lines(value)) for name, value in found.items()]
-    wide = max(len(name) for name in found) + 2
-    for name, *texts in lines:
-        for at, text in enumerate(texts):
+    wide = max(map(len, found)) + 2
+    for name, fact in found.items():
+        lines = [fact] if isinstance(fact, str) else [f"{key}: {fact[key]}" for key in fact]
+        for at, text in enumerate(lines or ["none"]):
             sys.stdout.write(f"{'' if at else name:<{wide}}{printable(text)}\n")
     return Exit.SUCCESS
 
 
-def facts(*, host_names: bool = False) -> dict[str, Any]:
+def facts(*, host_names: bool = False) -> dict[str, Fact]:
     """Collects the facts, in the order in which they are printed."""
     host = {"host": platform.node()} if host_names else {}
     return {
@@ -119,30 +70,19 @@ def facts(*, host_names: bool = False) -> dict[str, Any]:
     }
 
 
-def _lines(value: object) -> list[str]:
-    """A value as lines of text: one for each entry of a table."""
-    if isinstance(value, Mapping):
-        return [f"{key}: {', '.join(_lines(each))}" for key, each in value.items()] or ["none"]
-    if isinstance(value, list):
-        return [str(each) for each in value] or ["none"]
-    if isinstance(value, bool):
-        return ["yes" if value else "no"]
-    return ["none" if value is None else str(value)]
-
-
 def _platform() -> str:
     libc = " ".join(filter(None, platform.libc_ver()))
     return " ".join(filter(None, (platform.system(), platform.release(), platform.machine(), libc)))
 
 
-def _terminal() -> dict[str, Any]:
+def _terminal() -> dict[str, str]:
     from rich.console import Console
 
     cells = shutil.get_terminal_size((0, 0))
     return {
-        "on": [name for name in ("stdin", "stdout", "stderr") if _is_terminal(name)],
+        "on": ", ".join(filter(_is_terminal, ("stdin", "stdout", "stderr"))) or "none",
         "size": f"{cells.columns}x{cells.lines}",
-        "colours": Console(stderr=not sys.stdout.isatty()).color_system,
+        "colours": Console(stderr=not sys.stdout.isatty()).color_system or "none",
         "encoding": sys.stdout.encoding,
     }
 
@@ -157,8 +97,8 @@ def _environment() -> dict[str, str]:
     return shown | {name: "set" for name in _PRESENT if name in os.environ}
 
 
-def _dependencies() -> dict[str, str | None]:
-    """The version of each package that tfmux or an extra of it asks for; None: not installed."""
+def _dependencies() -> dict[str, str]:
+    """The version of each package that tfmux or an extra of it asks for."""
     found = {}
     for text in metadata.requires("tfmux") or ():
         wanted, _, marker = text.partition(";")
@@ -169,11 +109,11 @@ def _dependencies() -> dict[str, str | None]:
     return found
 
 
-def _version(name: str) -> str | None:
+def _version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
-        return None
+        return "none"
 
 
 def _state(extra: Extra) -> str:
@@ -181,15 +121,15 @@ def _state(extra: Extra) -> str:
     return f"not installed ({', '.join(absent)})" if absent else "installed"
 
 
-def _programs() -> dict[str, str | None]:
+def _programs() -> dict[str, str]:
     with ThreadPoolExecutor(len(_PROGRAMS)) as pool:
         return dict(zip(_PROGRAMS, pool.map(_program, _PROGRAMS.values()), strict=True))
 
 
-def _program(argv: tuple[str, ...]) -> str | None:
-    """The first line of what a program says of its version; None where there is none."""
+def _program(argv: tuple[str, ...]) -> str:
+    """The first line of what a program says of its version."""
     if shutil.which(argv[0]) is None:
-        return None
+        return "none"
     try:
         done = subprocess.run(
             argv,
@@ -205,10 +145,13 @@ def _program(argv: tuple[str, ...]) -> str | None:
     return done.stdout.decode(errors="replace").strip().partition("\n")[0][:_LONGEST]
 
 
-def _config() -> dict[str, Any]:
+def _config() -> dict[str, str]:
     path = config_path()
     problems = [each.replace(str(path), tilde(path)) for each in load_config().problems]
-    return {"file": tilde(path), "exists": path.exists(), "problems": problems}
+    return {
+        "file": tilde(path) if path.exists() else f"{tilde(path)} does not exist",
+        "problems": ", ".join(problems) or "none",
+    }
 
 
 def _folders() -> dict[str, str]:
@@ -232,7 +175,7 @@ def _access(path: Path) -> str:
     return f"writable, {size(shutil.disk_usage(there).free)} free"
 
 
-def _runs() -> dict[str, int]:
+def _runs() -> dict[str, str]:
     """Runs of this machine: by their records and locks alone."""
     folders, unreadable = RunFolder.scan()
     counts = {"stored": len(folders), "active": 0, "unsupervised": 0, "unreadable": len(unreadable)}
@@ -244,4 +187,4 @@ def _runs() -> dict[str, int]:
                 counts["unsupervised"] += 1
         except (TfmuxError, OSError, ValueError):
             counts["unreadable"] += 1
-    return counts
+    return {name: str(count) for name, count in counts.items()}

@@ -1,4 +1,4 @@
-"""Help screen: the keys in force by their owners, and the letters of the status strip."""
+"""Help screen: the keys in force by their owners, and the marks of the status strip."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class HelpScreen(Dialog[None]):
 
     def _letters(self) -> Text:
         colours = status_colours(self.app)
-        text = Text("Letters of the status strip:\n")
+        text = Text("Marks of the status strip:\n")
         for i, (state, (letter, color)) in enumerate(STATE_MARKS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")
             text.append(letter, f"bold {colours[color]}")

@@ -69,7 +69,7 @@ class HomeScreen(Page):
         Binding("enter", "open", "Open", id="home.open"),
         Binding("tab", "other_table", "Runs, or clusters", id="home.other"),
         Binding("l", "launch", "Launch at once", id="home.launch"),
-        Binding("t", "test", "Test: check every host", id="home.test"),
+        Binding("T,f6", "test", "Test: check every host", id="home.test"),
         Binding("a", "new", "Add a cluster", id="home.new"),
         Binding("c", "copy", "Copy the cluster", id="home.copy"),
         Binding("f2", "rename", "Rename the cluster", id="home.rename"),
@@ -102,7 +102,7 @@ class HomeScreen(Page):
                 yield self._clusters
             with VerticalScroll(id="detail", classes="framed", can_focus=False):
                 yield Static(id="about", markup=False)
-        yield KeyFooter(clickable=True)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.prompts.serve(self.app)

@@ -82,7 +82,7 @@ class HostKeyDialog(Dialog[None]):
     def body(self) -> ComposeResult:
         yield HostKeyList(markup=False)
         yield Static(id="compare", markup=False, classes="dialog-note")
-        yield KeyFooter(clickable=True)
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         self.show(self.prompts)

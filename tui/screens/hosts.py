@@ -22,7 +22,7 @@ from launcher.quantities import age, size
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
-from tui.format import STATE_MARKS, StatusColor, bar, status_color
+from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
 from tui.outcome import queue_status
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
@@ -41,7 +41,10 @@ _MANY = 64
 """Hosts from which on those in trouble are listed first."""
 _NAMED_TASKS = 4
 """Most tasks of a host that are named in its row; more are counted."""
-_BAR_CELLS = ((160, 16), (100, 10), (0, 5))
+_WIDE = 160
+"""Cells of width from which on every host has its address in its row; on a narrower screen that
+of the host under the cursor stands over its tasks."""
+_BAR_CELLS = ((_WIDE, 16), (100, 10), (0, 5))
 """Least width of the screen, and how long bars are there."""
 _MEMORY_LEVELS = ((0.95, StatusColor.BAD), (0.8, StatusColor.BUSY), (0.0, StatusColor.GOOD))
 """Shares of memory from which on its bar has a colour."""
@@ -92,14 +95,22 @@ class HostsScreen(Screen[None]):
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)
-        cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)
         loads = self._hosts.ordered(host_loads(snapshot), _ORDERS)
         rows = [
-            TableRow(load.host.name, partial(host_cells, load, snapshot.state, now, colours, cells))
+            TableRow(load.host.name, partial(self._cells, load, snapshot.state, now))
             for load in loads
         ]
-        self._hosts.show(_TITLES, rows)
+        self._hosts.show(_TITLES if self._wide else _TITLES[:-1], rows)
         self._show_host()
+
+    @property
+    def _wide(self) -> bool:
+        return self.size.width >= _WIDE
+
+    def _cells(self, load: HostLoad, phase: RunPhase, now: float) -> Cells:
+        cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)
+        made = host_cells(load, phase, now, status_colours(self.app), cells)
+        return made if self._wide else made[:-1]
 
     @on(DataTable.RowHighlighted, "#hosts")
     def _show_host(self) -> None:
@@ -116,7 +127,9 @@ class HostsScreen(Screen[None]):
         about = about_text(load.host)
         self._about.update(about)
         self._about.display = bool(about)
-        self._box.border_title = Content(f"Tasks on {load.host.name}")
+        host = load.host
+        at = f" at {host.destination}" if not self._wide and host.destination != host.name else ""
+        self._box.border_title = Content(f"Tasks on {printable(host.name + at)}")
         rows = [
             TableRow(str(task.id), partial(task_cells, task, load.host, colours))
             for task in load.tasks
@@ -262,7 +275,7 @@ def _tasks(tasks: Sequence[TaskView], colours: Colours) -> Text:
     if len(tasks) > _NAMED_TASKS:
         named = [task for task in tasks if status_color(task) is StatusColor.BAD][:_NAMED_TASKS]
     others = Counter(task.state for task in tasks if task not in named)
-    parts = [(STATE_MARKS[task.state].letter, status_color(task), str(task.id)) for task in named]
+    parts = [(*state_mark(task), str(task.id)) for task in named]
     parts += [(*STATE_MARKS[state], str(count)) for state, count in others.items()]
     text = Text(no_wrap=True)
     for letter, color, word in parts:

@@ -108,7 +108,7 @@ class PreflightScreen(Page):
         yield self._other
         with VerticalScroll(id="findings", classes="framed", can_focus=False):
             yield Static(markup=False)
-        yield KeyFooter(clickable=True)
+        yield KeyFooter()
 
     @property
     def _other(self) -> Widget:

@@ -9,20 +9,18 @@ from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui.keys import KeyHint, key_hints
+from tui.keys import KeyHint, key_hints, key_of
 from tui.widgets.colours import theme_colour
 
 Hints = Sequence[tuple[str, str]]
 
 
 class KeyFooter(Widget):
-    """Keys and what they do, the most important first; those that do not fit are left out."""
+    """Keys and what they do, the most important first; those that do not fit are left out. A click
+    on a hint presses its key, but not the kill key, which asks no question."""
 
-    def __init__(self, hints: Hints = (), *, clickable: bool = False) -> None:
-        """`clickable`: a click on a hint presses its key. Not on a row with the kill key, which
-        asks no question."""
+    def __init__(self, hints: Hints = ()) -> None:
         super().__init__()
-        self._clickable = clickable
         self._ends: list[tuple[int, str]] = []
         """Cells where the drawn hints end, and their keys."""
         self._shown: tuple[Hints, Hints, bool] = (hints, (), False)
@@ -42,18 +40,19 @@ class KeyFooter(Widget):
         row = Text(no_wrap=True, end="")
         key_style = f"bold {theme_colour(self.app, 'accent-text')}"
         named = [KeyHint(key, does, "") for key, does in fixed]
+        kill = key_of(self, "kill_all")
         for key, does, first in [*named, *key_hints(self, hints, typing=typing)]:
             if row.cell_len + len(key) + len(does) + 3 > self.size.width:
                 break
             row.append("  " if row else "")
             row.append(key, key_style)
             row.append(f" {does}")
-            self._ends.append((row.cell_len, first))
+            self._ends.append((row.cell_len, "" if key == kill else first))
         return row
 
     def on_click(self, event: events.Click) -> None:
         """Presses the key of the hint that stands there."""
         at = event.get_content_offset_capture(self).x
         first = next((first for end, first in self._ends if at < end), "")
-        if self._clickable and first:
+        if first:
             self.app.simulate_key(first)

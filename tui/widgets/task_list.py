@@ -15,7 +15,7 @@ from launcher.ids import TaskId
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import TaskState
-from tui.format import STATE_MARKS, StatusColor, status_color
+from tui.format import StatusColor, state_mark, status_color
 from tui.pane_layout import listed
 from tui.widgets.colours import status_colours, theme_colour
 
@@ -74,7 +74,7 @@ class TaskList(Widget):
             right = thousands(task.step) if task.step is not None else task.state.value
             if task.last_output and task.state.live:
                 right += f" {age(self._now - task.last_output):>6}"
-            row = Text(f"{mark}{box}{STATE_MARKS[task.state].letter} {task.id} ", no_wrap=True)
+            row = Text(f"{mark}{box}{state_mark(task).letter} {task.id} ", no_wrap=True)
             row.stylize(f"bold {colours[status_color(task)]}", len(mark + box), len(mark + box) + 1)
             room = width - row.cell_len - len(right) - 1
             if room < 0:
@@ -164,7 +164,7 @@ def _cells(snapshot: Snapshot, width: int) -> list[_StripCell]:
     x = y = 0
     if sum(len(str(task.id)) + 5 for task in snapshot.tasks) <= width:
         for task in snapshot.tasks:
-            text = f" {task.id} {STATE_MARKS[task.state].letter} "
+            text = f" {task.id} {state_mark(task).letter} "
             cells.append(_StripCell(x, 0, text, task.id, task))
             x += len(cells[-1].text) + 1
         return cells
@@ -181,7 +181,7 @@ def _cells(snapshot: Snapshot, width: int) -> list[_StripCell]:
             x, y = 0, y + 1
         if y == MAX_ROWS:
             return _summary(snapshot, width)
-        cells.append(_StripCell(x, y, STATE_MARKS[task.state].letter, task.id, task))
+        cells.append(_StripCell(x, y, state_mark(task).letter, task.id, task))
         x += 1
     return cells
 
@@ -205,7 +205,7 @@ def _summary(snapshot: Snapshot, width: int) -> list[_StripCell]:
     x = 0
     for task in snapshot.tasks:
         if status_color(task) is StatusColor.BAD:
-            text = f"{STATE_MARKS[task.state].letter} {task.id}"
+            text = f"{state_mark(task).letter} {task.id}"
             if x + len(text) + 2 > width:
                 cells.append(_StripCell(x, 1, "…", None, None))
                 break

@@ -12,10 +12,14 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.document._document import Document, EditResult, Location
-from textual.document._document_navigator import DocumentNavigator
-from textual.document._wrapped_document import WrappedDocument
 from textual.widgets import Static, TextArea
+from textual.widgets.text_area import (
+    Document,
+    DocumentNavigator,
+    EditResult,
+    Location,
+    WrappedDocument,
+)
 
 from launcher.cluster.edit import line_end
 from launcher.cluster.reference import keys, plain

@@ -218,6 +218,7 @@ class Form(Dialog[dict[str, str]]):
     Form ProblemLine { min-height: 2; max-height: 3; margin: 1 0; }
     Form.-low VerticalScroll, Form.-low ProblemLine { margin: 0; }
     """
+
     def __init__(
         self,
         title: str,

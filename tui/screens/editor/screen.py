@@ -61,7 +61,7 @@ class EditorScreen(Page):
         Binding("f2", "settings", "Form of the file's table, or of the run", id="edit.settings"),
         Binding("e,f8", "problem", "Next problem", id="edit.problem"),
         Binding("space", "layout", "Plan alone, or beside", id="edit.plan"),
-        Binding("t", "test", "Test: check every host", id="edit.test"),
+        Binding("T,f6", "test", "Test: check every host", id="edit.test"),
         Binding("l", "launch", "Launch", id="edit.launch"),
         Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
         Binding("S", "save_as", "Save under another name", id="edit.save_as"),
@@ -99,7 +99,7 @@ class EditorScreen(Page):
                 yield self._keys
             yield self._plan
         yield Static(id="about", markup=False)
-        yield KeyFooter(clickable=True)  # the kill key asks first, where there is no run
+        yield KeyFooter()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Of a file that could not be read nothing is to be done but to leave."""
