@@ -10,7 +10,10 @@ from unittest.mock import patch
 
 import pytest
 from textual import events
+from textual.geometry import Region
 from textual.pilot import Pilot
+from textual.strip import Strip
+from textual.widgets import DataTable
 
 from launcher.cluster import ClusterModel, library
 from launcher.cluster.draft import Draft, FileStatus
@@ -443,6 +446,22 @@ async def test_a_host_renamed_by_its_form_keeps_its_tasks() -> None:
         await pilot.press("backspace", "9", "enter")
         await until(pilot, lambda: 'tasks = ["tf9:2222", "tf3:2222"]' in text_of(pilot))
         await until(pilot, lambda: table_of(pilot).host == "tf9")
+
+
+async def test_the_first_frame_is_laid_out_for_its_size() -> None:
+    """The screen knows how small it is before it is drawn: nothing is seen to jump."""
+    async with editor(size=(80, 24)) as pilot:
+        home, classes = pilot.app.screen_stack[1], []
+        assert isinstance(home, HomeScreen)
+
+        def drawn(table: ClusterTable, crop: Region) -> list[Strip]:
+            classes.append(table.screen.classes)
+            return DataTable.render_lines(table, crop)
+
+        with patch.object(ClusterTable, "render_lines", drawn):
+            await pilot.app.push_screen(home.editor(screen_of(pilot).draft.path))
+            await until(pilot, lambda: bool(classes))
+        assert {"-low", "-below"} <= classes[0]
 
 
 @pytest.mark.large

@@ -24,6 +24,7 @@ from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
 from tui.outcome import queue_status
+from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
@@ -79,6 +80,7 @@ class HostsScreen(Screen[None]):
         yield KeyFooter([*hints, ("help", "help")])
 
     def on_mount(self) -> None:
+        fit(self)
         self.set_focus(self._hosts)
         self.set_interval(1.0, self._show)
 

@@ -20,6 +20,7 @@ from launcher.run.snapshot import TaskView
 from launcher.session.control import RunControl
 from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
+from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
 from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
@@ -71,6 +72,7 @@ class MetricsScreen(Screen[None]):
         yield KeyFooter([*hints, ("hosts", "hosts"), ("help", "help")])
 
     def on_mount(self) -> None:
+        fit(self)
         self.set_focus(self.query_one(Table))
         self.set_interval(1.0, self._draw)
 

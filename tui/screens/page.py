@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.await_complete import AwaitComplete
 from textual.message import Message
@@ -26,9 +26,25 @@ class OpenRun(Message):
         super().__init__()
 
 
+def fit(screen: Screen[Any]) -> None:
+    """Gives a screen the classes of its size; to be called when it is mounted. Textual gives them
+    when it tells a screen its size, which is after its first frame."""
+    app = screen.app
+    for cells, own, common in (
+        (app.size.width, screen.HORIZONTAL_BREAKPOINTS, app.HORIZONTAL_BREAKPOINTS),
+        (app.size.height, screen.VERTICAL_BREAKPOINTS, app.VERTICAL_BREAKPOINTS),
+    ):
+        reached = [point for point in own or common or () if point[0] <= cells]
+        if reached:
+            screen.add_class(max(reached)[1])
+
+
 class Page(Screen[None]):
     """A screen without a run. The app's keys for leaving end up in `leave`, and the kill key in
     `kill_active_runs` of the page at the bottom, which knows all active runs."""
+
+    def on_mount(self) -> None:
+        fit(self)
 
     @property
     def modified(self) -> bool:
@@ -49,6 +65,9 @@ class Overlay(ModalScreen[Answer]):
 
     _late: tuple[Answer | None] | None = None
     """Answer that was given while another screen was on top; it counts when that has gone."""
+
+    def on_mount(self) -> None:
+        fit(self)
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:
         """Closes the screen with an answer, once."""

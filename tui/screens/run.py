@@ -27,6 +27,7 @@ from launcher.session.control import RunControl
 from tui.outcome import failure_text, paragraphs, queue_status, receipt_text, refusals_text
 from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask
+from tui.screens.page import fit
 from tui.task_monitor import TaskMonitor
 from tui.widgets.colours import status_colours
 from tui.widgets.fit import Part
@@ -161,6 +162,7 @@ class RunScreen(Screen[None]):
         yield self.footer
 
     def on_mount(self) -> None:
+        fit(self)
         self.run_worker(self.clock.run(), group="clock")
         if self.snapshot.state is RunPhase.ENDED:
             self._show_outcome()

@@ -265,8 +265,8 @@ class EditorScreen(Page):
         if self._table.has_focus:
             both = ("edit.add_task edit.remove_task", "task")
             hints += [both, ("edit.form", "form"), ("edit.add", "hosts"), ("edit.settings", "run")]
-        hints += [("edit.plan", "plan"), ("edit.undo", "undo"), ("edit.remove", "delete")]
-        footer.show([*hints, ("edit.back", "back"), ("help", "help"), kill])
+        hints += [("help", "help"), ("edit.plan", "plan"), ("edit.back", "back")]
+        footer.show([*hints, ("edit.undo", "undo"), ("edit.remove", "delete"), kill])
 
     # edits
 
