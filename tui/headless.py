@@ -31,7 +31,6 @@ from launcher.session.log_lines import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import exit_code
 from tui.log.remarks import count_text, remark_source
-from tui.outcome import queue_text, receipt_lines, report
 from tui.stderr import message, write_line
 
 _PACE = 0.05
@@ -63,6 +62,8 @@ async def _follow(
             continue
         out.print_left_out()
         snapshot, detached = run.snapshot(), run.client.detached
+        from tui.outcome import report  # slow to import (Rich), and a launch would wait for it
+
         write_line(report(snapshot, run.folder, detached=detached))
         return exit_code(snapshot.exit_code, detached=detached)
 
@@ -147,6 +148,8 @@ class _Output:
 
     def _queue(self, record: PublicEvent) -> None:
         """Prints the state of the request for nodes in its engine's queue."""
+        from tui.outcome import queue_text  # slow to import: Rich
+
         since = self._run.snapshot().started or record["time"]
         text = queue_text(AllocationView(**record["allocation"]), since, record["time"])
         if text != self._queued:
@@ -224,6 +227,8 @@ def _print_receipt(run: Run) -> bool:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
         return False
+    from tui.outcome import receipt_lines  # slow to import: Rich
+
     for line in receipt_lines(snapshot):
         message(line)
     return True

@@ -7,10 +7,8 @@ import os
 from pathlib import Path
 
 from launcher.cluster import ClusterModel, HostSource, loads, read_text
-from launcher.cluster.hostfile import read, with_hosts
 from launcher.errors import TfmuxError
 from launcher.printable import printable
-from launcher.slurm.salloc import has_slurm, job_of, with_job_nodes
 from tui.stderr import message
 
 
@@ -31,11 +29,17 @@ def read_cluster(
 
     text = read_text(path).removeprefix("\ufeff")
     if chosen not in (None, HostSource.SLURM):
+        from launcher.cluster.hostfile import read, with_hosts
+
         listed = read(HostSource(chosen), hostfile, os.environ)
         text = with_hosts(text, source, listed)
         return parse(text), text
     if hostfile is not None:
         raise TfmuxError("--hostfile needs --hosts-from hostfile, or openmpi")
+    if chosen is None and "SLURM_JOB_ID" not in os.environ:
+        return parse(text), text
+    from launcher.slurm.salloc import has_slurm, job_of, with_job_nodes  # few need its 20 ms
+
     cluster = parse(text) if chosen is None or has_slurm(text) else None
     table = None if cluster is None else cluster.slurm
     job = job_of(os.environ)

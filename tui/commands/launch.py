@@ -14,7 +14,6 @@ from launcher.store.runs import RunFolder
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
-from tui.outcome import report
 from tui.stderr import message, write_line
 
 if TYPE_CHECKING:
@@ -66,6 +65,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     run goes on in any case."""
     from tui import crash
     from tui.app import TfmuxApp
+    from tui.outcome import report
 
     error: BaseException | None = None
     try:
