@@ -18,8 +18,7 @@ from functools import partial
 
 from launcher.agent import wire
 from launcher.hosts import bootstrap
-from launcher.hosts.handshake import TransportFactory
-from launcher.hosts.transport import Transport
+from launcher.hosts.transport import Transport, TransportFactory
 from launcher.plan import HostPlan
 from launcher.session import connections, process
 from tests.agent_frames import Body, facts, welcome

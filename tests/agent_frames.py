@@ -1,12 +1,15 @@
-"""Bodies of frames as an agent sends them, for the simulated hosts of tests and benchmarks."""
+"""Bodies of frames as an agent sends them, for the simulated hosts of tests and benchmarks, and
+the rules that an agent gets."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from launcher.agent import wire
+from launcher.hosts.frames import Rules
 
 Body = dict[str, Any]
+RULES = Rules(lease=60.0, grace=1.0, on_disconnect="stop")
 
 
 def welcome(**fields: Any) -> Body:

@@ -48,8 +48,8 @@ hang, or a debugger may hold it."""
 
 
 def main(config: Json) -> None:
-    """Connects the channel on descriptors 0 and 1 with the agent; `config` is an `AgentConfig` of
-    the launcher's."""
+    """Connects the channel on descriptors 0 and 1 with the agent; `config` is made by
+    the launcher (`hosts.bootstrap.LinkSettings`)."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     by_engine = bool(config.get("by_engine"))

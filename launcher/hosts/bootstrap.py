@@ -1,31 +1,55 @@
-"""Bootstrap of the agent on a host where nothing of ours is installed.
+"""Bootstrap of the agent on a host where nothing of ours is installed, until it says welcome.
 
 The command that a login shell sees is one line in single quotes, without a quote, `!` or line
 break in it, so that bash, dash, csh, tcsh and fish read it alike. It prints a marker *before*
 anything is sent: a `.bashrc` that reads its input or starts another shell would otherwise eat
 the modules, or run them. Then comes a loader, and then the agent's modules, packed: as code
 where the host's interpreter has the magic number of ours, else as source.
+
+All this is the same on every way. A login shell may print, wait, or be something else than a shell:
+everything up to the marker is skipped, and every wait has a deadline. Behind the marker come all
+256 values of a byte: a terminal or a filter in between changes some, or holds them back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import marshal
+import os
 import re
+import secrets
 import shlex
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from importlib.abc import InspectLoader
 from importlib.util import MAGIC_NUMBER, find_spec
+from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..agent import wire
-from .frames import AgentConfig
+from ..errors import AgentError, HostError, InterpreterError
+from ..ids import TaskId
+from ..plan.environment import EXTENDED, VISIBLE
+from ..plan.plan import HostPlan, Plan
+from ..printable import printable
+from .frame_checks import FrameChecker
+from .frames import Gone, Hello, Refusal, Rules, Welcome
+from .transport import ArrivalErrors, Transport, TransportFactory
 
+START_SECONDS = 30.0
+AGENT_SECONDS = 15.0
+"""How long a bridge waits for an agent that an engine starts."""
+ANSWER_SECONDS = 5.0
+"""For what comes without a line break: a stream that holds it back is of no use."""
+_MOST_SEEN = 1 << 16
+_NOISE_BYTES = 4096
 EVERY_BYTE = bytes(range(256))
 """All values of a byte, by which a stream shows that it changes none. No line break follows: what
 waits for one holds our bytes back."""
@@ -94,6 +118,93 @@ ENGINE_LINE = (
 `engine_payload` as a line."""
 
 
+# --- settings -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LinkSettings:
+    """Settings of a run for one host: for its agent, and for our link to that."""
+
+    run_id: str
+    host: str
+    rules: Rules
+    local: bool
+    """The agent is on this machine: the end of its channel means that the launcher is dead."""
+    logs: str | None = None
+    """Folder of the logs on this machine."""
+    persistent: bool = False
+    """Attached: a host that cannot be reached at first is lost, not refused."""
+    has_agent: bool = False
+    """An engine has started the agent, or is about to: the bridge waits for it and makes none."""
+    tasks: Mapping[TaskId, int] = field(default_factory=dict)
+    """The host's tasks, each with its `log_limit`."""
+
+    @classmethod
+    def of(
+        cls, plan: Plan, host: HostPlan, logs: Path, *, persistent: bool = False
+    ) -> LinkSettings:
+        """The settings of a planned host."""
+        return cls(
+            run_id=plan.run_id,
+            host=host.name,
+            rules=Rules.of(plan),
+            local=host.local,
+            logs=str(logs) if host.local else None,
+            persistent=persistent,
+            has_agent=host.has_agent,
+            tasks={task.id: task.log_limit for task in plan.on_host(host.name)},
+        )
+
+    @property
+    def beat(self) -> float:
+        """Seconds between two beats: a quarter of a short lease, else two seconds."""
+        return min(2.0, self.rules.lease / 4)
+
+    def config(
+        self, *, make: bool = True, known: bool = False, end_before: bool = False
+    ) -> wire.Json:
+        """Configuration for the bridge. Without `make` it only looks for an agent, for `wait`
+        seconds; one that is `known` has been there before, and is not waited for. With
+        `end_before` it first ends the agent that is there, and all that this has started."""
+        wait = AGENT_SECONDS if make and self.has_agent and not known else 0.0
+        make = make and not self.has_agent
+        return {**self._shared, "make": make, "wait": wait, "end_before": end_before}
+
+    @property
+    def engine_config(self) -> wire.Json:
+        """Configuration for a process that an engine starts. It has no channel; the watchdog is
+        this very process, the first one of a job step, which ends with it."""
+        return {**self._shared, "by_engine": True}
+
+    @property
+    def _shared(self) -> wire.Json:
+        shared = {"run_id": self.run_id, "host": self.host, "local": self.local}
+        return {**shared, "logs": self.logs, "rules": self.rules.to_json()}
+
+    def hello(self, token: str, *, query: bool = False) -> Hello:
+        """The first frame; a `query` replaces no launcher and renews no lease."""
+        return Hello(
+            token=token,
+            launcher=f"{os.uname().nodename}:{os.getpid()}",
+            variables=(*EXTENDED, VISIBLE),
+            rules=None if query else self.rules,
+        )
+
+    def refused(self, refusal: Refusal) -> AgentError:
+        """The error that a host's refusal is."""
+        todo = ""
+        if refusal.code == wire.OTHER_VERSION:
+            todo = f"attach with that version, or end the run: tfmux kill {self.run_id}"
+        return AgentError(self.host, refusal.text, code=refusal.code, todo=todo)
+
+    def frame_checker(self) -> FrameChecker:
+        """The rules for what the host may say."""
+        return FrameChecker(self.host, self.tasks, local=self.local, adopts=self.persistent)
+
+
+# --- what is sent -------------------------------------------------------------------------
+
+
 def marker(nonce: str) -> bytes:
     """The line that the host prints when its interpreter is ready, before `EVERY_BYTE`."""
     return f"tfmux-agent-{nonce}".encode()
@@ -123,10 +234,10 @@ def command(python: str, run_id: str, nonce: str) -> str:
     return f"exec {shlex.join(words)}"
 
 
-def payload(config: AgentConfig, magic: bytes) -> bytes:
+def payload(config: Mapping[str, Any], magic: bytes) -> bytes:
     """Bytes that follow the marker, for an interpreter with a `magic_number`: the loader with the
     agent's `config`, and the agent's modules."""
-    return _payload(_AGENT, config.to_json(), magic, bytes([wire.ERROR]))
+    return _payload(_AGENT, config, magic, bytes([wire.ERROR]))
 
 
 def program_payload(config: Mapping[str, Any], magic: bytes) -> bytes:
@@ -145,11 +256,11 @@ def _importer(main: tuple[str, str]) -> str:
     return _IMPORTER.replace("PACKAGE", main[0]).replace("MAIN", main[1])
 
 
-def engine_payload(config: AgentConfig) -> str:
+def engine_payload(config: Mapping[str, Any]) -> str:
     """The source of the agent's modules, for interpreters that are not known yet, and its `config`
     as one word of plain characters."""
     packed = _marshalled(code=False)
-    sent = {"packed": packed, "config": config.to_json(), "loader": _importer(_AGENT)}
+    sent = {"packed": packed, "config": dict(config), "loader": _importer(_AGENT)}
     return base64.b64encode(zlib.compress(marshal.dumps(sent, _MARSHAL_VERSION))).decode()
 
 
@@ -188,3 +299,178 @@ def _rename(code: CodeType, file: str) -> CodeType:
     there, or another version of it."""
     constants = (_rename(c, file) if isinstance(c, CodeType) else c for c in code.co_consts)
     return code.replace(co_filename=file, co_consts=tuple(constants))
+
+
+# --- the handshake ------------------------------------------------------------------------
+
+
+async def query_agent(
+    settings: LinkSettings, open_transport: TransportFactory
+) -> Welcome | Gone | None:
+    """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
+    `Gone.left` names the tasks of which processes live all the same; None when none do.
+
+    Raises:
+        HostError: the host cannot be reached, or its agent breaks the protocol.
+    """
+    checker = replace(settings, persistent=True).frame_checker()
+    nonce = secrets.token_hex(8)
+    transport = await open_transport(settings.run_id, nonce)
+    try:
+        hello = settings.hello("", query=True)
+        data = await greet(transport, nonce, settings.config(make=False), hello)
+        async with asyncio.timeout(START_SECONDS):
+            decoder = wire.Decoder()
+            while True:
+                for frame in decoder.feed(data):
+                    match checker.check(frame):
+                        case Welcome() as welcome:
+                            return welcome
+                        case Gone(left=(_, *_)) as gone:
+                            return gone
+                        case Refusal() as refusal:
+                            raise settings.refused(refusal)
+                    return None
+                data = await transport.read()
+                if not data:
+                    return None
+    except TimeoutError as error:
+        raise AgentError(settings.host, "the agent did not answer") from error
+    except wire.WireError as error:
+        raise AgentError(
+            settings.host, f"received data that is not from an agent: {error}"
+        ) from error
+    finally:
+        await transport.aclose()
+
+
+async def greet(transport: Transport, nonce: str, config: Mapping[str, Any], hello: Hello) -> bytes:
+    """Sends the agent's modules and the first frame, once our command has arrived; returns what
+    has come of the answer.
+
+    Raises:
+        HostError: it does not arrive.
+    """
+    arrival = await arrive(transport, nonce, config["host"])
+    transport.write(payload(config, arrival.magic))
+    transport.write(hello.encode())
+    return arrival.rest
+
+
+class Arrival(NamedTuple):
+    """Arrival of our command on a host: its interpreter waits for a program."""
+
+    magic: bytes
+    """Magic number of the interpreter's code."""
+    noise: bytes
+    """What the login shell printed before."""
+    rest: bytes
+    """What followed."""
+
+
+async def arrive(transport: Transport, nonce: str, host: str) -> Arrival:
+    """Waits for the marker with `nonce` and for all values of a byte behind it.
+
+    Raises:
+        HostError: they do not come, or not as they were written.
+    """
+    errors = transport.errors or LoginErrors(host)
+    before, rest = await _await_marker(transport, marker(nonce), errors)
+    wanted = b"\n" + EVERY_BYTE
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while wanted.startswith(rest) and len(rest) < len(wanted):
+                data = await transport.read()
+                if not data:
+                    raise errors.ended(await transport.status(), rest, transport.complaint)
+                rest += data
+    except TimeoutError as error:
+        raise errors.buffered() from error
+    if not rest.startswith(wanted):
+        raise errors.altered(wanted, rest)
+    noise, magic = split_magic(before)
+    return Arrival(magic, noise[:_NOISE_BYTES], rest[len(wanted) :])
+
+
+async def _await_marker(
+    transport: Transport, marker: bytes, errors: ArrivalErrors
+) -> tuple[bytes, bytes]:
+    """What came before the marker, and behind it."""
+    seen, count = b"", 0
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            while marker not in seen:
+                data = await transport.read()
+                if not data:
+                    raise errors.ended(await transport.status(), seen, transport.complaint)
+                count += len(data)
+                seen = (seen + data)[-_MOST_SEEN:]
+                if error := errors.noisy(count, seen):
+                    raise error
+    except TimeoutError as late:
+        if transport.close_input():  # then our line ends, and what was held back may come
+            with suppress(TimeoutError):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    while data := await transport.read():
+                        seen = (seen + data)[-_MOST_SEEN:]
+        raise errors.silent(seen, marker in seen, transport.complaint) from late
+    before, _, rest = seen.partition(marker)
+    return before, rest
+
+
+class LoginErrors:
+    """Errors of a login, and of this machine."""
+
+    def __init__(self, host: str) -> None:
+        self._host = host
+
+    def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
+        """The interpreter is not there, or does not run."""
+        said = last_line(complaint or seen.decode(errors="replace"))
+        what = f"the interpreter did not start: {said or 'it printed nothing'}"
+        todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
+        return InterpreterError(self._host, what, todo=todo)
+
+    def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
+        """A start-up file waits, or has started something else."""
+        return self._blocked(f"did not run our command within {START_SECONDS:.0f} s", seen)
+
+    def noisy(self, count: int, seen: bytes) -> HostError | None:
+        """Start-up files may print what they like."""
+        return None
+
+    def buffered(self) -> HostError:
+        """Something stands between the interpreter and us."""
+        return self._unclean("holds output back until a line is full")
+
+    def altered(self, wanted: bytes, found: bytes) -> HostError:
+        """A terminal, or a filter, stands between the interpreter and us."""
+        if found.startswith(b"\r"):
+            return self._unclean("changes line ends")
+        return self._unclean(f"changes bytes: {first_difference(wanted, found)}")
+
+    def _blocked(self, what: str, seen: bytes) -> HostError:
+        said = last_line(seen.decode(errors="replace"))
+        what = f"logged in, but the login shell {what}{f' (it printed: {said})' if said else ''}"
+        todo = "its start-up files (such as ~/.bashrc) may read input, wait, or start another "
+        todo += "shell: let them do so only in interactive sessions"
+        return AgentError(self._host, what, code="shell-blocked", todo=todo)
+
+    def _unclean(self, how: str) -> HostError:
+        what = "logged in, but the channel to our command is not 8-bit clean: a terminal in "
+        what += f"between {how}"
+        todo = "a ForceCommand there, or a command= in authorized_keys, may run it in a terminal "
+        todo += "(script, screen): exclude this login from it"
+        return AgentError(self._host, what, code="shell-blocked", todo=todo)
+
+
+def first_difference(wanted: bytes, found: bytes) -> str:
+    """The first byte that came as another one."""
+    at = next(i for i, (a, b) in enumerate(zip(wanted, found, strict=False)) if a != b)
+    return f"byte 0x{wanted[at]:02x} came as 0x{found[at]:02x}"
+
+
+def last_line(text: str) -> str:
+    """The last line that is not empty, for a message."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return printable(lines[-1], 300) if lines else ""

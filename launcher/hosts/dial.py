@@ -11,11 +11,13 @@ import errno
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
-from ..cluster.addresses import join
+from ..cluster.addresses import is_loopback, join
 from ..errors import UnreachableError
 from ..printable import printable
 
@@ -25,6 +27,9 @@ BANNER_SECONDS = 10.0
 _BANNER_BYTES = 4096
 _TOO_MANY = b"Exceeded MaxStartups"
 """What sshd says instead of its version when too many log in at once."""
+_MOST_HOSTS = 4
+"""Of those that are tried; a name that does not resolve may take seconds."""
+_ANY_PORT = 9
 _PREAMBLE_SECONDS = 2.0
 """A server may say some lines before its version (RFC 4253, 4.2); they come at once."""
 
@@ -232,3 +237,18 @@ def _no_banner(name: str, place: str, seen: bytes) -> UnreachableError:
         code="ssh-silent",
         todo="correct the port in ssh, or restart sshd there",
     )
+
+
+def own_address(hosts: Iterable[str]) -> str:
+    """Finds the address from which this machine would connect to `hosts`, else its own name. A
+    connected UDP socket knows its route; nothing is sent."""
+    for host in islice(hosts, _MOST_HOSTS):
+        with suppress(OSError, UnicodeError):
+            found = socket.getaddrinfo(host, _ANY_PORT, type=socket.SOCK_DGRAM)
+            for family, kind, protocol, _, place in found:
+                with socket.socket(family, kind, protocol) as probe, suppress(OSError):
+                    probe.connect(place)
+                    address = str(probe.getsockname()[0])
+                    if not is_loopback(address) and "%" not in address:  # of one cable only
+                        return address
+    return socket.gethostname()

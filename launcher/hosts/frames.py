@@ -23,6 +23,7 @@ from pydantic import (
 from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..ids import TaskId
+from ..plan.plan import Plan
 from ..printable import printable
 
 # --- types of fields ----------------------------------------------------------------------
@@ -345,24 +346,11 @@ class Rules(Settings):
     grace: float
     on_disconnect: str
 
-
-@dataclass(frozen=True)
-class AgentConfig(Settings):
-    """Settings that a bridge gets with the agent's modules. `local`: the end of the channel means
-    that the launcher is dead. Without `make` the bridge only looks for an agent that is there, for
-    `wait` seconds; with `end_before` it first ends the one that is there, and all that this has
-    started. `by_engine`: an engine starts it, and there is no channel; the watchdog is
-    this very process, the first one of a job step, which ends with it."""
-
-    run_id: str
-    host: str
-    rules: Rules
-    local: bool
-    logs: str | None = None
-    make: bool = True
-    wait: float = 0.0
-    end_before: bool = False
-    by_engine: bool = False
+    @classmethod
+    def of(cls, plan: Plan) -> Rules:
+        """The rules of a run."""
+        settings = plan.settings
+        return cls(settings.lease, settings.grace, str(settings.on_disconnect))
 
 
 @dataclass(frozen=True)

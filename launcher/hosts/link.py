@@ -21,6 +21,7 @@ from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
 from ..ids import TaskId
 from ..printable import printable
+from .bootstrap import START_SECONDS, LinkSettings, greet
 from .frame_checks import LogBytes, Reply
 from .frames import (
     Answer,
@@ -37,10 +38,8 @@ from .frames import (
     Request,
     Welcome,
 )
-from .handshake import START_SECONDS, LinkSettings, TransportFactory, greet
-from .log_sink import LogSink, Stored
 from .programs import Program
-from .transport import Transport
+from .transport import Transport, TransportFactory
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
@@ -55,6 +54,28 @@ _LOST_INPUT = "via-input"
 command at times (podman's issues 3302 and 5046)."""
 
 A = TypeVar("A", bound=Answer)
+Stored = Callable[[int], None]
+"""Called, on the loop, with the number of further bytes that are on disk."""
+
+
+class LogSink(Protocol):
+    """Receiver of log bytes; no method waits for a disk. By itself it keeps nothing."""
+
+    def size(self, task: TaskId) -> int:
+        return 0
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        return
+
+    def forget(self, stored: Stored) -> None:
+        return
+
+    def grown(self, task: TaskId, size: int) -> None:
+        return
+
+
+class NoLogs(LogSink):
+    """The sink of a link that follows no log."""
 
 
 class Listener(Protocol):

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from ..errors import AgentError, HostError
 from ..printable import printable
 from . import bootstrap
+from .bootstrap import Arrival, arrive
 from .frames import Answer, Code, Frame, Number, Text
-from .handshake import Arrival, arrive
 from .transport import Transport
 
 _LENGTH = struct.Struct(">I")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol, Self
 
 from ..errors import HostError
-from ..subprocesses import let_go, start_session
+from ..subprocesses import let_go, raise_limit, start_session
 
+_ALWAYS, _EACH_HOST = 600, 4
+"""Open files that are enough: a way by a command (`via`) has three pipes."""
 STDERR_BYTES = 4096
 _STDERR_SECONDS = 0.05
 
@@ -88,6 +90,15 @@ class Transport(ABC):
         return port
 
 
+class TransportFactory(Protocol):
+    """Opener of transports to a host: there the interpreter starts and prints a marker with
+    `nonce`. Where a login is open already (`beside`), it is used once more."""
+
+    def __call__(
+        self, run_id: str, nonce: str, beside: Transport | None = None
+    ) -> Awaitable[Transport]: ...
+
+
 class LocalTransport(Transport):
     """A child process on this machine, in a session of its own so that Ctrl-C spares it."""
 
@@ -148,3 +159,9 @@ class LocalTransport(Transport):
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(STDERR_BYTES):
             self._said = (self._said + data)[-STDERR_BYTES:]
+
+
+def allow_connections(hosts: int) -> None:
+    """Raises the soft limit of open files where connections to so many hosts need
+    more; 1,024 is usual."""
+    raise_limit(_ALWAYS + _EACH_HOST * hosts)

@@ -14,7 +14,7 @@ from ..errors import AgentError, HostError
 from ..hosts.frames import Answer, Figure, Number, Port, Seconds, Text
 from ..hosts.programs import Program, Tagged, read_answer
 from ..hosts.transport import Transport
-from ..hosts.transport_factory import transport_factory
+from ..hosts.ways import transport_factory
 from ..plan.plan import HostPlan
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks

@@ -15,8 +15,8 @@ from ..cluster.model import ClusterModel
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.host_keys import HostKey
-from ..hosts.open_files import allow_connections
 from ..hosts.ssh import SshConnector
+from ..hosts.transport import allow_connections
 from ..ids import TaskId, new_run_id
 from ..plan.plan import Plan, TaskPlan, make_plan, unset_names, unset_note
 from ..slurm.job import slurm_job

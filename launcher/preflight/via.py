@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 
 from ..errors import HostError
-from ..hosts.handshake import arrive
-from ..hosts.via import open_via
+from ..hosts.bootstrap import arrive
+from ..hosts.ways import open_via
 from ..plan.plan import HostPlan
 from . import evaluate
 from .findings import Check, Finding, passed, warning

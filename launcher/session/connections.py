@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from ..cluster.readiness import Auto, PortListens
 from ..errors import HostError
 from ..hosts.auth_prompt import PromptHandler
+from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import (
     Exited,
     KillReceipt,
@@ -23,9 +24,8 @@ from ..hosts.frames import (
     TaskFacts,
     Welcome,
 )
-from ..hosts.handshake import link_settings
 from ..hosts.link import Link
-from ..hosts.transport_factory import transport_factory
+from ..hosts.ways import transport_factory
 from ..ids import TaskId
 from ..plan.plan import HostPlan
 from ..run import events as ev
@@ -97,7 +97,7 @@ class Connections:
 
     def _connect(self, host: HostPlan) -> None:
         link = Link(
-            link_settings(self._run.plan, host, self._folder, persistent=self._persistent),
+            LinkSettings.of(self._run.plan, host, self._folder, persistent=self._persistent),
             transport_factory(host, self.logins),
             self._outputs.monitor,
             self,

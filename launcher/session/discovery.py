@@ -232,8 +232,8 @@ def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseExcep
     # Slow to import, and needed only here.
     import asyncio
 
-    from ..hosts.open_files import allow_connections
     from ..hosts.ssh import SshConnector
+    from ..hosts.transport import allow_connections
 
     async def ask() -> list[tuple[ActiveHost, ...] | BaseException]:
         logins = SshConnector()
@@ -252,14 +252,14 @@ def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseExcep
 
 
 async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
-    from ..hosts.handshake import link_settings, query_agent
-    from ..hosts.transport_factory import transport_factory
+    from ..hosts.bootstrap import LinkSettings, query_agent
+    from ..hosts.ways import transport_factory
 
     host = run.plan.host(name)
     allocation = run.run.allocation
     if allocation is not None and name not in run.run.nodes and not host.local:
         return ActiveHost(name, unreachable=f"not given yet, {allocation.title} is in the queue")
-    settings = link_settings(run.plan, host, run.folder.path)
+    settings = LinkSettings.of(run.plan, host, run.folder.path)
     try:
         welcome = await query_agent(settings, transport_factory(host, logins))
     except (HostError, OSError) as error:

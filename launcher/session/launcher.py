@@ -16,7 +16,7 @@ from typing import Any
 from ..agent.folders import FolderError
 from ..cluster.model import ClusterModel
 from ..errors import LauncherError
-from ..hosts.open_files import allow_connections
+from ..hosts.transport import allow_connections
 from ..ids import TaskId
 from ..plan.plan import Resume
 from ..run import events as ev

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
-from ..hosts.log_sink import Stored
+from ..hosts.link import Stored
 from ..ids import TaskId
 from ..plan.plan import Plan
 from ..store.disk_thread import DiskThread

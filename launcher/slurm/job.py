@@ -45,7 +45,7 @@ from .login import (
     Output,
     SlurmError,
 )
-from .script import UNSET, job_name, job_request, rules_of, script_in_job
+from .script import UNSET, job_name, job_request, script_in_job
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
@@ -551,7 +551,7 @@ class UserJob(SlurmJob):
 
 def slurm_job(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> SlurmJob | None:
     """The job that a cluster file describes, for the run of a plan; None without `[slurm]`."""
-    table, rules = cluster.slurm, rules_of(plan)
+    table, rules = cluster.slurm, Rules.of(plan)
     if table is None:
         return None
     kind = SlurmJob if table.job is None else UserJob

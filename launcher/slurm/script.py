@@ -15,7 +15,8 @@ from typing import Any
 
 from ..cluster.model import ClusterModel, Slurm, node_name
 from ..hosts import bootstrap
-from ..hosts.frames import AgentConfig, Rules
+from ..hosts.bootstrap import LinkSettings
+from ..hosts.frames import Rules
 from ..plan.plan import Plan
 
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
@@ -67,17 +68,11 @@ def _own_options(table: Slurm, run_id: str) -> Iterator[str]:
         yield f"--{stream}=/dev/null"  # a folder that the node lacks would fail the job
 
 
-def rules_of(plan: Plan) -> Rules:
-    """The rules of the agents of a run."""
-    settings = plan.settings
-    return Rules(settings.lease, settings.grace, str(settings.on_disconnect))
-
-
 def request_of(cluster: ClusterModel, plan: Plan) -> JobRequest | None:
     """The request that a launch makes; None where it makes none of Slurm."""
     if cluster.slurm is None or cluster.slurm.job is not None:
         return None
-    return job_request(cluster.slurm, plan.run_id, rules_of(plan))
+    return job_request(cluster.slurm, plan.run_id, Rules.of(plan))
 
 
 def job_name(run_id: str) -> str:
@@ -101,8 +96,8 @@ def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Iterable[str])
 
 
 def _payload(run_id: str, rules: Rules) -> str:
-    config = AgentConfig(run_id, node_name(0), rules, local=False, by_engine=True)
-    return bootstrap.engine_payload(config)
+    settings = LinkSettings(run_id, node_name(0), rules, local=False)
+    return bootstrap.engine_payload(settings.engine_config)
 
 
 def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str]:

@@ -17,8 +17,7 @@ from launcher.agent import wire
 from launcher.cluster import loads
 from launcher.errors import UnreachableError
 from launcher.hosts import bootstrap
-from launcher.hosts.handshake import TransportFactory
-from launcher.hosts.transport import Transport
+from launcher.hosts.transport import Transport, TransportFactory
 from launcher.ids import TaskId
 from launcher.plan import HostPlan
 from launcher.run import shutdown

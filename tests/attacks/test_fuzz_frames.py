@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
 from launcher.errors import AgentError, ProtocolError
+from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.frame_checks import FrameChecker, LogBytes
 from launcher.hosts.frames import (
     Answer,
@@ -37,12 +38,11 @@ from launcher.hosts.frames import (
     StatsAnswer,
     TaskFacts,
 )
-from launcher.hosts.handshake import LinkSettings
 from launcher.hosts.link import Link
 from launcher.hosts.programs import read_answer
 from launcher.ids import TaskId
 from launcher.preflight import probes
-from tests.agent_frames import welcome
+from tests.agent_frames import RULES, welcome
 from tests.attacks.frame_strategies import (
     FRAMES,
     JSON,
@@ -212,7 +212,7 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
         return transports[-1]
 
     ears = Ears()
-    settings = LinkSettings("run", "h", 60.0, 1.0, "stop", local=False, tasks={OWN: 1000})
+    settings = LinkSettings("run", "h", RULES, local=False, tasks={OWN: 1000})
     link = Link(settings, open_transport, Sink(folder), ears)
     life = asyncio.create_task(link.run())
     try:

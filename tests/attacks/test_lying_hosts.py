@@ -16,12 +16,12 @@ import pytest
 
 from launcher.agent import wire
 from launcher.errors import AgentError
+from launcher.hosts.bootstrap import LinkSettings, query_agent
 from launcher.hosts.frames import Gone
-from launcher.hosts.handshake import LinkSettings, query_agent
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
-from tests.agent_frames import ended, facts, welcome
+from tests.agent_frames import RULES, ended, facts, welcome
 from tests.attacks.scripted import CLUSTER, Agent, Bench, Host, bench
 from tests.command import Up, python_task, write
 from tests.launcher.agent_client import family
@@ -278,7 +278,7 @@ async def test_a_query_believes_no_more_than_a_launch(
     host = Host("liar")
     host.answers[wire.HELLO] = lambda agent, _: agent.send(kind, body)
     tasks = {TaskId("worker", 1): 1000}
-    settings = LinkSettings("r", "liar", 60.0, 1.0, "stop", local=False, tasks=tasks)
+    settings = LinkSettings("r", "liar", RULES, local=False, tasks=tasks)
     with pytest.raises(AgentError, match=reason):
         await query_agent(settings, host.open)
     left = {"by": "", "left": ["worker:1", "worker:0", None]}

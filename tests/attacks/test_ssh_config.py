@@ -13,9 +13,8 @@ import pytest
 
 from launcher.errors import HostError, UnreachableError
 from launcher.hosts import dial, ssh_config
-from launcher.hosts.ssh import SshConnector
-from launcher.hosts.ssh_transport import SshTransport
-from launcher.hosts.transport_factory import transport_factory
+from launcher.hosts.ssh import SshConnector, SshTransport
+from launcher.hosts.ways import transport_factory
 from launcher.plan import HostPlan, SshTarget
 from tests.attacks.clients import Clients, both_log_in, only_refused
 

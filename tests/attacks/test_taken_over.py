@@ -86,10 +86,10 @@ import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from launcher.cluster import load
-from launcher.hosts.handshake import link_settings
-from launcher.hosts.transport_factory import transport_factory
+from launcher.hosts.bootstrap import LinkSettings
+from launcher.hosts.ways import transport_factory
 from launcher.hosts.link import Link
-from launcher.hosts.log_sink import NoLogs
+from launcher.hosts.link import NoLogs
 from launcher.hosts.ssh import SshConnector
 from launcher.plan import make_plan
 from launcher.store.runs import RunFolder
@@ -106,7 +106,7 @@ async def main():
     plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
     host = plan.host(sys.argv[3])
     logins = SshConnector(None)
-    settings = link_settings(plan, host, folder.path, persistent=True)
+    settings = LinkSettings.of(plan, host, folder.path, persistent=True)
     link = Link(settings, transport_factory(host, logins), NoLogs(), Ears())
     running = asyncio.create_task(link.run())
     await asyncio.to_thread(sys.stdin.readline)

@@ -27,7 +27,6 @@ from launcher.agent import wire
 from launcher.agent.folders import local_folder
 from launcher.agent.wire import Frame
 from launcher.hosts import bootstrap
-from launcher.hosts.frames import AgentConfig, Rules
 from tests.patience import PATIENCE
 from tests.testbed import proc
 from tests.testbed.proc import Process
@@ -87,7 +86,7 @@ class Client:
             assert byte, f"the bridge ended: {seen!r}"
             seen += byte
         _, magic = bootstrap.split_magic(seen.removesuffix(marker))
-        self.sent = bootstrap.payload(AgentConfig(rules=Rules(**rules), **config), magic)
+        self.sent = bootstrap.payload({**config, "rules": rules}, magic)
         self.write(self.sent)
 
     def __enter__(self) -> Self:

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from launcher.hosts import bootstrap
-from launcher.hosts.frames import AgentConfig, Rules
+from launcher.hosts.bootstrap import LinkSettings
+from launcher.hosts.frames import Rules
 from tests.launcher.agent_client import Client, family
 from tests.patience import PATIENCE, wait_until
 from tests.testbed import proc
@@ -25,7 +26,7 @@ class EngineAgent:
     """The first process of a step: watchdog of an agent that no launcher has reached yet."""
 
     def __init__(self, run_id: str, rules: Rules = RULES, python: str = sys.executable) -> None:
-        config = AgentConfig(run_id, "here", rules, local=False, by_engine=True)
+        config = LinkSettings(run_id, "here", rules, local=False).engine_config
         self.process = subprocess.Popen(
             [
                 *("env", f"TFMUX_AGENT={run_id};"),

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import zlib
-from dataclasses import replace
 from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 from types import CodeType
@@ -18,13 +17,14 @@ import pytest
 
 from launcher.agent import start
 from launcher.hosts import bootstrap
-from launcher.hosts.frames import AgentConfig, Rules
+from launcher.hosts.bootstrap import LinkSettings
+from tests.agent_frames import RULES
 from tests.launcher.agent_client import Client, family
 from tests.launcher.test_agent_by_engine import EngineAgent, find
 from tests.patience import PATIENCE, wait_until
 
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-CONFIG = AgentConfig("r-1", "here", Rules(60.0, 1.0, "stop"), local=False)
+CONFIG = LinkSettings("r-1", "here", RULES, local=False).config()
 
 
 def interpreter(minor: int) -> str:
@@ -119,7 +119,7 @@ def test_code_names_modules_and_not_our_files() -> None:
 @pytest.mark.parametrize("magic", [MAGIC_NUMBER, b""])
 def test_tracebacks_name_module_and_line(magic: bytes) -> None:
     """Those of a bridge that cannot make a path of its host's name."""
-    broken = bootstrap.payload(replace(CONFIG, host="\0"), magic)
+    broken = bootstrap.payload({**CONFIG, "host": "\0"}, magic)
     done = subprocess.run(
         bootstrap.argv(sys.executable, "r-1", "n"), input=broken, capture_output=True, check=False
     )

@@ -13,13 +13,13 @@ import pytest
 from launcher.agent import wire
 from launcher.errors import HostError
 from launcher.hosts import bootstrap, link
+from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.frames import Kill, KillReceipt
-from launcher.hosts.handshake import LinkSettings
-from launcher.hosts.link import Link
-from launcher.hosts.log_sink import Stored
+from launcher.hosts.link import Link, Stored
 from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.store.logs import LogStore
+from tests.agent_frames import RULES
 
 TASK = TaskId("worker", 0)
 WELCOME = wire.encode(
@@ -130,7 +130,7 @@ class Line:
         self.transports: list[Scripted] = []
         self.sink = Sink(folder)
         tasks = {TASK: 1 << 40}
-        settings = LinkSettings("run", "h", 60.0, 1.0, "stop", local=False, tasks=tasks)
+        settings = LinkSettings("run", "h", RULES, local=False, tasks=tasks)
         self.link = Link(settings, self.open, self.sink, self.ears)
         self.task = asyncio.create_task(self.link.run())
 

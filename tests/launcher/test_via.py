@@ -17,13 +17,14 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError, HostError
-from launcher.hosts import handshake, via
-from launcher.hosts.handshake import LinkSettings, query_agent
+from launcher.hosts import bootstrap, ways
+from launcher.hosts.bootstrap import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
-from launcher.hosts.transport_factory import transport_factory
+from launcher.hosts.ways import transport_factory
 from launcher.plan import HostPlan, make_plan
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.run import preflight
+from tests.agent_frames import RULES
 from tests.patience import wait_until
 from tests.testbed import proc
 from tests.testbed.proc import Process
@@ -119,16 +120,16 @@ def left(mark: str) -> list[Process]:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short patience with commands."""
-    monkeypatch.setattr(handshake, "START_SECONDS", 4.0)
-    monkeypatch.setattr(handshake, "ANSWER_SECONDS", 2.0)
-    monkeypatch.setattr(via, "INPUT_SECONDS", 2.0)
+    monkeypatch.setattr(bootstrap, "START_SECONDS", 4.0)
+    monkeypatch.setattr(bootstrap, "ANSWER_SECONDS", 2.0)
+    monkeypatch.setattr(ways, "INPUT_SECONDS", 2.0)
     yield
 
 
 async def answer(command: tuple[str, ...], python: str = sys.executable) -> object:
     """What the host behind a command says to the question for an agent."""
     host = HostPlan("tf1", None, python, "tf1", {}, None, via=command)
-    settings = LinkSettings("via-1", "tf1", 60.0, 1.0, "stop", local=False)
+    settings = LinkSettings("via-1", "tf1", RULES, local=False)
     return await query_agent(settings, transport_factory(host, SshConnector()))
 
 
@@ -165,7 +166,7 @@ async def test_an_error_names_the_command_that_reaches_a_node() -> None:
     """Not only the node, by which people know the host."""
     line = shell("exit 127")
     host = HostPlan("node3", None, "python3", "sl4", {}, None, via=line, has_agent=True)
-    settings = LinkSettings("via-1", "node3", 60.0, 1.0, "stop", local=False, has_agent=True)
+    settings = LinkSettings("via-1", "node3", RULES, local=False, has_agent=True)
     with pytest.raises(HostError, match=r"node3: via: sh -c 'exit 127' sh ended with status 127"):
         await query_agent(settings, transport_factory(host, SshConnector()))
 

@@ -25,7 +25,7 @@ from launcher.cluster import (
 from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
 from launcher.cluster.saved_file import write
 from launcher.errors import TfmuxError
-from launcher.hosts.own_address import own_address
+from launcher.hosts.dial import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.paths import expand_user
 from launcher.printable import printable

@@ -1,7 +1,8 @@
-"""Transport to an agent through a command (`via`), such as `podman exec -i tf1`.
+"""Ways to the hosts of a plan: a pipe on this machine, SSH, or a command (`via`) to the others.
 
-The command must pass standard input and output on as they are. The handshake looks at its output,
-and what we send is compressed with a checksum. What is wrong is said with what to change.
+A command such as `podman exec -i tf1` must pass standard input and output on as they are. The
+handshake looks at its output, and what we send is compressed with a checksum. What is wrong is said
+with what to change.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import signal
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
@@ -20,9 +22,12 @@ from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.plan import HostPlan
 from ..printable import printable
 from ..subprocesses import let_go
-from . import bootstrap, handshake
-from .handshake import first_difference, last_line
-from .transport import LocalTransport
+from . import bootstrap
+from .bootstrap import first_difference, last_line
+from .transport import LocalTransport, Transport, TransportFactory
+
+if TYPE_CHECKING:
+    from .ssh import SshConnector
 
 INPUT_SECONDS = 20.0
 """Shorter than the handshake's own time, whose error knows nothing of the command."""
@@ -33,6 +38,43 @@ _EOF_STATUS = 9
 """Status of our line when its input ends early (`bootstrap`)."""
 _NOT_FOUND = (126, 127)
 _LONGEST = 100
+
+
+def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportFactory:
+    """Opener of transports to a host's agent; `logins` is for hosts over SSH. Whatever goes wrong
+    with one host is a `HostError` of it: the others do not end for it."""
+
+    async def to_this_machine(run_id: str, nonce: str, beside: Transport | None) -> Transport:
+        return await LocalTransport.open(bootstrap.argv(host.python, run_id, nonce))
+
+    async def over_ssh(run_id: str, nonce: str, beside: Transport | None) -> Transport:
+        return await log_in(bootstrap.command(host.python, run_id, nonce), beside)
+
+    async def through_login(run_id: str, nonce: str, beside: Transport | None) -> Transport:
+        words = [*host.via, *bootstrap.argv(host.python, run_id, nonce)]
+        return await log_in(f"exec {shlex.join(words)}", beside)
+
+    async def log_in(command: str, beside: Transport | None) -> Transport:
+        assert host.ssh is not None and logins is not None
+        session = await beside.open_session(command) if beside is not None else None
+        return session or await logins.open(host.name, host.ssh, command)
+
+    async def through_command(run_id: str, nonce: str, beside: Transport | None) -> Transport:
+        return await open_via(host, run_id, nonce)
+
+    async def open_transport(run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
+        try:
+            return await way(run_id, nonce, beside)
+        except HostError:
+            raise
+        except Exception as error:
+            what = printable(f"connecting failed: {type(error).__name__}: {error}")
+            raise UnreachableError(host.name, what) from error
+
+    way = to_this_machine if host.local else over_ssh
+    if host.via:
+        way = through_command if host.ssh is None else through_login
+    return open_transport
 
 
 async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
@@ -206,7 +248,7 @@ class CommandErrors:
         if held:
             return self.buffered()
         said = last_line(complaint or seen.decode(errors="replace"))
-        what = f"gave no answer in {handshake.START_SECONDS:.0f} s ({said or 'no output'})"
+        what = f"gave no answer in {bootstrap.START_SECONDS:.0f} s ({said or 'no output'})"
         todo = "it may wait for a password or a terminal: it must run without questions"
         return self._error("via-silent", what, todo)
 
