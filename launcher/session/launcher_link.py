@@ -46,6 +46,10 @@ class PendingKill:
     sent: bool = False
     replaced: bool = False
     """Another launcher has taken the run over for it; each one begins the kill anew."""
+    told_deadline: float | None = None
+    """The deadline that the launcher has named last, by the wall clock."""
+    deadline: float = 0.0
+    """The same by the monotonic clock, as nobody sets that."""
 
 
 def take_lock(folder: RunFolder) -> int | None:
@@ -245,7 +249,11 @@ class LauncherLink:
 
     def _is_late(self, kill: PendingKill, told: Snapshot) -> bool:
         """The kill should have been acted on, or come to its end, by now."""
-        waited = time.monotonic() - kill.began
+        now = time.monotonic()
+        waited = now - kill.began
+        if told.kill_deadline != kill.told_deadline:
+            kill.told_deadline = told.kill_deadline
+            kill.deadline = now + (told.kill_deadline or 0.0) - time.time()
         if told.state is not RunPhase.KILLING:
             return waited > HEARD_SECONDS and (waited > _START_SECONDS or not self._begins())
         patience = _KILL_SECONDS
@@ -253,8 +261,7 @@ class LauncherLink:
             patience += CONNECT_SECONDS
         if told.allocation is not None and told.allocation.releasing:
             return False  # it is carried out, and an engine takes its time
-        deadline = told.kill_deadline or time.time()
-        return waited > patience and time.time() > deadline + patience
+        return waited > patience and now > kill.deadline + patience
 
     def _begins(self) -> bool:
         """The launcher process has been started and has not come to writing its pid down."""

@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -97,6 +99,27 @@ def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
         while time.monotonic() < end:
             assert len(silent) == 1
             time.sleep(0.01)
+
+
+@pytest.mark.large
+def test_a_clock_that_is_set_takes_no_grace_from_a_kill(
+    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher names the deadline by the wall clock; a day later by that clock a kill with a
+    grace of a thousand seconds is not late."""
+    monkeypatch.setattr(launcher_link, "_KILL_SECONDS", 0.05)
+    now = time.time()
+    wall = chain([now], repeat(now + 86_400))
+    clocks = SimpleNamespace(time=lambda: next(wall), monotonic=time.monotonic)
+    monkeypatch.setattr(launcher_link, "time", clocks)
+    killing = snapshot_of(RunPhase.KILLING, now, kill_deadline=now + 1000)
+    with followed(tmp_path, killing) as (client, _):
+        client.kill_all()
+        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
+        while time.monotonic() < end:
+            assert not silent
+            time.sleep(0.01)
+    assert next(wall) > now, "the deadline was looked at"
 
 
 @pytest.mark.large
