@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from tui.screens.hosts import HostsScreen
     from tui.screens.metrics import MetricsScreen
     from tui.screens.prompts import PromptDialogs
+    from tui.screens.stacks import StacksScreen
 
-SCREENS = Binding.Group("Metrics, hosts")
+SCREENS = Binding.Group("Metrics, hosts, stacks")
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
 
@@ -100,6 +101,14 @@ class TfmuxApp(App[int]):
             "Hosts",
             id="hosts",
             tooltip="Processor, memory, GPUs, lease and link of each host",
+            group=SCREENS,
+        ),
+        Binding(
+            "b",
+            "stacks",
+            "Stacks of all tasks",
+            id="stacks",
+            tooltip="Where every task stands now, in groups: who waits, and for whom",
             group=SCREENS,
         ),
         Binding("question_mark,f1", "help", "Help", id="help", tooltip="All keys of this screen"),
@@ -318,7 +327,7 @@ class TfmuxApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Some commands mean something while there is a run only."""
-        if action in ("detach", "metrics", "hosts") and self.control is None:
+        if action in ("detach", "metrics", "hosts", "stacks") and self.control is None:
             return False
         return super().check_action(action, parameters)
 
@@ -336,7 +345,13 @@ class TfmuxApp(App[int]):
 
         self._switch(HostsScreen)
 
-    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen]) -> None:
+    def action_stacks(self) -> None:
+        """Opens the stacks of the run on the screen."""
+        from tui.screens.stacks import StacksScreen
+
+        self._switch(StacksScreen)
+
+    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen] | type[StacksScreen]) -> None:
         from tui.screens.run import RunScreen
 
         if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):

@@ -20,7 +20,7 @@ from rich.text import Text
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
-from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.run.states import Hang, HostState, Outcome, RunPhase, TaskState
 from tui.format import (
     UNCONFIRMED,
     StatusColor,
@@ -154,6 +154,10 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     title += lead_text(snapshot, failure)
     text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
+    hang = snapshot.hang
+    if hang is not None and hang.reason is not Hang.STALLED:
+        where = f"{hang.text} (all stacks: {hang.file})"
+        text.append(f"  ◂ {printable(where)}\n", f"italic {colours[StatusColor.BUSY]}")
     hint = failure_hint(snapshot, failure)
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))

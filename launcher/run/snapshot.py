@@ -17,7 +17,7 @@ from pydantic import Field
 from ..ids import TaskId
 from ..plan.plan import HostFacts, Resume
 from . import fields
-from .states import Cause, HostState, Intent, Outcome, RunPhase, TaskState
+from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, TaskState
 
 
 @dataclass(frozen=True)
@@ -307,6 +307,21 @@ class AllocationView:
 
 
 @dataclass(frozen=True)
+class HangView:
+    """Where the tasks stood when the run seemed to hang."""
+
+    reason: Hang
+    """`stalled`, `not-ready` or `at-end`."""
+    text: str
+    """Who stands where, in a sentence."""
+    file: str
+    """Name of the file in the run's folder that has all stacks, as `tfmux stacks --json` prints
+    them."""
+    time: fields.Time
+    """When the hosts were asked."""
+
+
+@dataclass(frozen=True)
 class RunView:
     """The run itself, without its hosts, its tasks and what was said once."""
 
@@ -359,6 +374,8 @@ class RunView:
     """KILL was ordered at once: nothing is waited for."""
     resume: Resume | None = None
     """The run that it goes on from, and the one whose log directory it has."""
+    hang: HangView | None = None
+    """Where its tasks stood when it seemed to hang last."""
     time: fields.Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["run"] = "run"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -161,10 +161,12 @@ class Stacks:
         )
         return tuple(sorted(groups, key=lambda group: len(group.tasks)))  # which is stable
 
-    def headline(self, silent: Mapping[TaskId, float] | None = None) -> str:
+    def headline(
+        self, silent: Mapping[TaskId, float] | None = None, about: Collection[TaskId] = ()
+    ) -> str:
         """All of it in a sentence; empty where no task has answered. `silent` are seconds since a
-        task was heard last."""
-        groups = self.groups
+        task was heard last; groups with tasks that it is `about` come first."""
+        groups = sorted(self.groups, key=lambda group: not set(about).intersection(group.tasks))
         if not groups:
             return ""
         first, *rest = groups

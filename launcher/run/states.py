@@ -101,6 +101,17 @@ class Cause(StrEnum):
     """Launchers died, again and again."""
 
 
+class Hang(StrEnum):
+    """Reason for which a run seems to hang."""
+
+    STALLED = "stalled"
+    """A task's next metric line is overdue."""
+    NOT_READY = "not-ready"
+    """A task is about to be called not ready in time."""
+    AT_END = "at-end"
+    """A task writes nothing although others have ended well."""
+
+
 class Intent(StrEnum):
     """Meaning of the next exit of a task."""
 

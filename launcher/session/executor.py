@@ -19,11 +19,13 @@ from ..plan.shell import shell_prefix, with_exports
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.run import RunStateMachine
-from ..run.timers import Timer
+from ..run.states import Hang
+from ..run.timers import ReadyTimeout, Timer
 from .allocation import Allocation
 from .connections import Connections
 from .launch_preparation import LaunchPreparation
 from .outputs import Outputs
+from .stacks import HangWatch, look_after
 from .teardown import Teardown
 
 END = "end"
@@ -43,7 +45,10 @@ class Executor:
     feed: Callable[[ev.Event], None]
     spawn: Spawn
     allocation: Allocation | None
+    hangs: HangWatch | None = None
     _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
+    _looks: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
+    """Looks at tasks some seconds before they are called not ready in time."""
     _releases: list[asyncio.Task[None]] = field(default_factory=list)
     _starts: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """Tasks to be started or let go on, by their hosts."""
@@ -104,7 +109,7 @@ class Executor:
 
     def stop_timers(self) -> None:
         """No timer fires any more."""
-        for handle in self._timers.values():
+        for handle in (*self._timers.values(), *self._looks.values()):
             handle.cancel()
 
     def _set_timer(self, timer: Timer, seconds: float) -> None:
@@ -116,7 +121,17 @@ class Executor:
             if self.run.awaits(timer):  # those of thousands of tasks that are ready end together
                 self.feed(ev.TimerFired(time.time(), timer))
 
-        self._timers[timer] = asyncio.get_running_loop().call_later(seconds, fire)
+        loop = asyncio.get_running_loop()
+        self._timers[timer] = loop.call_later(seconds, fire)
+        if isinstance(timer, ReadyTimeout):
+            if timer in self._looks:
+                self._looks[timer].cancel()
+            self._looks[timer] = loop.call_later(look_after(seconds), self._look, timer)
+
+    def _look(self, timer: ReadyTimeout) -> None:
+        self._looks.pop(timer, None)
+        if self.hangs is not None and self.run.awaits(timer):
+            self.hangs.begin(Hang.NOT_READY, timer.task)
 
     def _await_line(self, task: TaskPlan, attempt: int) -> None:
         if isinstance(task.ready, LogMatches):

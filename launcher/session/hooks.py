@@ -13,16 +13,17 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 from pydantic import TypeAdapter
 
 from ..cluster.model import ClusterModel
+from ..ids import TaskId
 from ..plan.plan import Plan
-from ..run.snapshot import Failure, Metric, Snapshot, TaskView
-from ..run.states import Outcome, TaskState
+from ..run.snapshot import Failure, HangView, Metric, Snapshot, TaskView
+from ..run.states import Hang, Outcome, TaskState
 from ..store.metrics import RECENT, stalled_for
 from ..store.stream import Line
 from .hook_process import HOOK_SECONDS, HookProgram
@@ -71,6 +72,10 @@ class HookEvent(TypedDict):
     receipt: ReceiptSummary | None
     stalled: NotRequired[list[StalledTask]]
     """With `stall`."""
+    stacks: NotRequired[str]
+    """With `stall`: who stands where, in a sentence; absent where no task has answered."""
+    stacks_file: NotRequired[str]
+    """With `stacks`: the file of the run's folder that has all of them."""
 
 
 class HookRunner:
@@ -83,8 +88,10 @@ class HookRunner:
         folder: Path,
         snapshot: Callable[[], Snapshot | None],
         note: Callable[[str], None],
+        look: Callable[[Hang, Collection[TaskId]], Awaitable[HangView | None]] | None = None,
     ) -> None:
-        """`note` gets what a hook printed, and why it failed."""
+        """`note` gets what a hook printed, and why it failed; `look` finds out where the tasks
+        stand when some have stalled."""
         self._commands: dict[str, Sequence[str]] = {
             name.removeprefix("on_"): command
             for name, command in cluster.hooks
@@ -95,6 +102,7 @@ class HookRunner:
         self._folder = folder
         self._snapshot = snapshot
         self._note = note
+        self._look = look
         self._running: set[asyncio.Task[None]] = set()
         self._watching: asyncio.Task[None] | None = None
         self._stopped = threading.Event()
@@ -112,12 +120,12 @@ class HookRunner:
         """Looks for the programs, and watches for stalls."""
         for event in self._commands:
             self._start(self._check(event))
-        if "stall" in self._commands:
+        if "stall" in self._commands or self._look is not None:
             self._watching = asyncio.create_task(self._watch(), name="stalls")
 
     def observe(self, line: Line) -> None:
         """Takes a record; returns at once."""
-        if "stall" not in self._commands:
+        if "stall" not in self._commands and self._look is None:
             return
         if isinstance(line, Metric):
             self._on_metric(line)
@@ -168,9 +176,12 @@ class HookRunner:
         while True:
             await asyncio.sleep(_TICK)
             if stalled := self.stalls(time.monotonic()):
+                about = [TaskId.parse(one["task"]) for one in stalled]
+                hang = await self._look(Hang.STALLED, about) if self._look is not None else None
                 snapshot = self._snapshot()
                 if snapshot is not None:
-                    await asyncio.wait([self._start(self._run("stall", snapshot, stalled))])
+                    run = self._run("stall", snapshot, stalled, hang)
+                    await asyncio.wait([self._start(run)])
 
     async def _check(self, event: str) -> None:
         """Notes a program that is not there, long before it is needed."""
@@ -196,13 +207,20 @@ class HookRunner:
         return HookProgram(self._commands[event], self._base)
 
     async def _run(
-        self, event: str, snapshot: Snapshot, stalled: list[StalledTask] | None = None
+        self,
+        event: str,
+        snapshot: Snapshot,
+        stalled: list[StalledTask] | None = None,
+        hang: HangView | None = None,
     ) -> None:
         if event not in self._commands:
             return
         document = hook_event(event, snapshot, self._folder, time.time())
         if stalled is not None:
             document["stalled"] = stalled
+        if hang is not None:
+            document["stacks"] = hang.text
+            document["stacks_file"] = hang.file
         environ = {name: text for name, text in os.environ.items() if name not in self._secrets}
         environ |= {"TFMUX_EVENT": event, "TFMUX_RUN": snapshot.run_id}
         environ["TFMUX_OUTCOME"] = document["outcome"] or ""

@@ -81,7 +81,12 @@ class Launcher:
         self._crash = crash
         self._ends = end
         self._hooks = HookRunner(
-            cluster, self._run_loop.run.plan, folder.path, self._run_loop.snapshot, self._add_note
+            cluster,
+            self._run_loop.run.plan,
+            folder.path,
+            self._run_loop.snapshot,
+            self._add_note,
+            self._run_loop.hangs.look,
         )
         allow_connections(len(self._run_loop.run.plan.hosts))
         self._loop: asyncio.AbstractEventLoop | None = None

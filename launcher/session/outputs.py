@@ -25,6 +25,7 @@ from ..run.states import TaskState
 from ..store.logs import LogStore
 from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
 from .log_monitor import Found, LogMonitor
+from .stacks import look_after
 
 METRIC_SECONDS = 1 / 30
 _SILENCE_PACE = 1.0
@@ -65,6 +66,7 @@ class Outputs:
         publish: Callable[[], None],
         trouble: Callable[[str], None],
         failed: Callable[[str, BaseException], NoReturn],
+        silent: Callable[[TaskId], None] = lambda task: None,
     ) -> None:
         """`latest` are the metrics from before an attach; `metrics` gets each further line,
         `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
@@ -79,6 +81,8 @@ class Outputs:
         self._publishing = False
         self._trouble = trouble
         self._failed = failed
+        self._silent = silent
+        """Called some seconds before the silence of a watched task is reported."""
         self._hosts_of = {task.id: task.host for task in run.plan.tasks}
         self.monitor = LogMonitor(run.plan, logs, self._wake, partial(failed, "logs"))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -199,8 +203,12 @@ class Outputs:
             for task, silence in list(self._silences.items()):
                 if self._run.task(task).state.ended:
                     del self._silences[task]
-                elif silence.counted(self.last.get(task)) >= silence.limit:
+                    continue
+                silent = silence.counted(self.last.get(task))
+                if silent >= silence.limit:
                     stalled.append((self._silences.pop(task), task))
+                if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
+                    self._silent(task)
             for silence, task in stalled:
                 self._feed(ev.OutputStalled(time.time(), task, silence.seconds))
                 await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them

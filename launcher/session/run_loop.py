@@ -25,7 +25,7 @@ from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
 from ..run.snapshot import Metric, Receipt, RunView, Snapshot
 from ..run.state import named
-from ..run.states import Outcome, RunPhase
+from ..run.states import Hang, Outcome, RunPhase
 from ..run.views import Views
 from ..slurm.job import slurm_job
 from ..store.logs import LogStore
@@ -41,7 +41,7 @@ from .launch_preparation import LaunchPreparation
 from .live_data import Forwarding, HostStats, Transfers
 from .node_checks import name_for_nodes
 from .outputs import Outputs
-from .stacks import StackTaker
+from .stacks import HangWatch, StackTaker
 from .teardown import Teardown
 
 Crash = Callable[[str, BaseException], NoReturn]
@@ -105,12 +105,14 @@ class RunLoop:
             publish=self._changed,
             trouble=lambda reason: self._disk.complain(reason),
             failed=crash,
+            silent=lambda task: self.hangs.begin(Hang.AT_END, task),
         )
         self._disk = DiskWatch(self.outputs, writer, self.feed)
         self._transfers = Transfers(views, self._changed)
         self._forwarding = Forwarding(views, links, self.feed, self._changed)
         self._stats = HostStats(views, links, self._changed)
         self.stacks = StackTaker(self.run, links)
+        self.hangs = HangWatch(self.stacks, logs.folder, self.outputs.last, self.feed)
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
@@ -135,6 +137,7 @@ class RunLoop:
             feed=self.feed,
             spawn=self._spawn,
             allocation=self._allocation,
+            hangs=self.hangs,
         )
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []

@@ -1,18 +1,30 @@
-"""Takes the stacks of a run's tasks: asks all hosts at once, and waits for none for long."""
+"""Takes the stacks of a run's tasks: asks all hosts at once, and waits for none for long.
+
+A run that seems to hang is looked at by itself: before a task is called not ready in time or ended
+for its silence, so that no end waits for a look.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
 from ..errors import AgentError
 from ..hosts import frames
 from ..hosts.link import Link
 from ..ids import TaskId
 from ..plan.plan import Plan
+from ..printable import printable
+from ..run import events as ev
 from ..run.run import RunStateMachine
+from ..run.snapshot import HangView, TaskView
 from ..run.stacks import (
     ProcessStack,
     StackFrame,
@@ -21,8 +33,9 @@ from ..run.stacks import (
     ThreadStack,
     Unanswered,
     named_tasks,
+    record,
 )
-from ..run.states import TaskState
+from ..run.states import Hang, RunPhase, TaskState
 
 ANSWER_SECONDS = 3.0
 """Longest wait for a host; its agent answers within a little more than two."""
@@ -32,6 +45,7 @@ MOST_FRAMES = 40_000
 """Of all that a client is told at once: some megabytes."""
 _LEAST_FRAMES = 8
 """Of the place where a task stands."""
+_LONGEST_TEXT = 600
 _FRAMES_A_PROCESS = 4
 """So many frames take as much room as what is told of a process beside them."""
 
@@ -108,6 +122,89 @@ class StackTaker:
             return await link.ask(question, ANSWER_SECONDS)
         except AgentError as error:
             return error.reason
+
+
+LOOK_SECONDS = 4.0
+"""So long before its end a hanging task is looked at."""
+_AGAIN_SECONDS = 600.0
+_REASONS = {
+    Hang.STALLED: "stalled",
+    Hang.NOT_READY: "not ready yet",
+    Hang.AT_END: "silent since others have ended",
+}
+_AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
+
+
+def look_after(seconds: float) -> float:
+    """The time after which something is looked at that is ended after `seconds`."""
+    return max(seconds / 2, seconds - LOOK_SECONDS)
+
+
+@dataclass
+class HangWatch:
+    """Looks at a run that seems to hang, for each reason once in ten minutes, and keeps what it has
+    found in the run's folder."""
+
+    taker: StackTaker
+    folder: Path
+    last_output: Mapping[TaskId, float]
+    feed: Callable[[ev.Event], None]
+    _looked: dict[Hang, float] = field(default_factory=dict)
+    _under_way: set[asyncio.Task[HangView | None]] = field(default_factory=set)
+
+    def begin(self, reason: Hang, *about: TaskId) -> None:
+        """Begins to look; nobody waits for it."""
+        looking = asyncio.create_task(self.look(reason, about), name="hang")
+        self._under_way.add(looking)
+        looking.add_done_callback(self._under_way.discard)
+
+    async def look(self, reason: Hang, about: Collection[TaskId]) -> HangView | None:
+        """Where the tasks stand, told to whoever follows the run; None where nobody is to be told.
+        `about` are the tasks that seem to hang."""
+        run, now = self.taker.run, time.monotonic()
+        before = self._looked.get(reason)
+        if run.phase not in _AT_WORK or (before is not None and now - before < _AGAIN_SECONDS):
+            return None
+        self._looked[reason] = now
+        try:
+            return await self._look(reason, about)
+        except Exception as error:  # a look is never a reason to end anything
+            self.feed(ev.NoteAdded(time.time(), f"no stacks could be taken: {error!r}"))
+            return None
+
+    async def _look(self, reason: Hang, about: Collection[TaskId]) -> HangView | None:
+        run, found = self.taker.run, await self.taker.take()
+        if reason is Hang.NOT_READY:
+            about = [view.id for view in run.views.tasks.values() if _is_starting(view)]
+        silent = {task: found.time - last for task, last in self.last_output.items()}
+        text = found.headline(silent, about)
+        if not text or run.phase is RunPhase.ENDED:
+            return None
+        file = self.folder / f"stacks-{reason}.json"
+        _write_in_thread(file, record(found))
+        view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
+        run.views.update_run(hang=view)
+        names = f"{named_tasks(about)} " if about else ""
+        note = f"{names}{_REASONS[reason]}: {view.text} (all stacks: {file.name})"
+        self.feed(ev.NoteAdded(time.time(), note))
+        return view
+
+
+def _is_starting(view: TaskView) -> bool:
+    return view.state is TaskState.STARTING
+
+
+def _write_in_thread(path: Path, made: dict[str, Any]) -> None:
+    """Writes a file; on a disk that hangs the thread is left behind."""
+
+    def write() -> None:
+        text = json.dumps(made, indent=2) + "\n"
+        with suppress(OSError):  # it is full: the sentence has been told
+            new = path.with_suffix(".new")
+            new.write_text(text, encoding="utf-8", errors="replace")
+            new.replace(path)
+
+    threading.Thread(target=write, name="stacks", daemon=True).start()
 
 
 def bounded(tasks: Sequence[TaskStacks], room: int = MOST_FRAMES) -> tuple[TaskStacks, ...]:

@@ -18,7 +18,7 @@ from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
 from launcher.errors import AgentError, ProtocolError
 from launcher.hosts.bootstrap import LinkSettings
-from launcher.hosts.frame_checks import FrameChecker, LogBytes
+from launcher.hosts.frame_checks import FrameChecker, LogBytes, Reply
 from launcher.hosts.frames import (
     Answer,
     Credit,
@@ -311,3 +311,62 @@ def test_an_error_names_the_field(body: Any, problem: str) -> None:
     """Also inside lists and inner records."""
     with pytest.raises(ValueError, match=problem):
         KillReceipt.read(json.dumps(body).encode())
+
+
+PROCESS: dict[str, Any] = {
+    "task": "worker:1",
+    "pid": 5,
+    "command": "python",
+    "way": "python",
+    "state": "runs",
+    "threads": [["main", 0]],
+}
+FRAME = ["f", "a.py", 1]
+
+
+def stacks_answer(*processes: dict[str, Any], stacks: list[Any] | None = None) -> Reply:
+    """What a launcher makes of an answer to its question for stacks."""
+    made = checker()
+    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    body = {"id": 4, "stacks": [[FRAME]] if stacks is None else stacks, "processes": processes}
+    reply = made.check(Frame(wire.REPLY, wire.encode(wire.REPLY, body)[5:]))
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def test_stacks_of_others_are_left_out_and_texts_are_shown() -> None:
+    """Two names may be one machine; a name of a function may be anything."""
+    other = {**PROCESS, "task": "worker:0"}
+    reply = stacks_answer(PROCESS, other, stacks=[[["\x1b]52;c;x\x07", "a\u202e.py", 1]]])
+    assert isinstance(reply.answer, StacksAnswer)
+    assert [one.task for one in reply.answer.processes] == [OWN]
+    (((function, file, _),),) = reply.answer.stacks
+    assert function.isprintable() and file.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("process", "stacks"),
+    [
+        ({"threads": [["main", 1]]}, None),
+        ({"threads": [["main", -1]]}, None),
+        ({"threads": []}, None),
+        ({"threads": [["main", 0]] * (wire.MOST_THREADS + 1)}, None),
+        ({"way": "magic"}, None),
+        ({"pid": "5"}, None),
+        ({"task": "../x:0"}, None),
+        ({}, [[FRAME] * (wire.MOST_FRAMES + 1)]),
+        ({}, [[["f", "a.py", -1]]]),
+        ({}, [["f"]]),
+    ],
+)
+def test_stacks_that_break_a_bound_break_the_protocol(
+    process: dict[str, Any], stacks: list[Any] | None
+) -> None:
+    """The host is not asked again."""
+    with pytest.raises(ProtocolError, match=r"REPLY \(Stacks\)"):
+        stacks_answer({**PROCESS, **process}, stacks=stacks)
+
+
+def test_too_many_processes_break_the_protocol() -> None:
+    with pytest.raises(ProtocolError, match="processes"):
+        stacks_answer(*[PROCESS] * (wire.MOST_PROCESSES + 1))

@@ -66,7 +66,7 @@ SAME: Mapping[str, set[str]] = {
     "u": {"edit.undo", "home.undo"},
     "ctrl+z": {"edit.undo", "home.undo"},
     "f2": {"edit.settings", "home.rename"},  # changes what has the cursor
-    "f5": {"check.again", "home.again"},
+    "f5": {"check.again", "home.again", "stacks.again"},
     "space": {"edit.plan", "layout.next"},
     "ctrl+s": {"edit.save", "log.save"},
     "x": {"edit.remove", "home.remove", "check.leftovers", "task.term"},
@@ -80,8 +80,13 @@ SAME: Mapping[str, set[str]] = {
     "ctrl+u": {"check.up", "scroll.half_up"},
     "H": {"hosts", "hosts.back"},  # opens and closes
     "M": {"metrics", "metrics.back"},
+    "b": {"stacks", "stacks.back"},
+    "z": {"stacks.zoom", "zoom"},
     "enter": {"edit.form", "home.open", "zoom"},  # opens what has the cursor
-    "escape": {"edit.to_table", "edit.back", "hosts.back", "metrics.back", "check.back", "back"},
+    "escape": {
+        *("edit.to_table", "edit.back", "hosts.back", "metrics.back", "stacks.back"),
+        *("check.back", "back"),
+    },
     # The one exception: lines are added where there are rows, and in a log the prefix goes.
     "a": {"edit.add", "home.new", "log.prefix"},
 }
@@ -176,9 +181,10 @@ def test_f5_refreshes_and_nothing_else() -> None:
         if isinstance(binding, Binding)
         for key in binding.key.split(",")
     }
-    assert {name for key, name in bound if key == "f5"} == {"home.again", "check.again"}
+    again = {"home.again", "check.again", "stacks.again"}
+    assert {name for key, name in bound if key == "f5"} == again
     assert {name for key, name in bound if key == "l"} == {"home.launch", "edit.launch"}
-    assert {key for key, name in bound if name in ("home.again", "check.again")} == {"f5"}
+    assert {key for key, name in bound if name in again} == {"f5"}
 
 
 def names_no_default(app: TfmuxApp) -> None:

@@ -8,11 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from launcher.errors import LauncherError, TaskNotFoundError
 from launcher.ids import TaskId
-from launcher.run.stacks import ProcessStack, Stacks, record
+from launcher.run.stacks import Stacks, record
 from launcher.session.client import RunClient
 from launcher.session.launcher_link import has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
+from tui.stack_lines import task_lines
 from tui.stderr import message
 from tui.stdout import write_json
 
@@ -29,9 +30,11 @@ def stacks(arguments: argparse.Namespace) -> int:
     """
     folder = RunFolder.find(arguments.run)
     if not has_launcher(folder):
+        kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))
         raise LauncherError(
             f"{folder.run_id} has no launcher process that could ask its hosts: it has ended, or "
             "`tfmux attach` takes it up"
+            + (f"; what was seen when it seemed to hang is in {kept}" if kept else "")
         )
     client = RunClient.attach(folder)
     try:
@@ -69,21 +72,4 @@ def lines(found: Stacks, *, full: bool) -> Iterator[str]:
             yield f"{group.title} — {group.where}"
         return
     for task in found.tasks:
-        yield f"{task.task} on {task.host}"
-        for process in task.processes:
-            yield from process_lines(process)
-
-
-def process_lines(process: ProcessStack) -> Iterator[str]:
-    """A process in full."""
-    yield f"  process {process.pid}: {process.command}"
-    known = process.state if process.way == "proc" else f"{process.state}; by {process.way}"
-    yield f"    {known}{f' ({process.note})' if process.note else ''}"
-    for thread in process.threads:
-        yield f"    thread {thread.name}"
-        for frame in thread.frames:
-            yield f"      {frame.where}"
-    if process.unlisted:
-        yield f"    and {process.unlisted} more"
-    if process.files:
-        yield f"    open files: {', '.join(process.files)}"
+        yield from task_lines(task)

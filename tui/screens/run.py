@@ -310,6 +310,7 @@ class RunScreen(Screen[None]):
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
+        hints += [("stacks", "stacks")]
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
         return [*hints, ("log.remarks", "remarks")]
 

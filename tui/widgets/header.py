@@ -16,9 +16,10 @@ from functools import partial
 from rich.text import Text
 from textual.widget import Widget
 
+from launcher.printable import printable
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import RunPhase, TaskState
+from launcher.run.states import Hang, RunPhase, TaskState
 from tui.format import StatusColor, bar, clock, figure, status_color
 from tui.keys import key_of
 from tui.log.hints import known_cause, task_contexts
@@ -85,6 +86,9 @@ class RunHeader(Widget):
                 if self._stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
                     parts.insert(1, Part(Rank.STATE, f"! {self._stalled} stalled", style))
+                    hang = self._snapshot.hang
+                    if hang is not None and hang.reason is Hang.STALLED:
+                        parts.insert(2, Part(Rank.CLOCK, printable(hang.text), style))
                 if self._trouble:
                     style = f"bold {colours[StatusColor.BUSY]}"
                     parts.append(Part(Rank.CLOCK, self._trouble, style))

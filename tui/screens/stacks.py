@@ -1,0 +1,151 @@
+"""Stacks screen: where the tasks of a run stand, in groups, and one group in full."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import DataTable, Static
+
+from launcher.errors import TfmuxError
+from launcher.quantities import counted
+from launcher.run.stacks import StackGroup, Stacks, named_tasks
+from launcher.session.control import RunControl
+from tui.format import time_of_day
+from tui.stack_lines import task_lines
+from tui.tables import Cells, TableRow, right
+from tui.widgets.footer import KeyFooter
+from tui.widgets.header import RunHeader
+from tui.widgets.table import Table
+
+_SECONDS = 15.0
+"""Longest wait for the launcher process, which gives hosts three seconds."""
+_MOST_TASKS = 32
+"""Tasks of a group that are shown in full."""
+_TITLES: list[str | Text] = [right("tasks"), "which", "stand in"]
+
+
+class StacksScreen(Screen[None]):
+    """Asks all hosts when it is opened and when a person asks again; what is shown stays."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,b", "back", "Back to the logs", id="stacks.back"),
+        Binding("f5", "again", "Ask all hosts again", id="stacks.again"),
+        Binding("z", "zoom", "The group alone, or beside", id="stacks.zoom"),
+    ]
+
+    def __init__(self, control: RunControl) -> None:
+        super().__init__()
+        self._control = control
+        self._found: Stacks | None = None
+        self._groups = Table("groups", "Groups", wraps=2, fits=True)
+        self._missing = Static(id="missing", markup=False)
+        self._full = Static(id="full", markup=False)
+        self._box = VerticalScroll(self._full, id="stack", classes="framed")
+
+    def compose(self) -> ComposeResult:
+        yield RunHeader()
+        yield self._groups
+        yield self._missing
+        yield self._box
+        hints = [("kill_all", "kill all"), ("stacks.back", "back"), ("stacks.again", "again")]
+        yield KeyFooter([*hints, ("stacks.zoom", "zoom"), ("help", "help")])
+
+    def on_mount(self) -> None:
+        self.set_focus(self._groups)
+        self.set_interval(1.0, self._show_header)
+        self.call_after_refresh(self._show_header)
+        self.action_again()
+
+    def _show_header(self) -> None:
+        if self.app.screen is self:
+            self.query_one(RunHeader).show(self._control.snapshot())
+
+    def action_again(self) -> None:
+        """Asks all hosts; until they have answered, what they said before stays."""
+        self._say("asking all hosts …")
+        self._ask()
+
+    @work(group="stacks", exclusive=True)
+    async def _ask(self) -> None:
+        looking = asyncio.wrap_future(self._control.request_stacks())
+        try:
+            found = await asyncio.wait_for(looking, _SECONDS)
+        except TimeoutError:
+            self._say(f"the launcher process has not answered within {_SECONDS:.0f} s")
+        except TfmuxError as error:
+            self._say(str(error))
+        else:
+            self._found = found
+            self._show(found)
+
+    def _say(self, text: str) -> None:
+        self._missing.update(Content(text))
+        self._missing.display = bool(text)
+
+    def _show(self, found: Stacks) -> None:
+        groups = found.groups
+        self._groups.border_title = Content(
+            f"{counted(len(groups), 'place')} where {counted(len(found.tasks), 'task')} "
+            f"{'stood' if len(found.tasks) == 1 else 'stand'} at {time_of_day(found.time)}"
+        )
+        rows = [
+            TableRow(str(number), partial(group_cells, one)) for number, one in enumerate(groups)
+        ]
+        self._groups.show(_TITLES, rows)
+        self._say("\n".join(f"{one.name}: {one.reason}" for one in found.unanswered))
+        if not groups and not found.unanswered:
+            self._say("no task runs now")
+        self._show_group()
+
+    @on(DataTable.RowHighlighted, "#groups")
+    def _show_group(self) -> None:
+        """Shows the tasks of the group under the cursor in full."""
+        found, key = self._found, self._groups.key
+        if found is None or key is None or int(key) >= len(found.groups):
+            self._full.update("")
+            return
+        group = found.groups[int(key)]
+        self._box.border_title = Content(f"{group.title}")
+        self._full.update(Content("\n".join(group_lines(found, group))))
+        self._box.scroll_home(animate=False)
+
+    @on(DataTable.RowSelected, "#groups")
+    def action_zoom(self) -> None:
+        """Shows the group alone, or beside the others again."""
+        alone = self._groups.display and self._found is not None and bool(self._found.tasks)
+        self._groups.display = not alone
+        self.set_focus(self._box if alone else self._groups)
+
+    def action_back(self) -> None:
+        """Out of the zoom, then back to the logs."""
+        if not self._groups.display:
+            self.action_zoom()
+        else:
+            self.app.pop_screen()
+
+
+def group_cells(group: StackGroup) -> Cells:
+    """A group's row."""
+    alone = len(group.tasks) == 1
+    names = Text(named_tasks(group.tasks), "bold" if alone else "", no_wrap=True)
+    return [right(str(len(group.tasks))), names, Text(group.where)]
+
+
+def group_lines(found: Stacks, group: StackGroup) -> Iterator[str]:
+    """The tasks of a group in full, as many as fit."""
+    tasks = [one for one in found.tasks if one.task in group.tasks]
+    for one in tasks[:_MOST_TASKS]:
+        yield from task_lines(one)
+        yield ""
+    if len(tasks) > _MOST_TASKS:
+        yield f"and {counted(len(tasks) - _MOST_TASKS, 'other task')} in the same place"
