@@ -21,8 +21,8 @@ def modes(path: pathlib.Path) -> set[str]:
     found = set()
     for table in (file["run"], *file["jobs"].values()):
         command = table.get("command", [])
-        if command[:2] == ["{python}", "{trainer}"]:
-            words = [_filled(word) for word in command[2:]]
+        if "{trainer}" in command:  # behind an interpreter, and perhaps a shell that runs it
+            words = [_filled(word) for word in command[command.index("{trainer}") + 1 :]]
             found.add(flags.parse(words)[0].name)
     return found
 
