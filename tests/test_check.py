@@ -73,6 +73,21 @@ def test_a_hook_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None
     assert (found["severity"], found["host"]) == ("warn", "localhost")
 
 
+def test_ranks_that_only_start_together_are_not_restarted_alone(tmp_path: Path) -> None:
+    """A warning that names the line and what to write; with `restart-all` there is none."""
+    file = Path(here(tmp_path, "auto"))
+    rule = 'framework = "jax"\nsuccess = "all"\non_failure = "restart"\n'
+    file.write_text(file.read_text().replace("train.py", "-V").replace("[run]\n", f"[run]\n{rule}"))
+    done = run("check", str(file), "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "restart-alone"]
+    assert (found["severity"], found["host"]) == ("warn", "localhost")
+    assert f"run.on_failure ({file}:" in found["sentence"] and "restart-all" in found["todo"]
+    file.write_text(file.read_text().replace('"restart"', '"restart-all"'))
+    codes = {f["code"] for f in json.loads(run("check", str(file), "--json").stdout)["findings"]}
+    assert "restart-alone" not in codes
+
+
 def test_a_machine_that_is_fine_ends_with_0(tmp_path: Path, tfmux_home: Path) -> None:
     """A table on stdout, nothing on stderr, nothing left of the agent."""
     done = run("check", here(tmp_path, "auto", "auto"))

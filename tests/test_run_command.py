@@ -41,6 +41,25 @@ def test_four_tasks_on_this_machine(here: Path) -> None:
         assert up.wait() == 1, up.transcript()
 
 
+ONCE = "echo $RANK at $TFMUX_ATTEMPT; sleep 0.5; test $RANK$TFMUX_ATTEMPT != 11"
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(("most", "code"), [("2", 0), ("0", 1)])
+def test_ranks_start_again_together(here: Path, most: str, code: int) -> None:
+    """`--max-restarts`, as with `torchrun`: rank 1 fails once, and all begin anew."""
+    words = ["-n", "3", "--framework", "torch", "--max-restarts", most, "--json", "--"]
+    with run(here, *words, "sh", "-c", ONCE) as up:
+        assert up.wait() == code, up.transcript()
+        if most == "0":
+            assert {e["attempt"] for e in up.of("run")} == {1}
+            return
+        for rank in range(3):
+            assert up.log(f"worker:{rank}", f"{rank} at 2")
+        assert up.of("end")[-1]["attempt_text"] == "attempt 2 of 3: worker:1 exit 1 on localhost"
+    assert confirmed(up)
+
+
 @pytest.mark.processes
 def test_the_file_is_kept_and_launched_again(here: Path) -> None:
     """`--save` writes what was launched, wherever the file lies, and replaces nothing."""
@@ -176,6 +195,8 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         (["--ps", "tf1", "--", "true"], "--ps and --workers go together"),
         (["--ps", "a", "--workers", "b", "-n", "2", "--", "x"], "-n does not go with --ps"),
         (["--framework", "pytorch", "--", "true"], 'did you mean "torch"?'),
+        (["--max-restarts", "3", "--", "true"], "one of torch, jax, mpi-like"),
+        (["--framework", "jax", "--max-restarts", "-1", "--", "x"], "a number from 0 on"),
         (["--name", "a b", "--", "true"], "write a name of letters"),
         (["--", "echo", "{rnk}"], "unknown placeholder {rnk}: did you mean {rank}?"),
         (["--", "echo", "{}"], "{} is not a placeholder"),

@@ -227,6 +227,12 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         "--framework",
         help=f"sets the ranks: {', '.join(Framework)} (default: {Framework.TENSORFLOW})",
     )
+    parser.add_argument(
+        "--max-restarts",
+        type=int,
+        metavar="N",
+        help="where a task fails, start all again, N times at most (torch, jax, mpi-like)",
+    )
     parser.add_argument("--name", help="the cluster's (default: that of the script)")
     parser.add_argument(
         "--workdir", help="directory to copy to the hosts (default: this one; '': none)"

@@ -23,7 +23,7 @@ import tomlkit
 from ..errors import ClusterFileError, Problem
 from ..printable import printable
 from .addresses import LOCALHOST, SshDestination, TaskAddress
-from .choices import Framework, HostSource
+from .choices import Framework, HostSource, OnFailure
 from .model import Slurm, node_name
 from .shorthand import host_name
 from .values import LONGEST_NAME, MOST_HOSTS
@@ -210,6 +210,8 @@ class RunRequest:
     framework: Framework = Framework.TENSORFLOW
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Addresses of hosts for the other hosts, by their logins, where `ssh` knows other names."""
+    max_restarts: int | None = None
+    """How often all tasks start again where one fails; None: the run ends."""
 
     @property
     def equal(self) -> bool:
@@ -240,6 +242,9 @@ def render(request: RunRequest) -> str:
     file["run"] = {"command": list(request.command), "workdir": request.workdir}
     if request.framework is not Framework.TENSORFLOW:
         file["run"]["framework"] = str(request.framework)
+    if request.max_restarts is not None:
+        file["run"]["on_failure"] = str(OnFailure.RESTART_ALL)
+        file["run"]["max_restarts"] = request.max_restarts
     if request.equal:  # as mpirun and torchrun do: all at once, and all must end well
         file["run"]["success"] = "all"
         if not request.framework.meets:

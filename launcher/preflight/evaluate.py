@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..cluster.choices import OnFailure
+from ..cluster.model import ClusterModel
 from ..errors import HostError
 from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
@@ -370,6 +371,17 @@ def versions(found: Mapping[str, str]) -> Iterator[Finding]:
             yield warning(Check.TENSORFLOW, "tensorflow-differs", host, version, sentence, todo)
 
 
+def restarts(cluster: ClusterModel, check: Check, host: str) -> Iterator[Finding]:
+    """Warns of a rule that starts one rank again, in the cell of `check` and `host`."""
+    run = cluster.run
+    if run.framework.meets and run.on_failure is OnFailure.RESTART:
+        where = cluster.where("run", "on_failure")
+        sentence = f'{where}: "restart" starts one task again, and the ranks of {run.framework} '
+        sentence += "can only start together: the others wait or fail"
+        todo = 'write on_failure = "restart-all"'
+        yield warning(check, "restart-alone", host, "restart", sentence, todo)
+
+
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
     """The chief's host, the hosts that must see its log directory (none where no host must), and
     the reason."""
@@ -380,9 +392,9 @@ def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:
     evaluators = [task.host for task in plan.tasks if task.role is Role.EVALUATOR]
     why = "an evaluator reads the chief's checkpoints"
     hosts = evaluators
-    if plan.settings.on_failure is OnFailure.RESTART:
-        why = 'on_failure = "restart" needs a shared one: a restarted task reads the last '
-        why += "checkpoint from it"
+    if plan.settings.on_failure in (OnFailure.RESTART, OnFailure.RESTART_ALL):
+        why = f'on_failure = "{plan.settings.on_failure}" needs a shared one: a restarted task '
+        why += "reads the last checkpoint from it"
         hosts = [*(task.host for task in cluster), *evaluators]
     return chief.host, tuple(host for host in dict.fromkeys(hosts) if host != chief.host), why
 

@@ -11,6 +11,7 @@ from ..slurm.job import SlurmJob
 from ..slurm.limits import SlurmFinding, Subject, Verdict
 from ..slurm.login import SlurmError
 from ..slurm.script import JobRequest
+from . import evaluate
 from .findings import ENGINE_CHECKS, Check, Finding, Result, blocking, passed, warning
 from .hooks import check_hooks
 from .report import Report
@@ -34,6 +35,8 @@ async def check_queue(
         findings.append(finding)
         on_result(finding)
 
+    for found in evaluate.restarts(cluster, Check.QUEUE, _SLURM):
+        add(found)
     await check_hooks(cluster, Check.QUEUE, _SLURM, add)
     try:
         async for finding in job.examine():

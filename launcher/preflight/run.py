@@ -106,7 +106,10 @@ class _Preflight:
         began = time.monotonic()
         chief, others, why = evaluate.sharers(self._plan)
         self._report_unset()
-        await check_hooks(self._cluster, Check.COMMAND, self._plan.hosts[0].name, self._add_finding)
+        cell = (Check.COMMAND, self._plan.hosts[0].name)
+        for finding in evaluate.restarts(self._cluster, *cell):
+            self._add_finding(finding)
+        await check_hooks(self._cluster, *cell, self._add_finding)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)

@@ -54,6 +54,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     save: Path | None = arguments.save
     if save is not None and os.path.exists(save):
         raise TfmuxError(f"{printable(str(save))} exists: name another file")
+    framework = _framework(arguments.framework)
     jobs = _jobs(arguments)
     here = _working_directory()
     base = here if save is None else save.absolute().parent
@@ -64,7 +65,8 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
             jobs=jobs,
             name=arguments.name or hostfile.default_name(command),
             workdir=_workdir(arguments.workdir, here, base),
-            framework=_framework(arguments.framework),
+            framework=framework,
+            max_restarts=_max_restarts(arguments.max_restarts, framework),
             addresses=asyncio.run(_addresses(logins, arguments.address)),
         )
     )
@@ -152,6 +154,22 @@ def _framework(word: str | None) -> Framework:
         known = ", ".join(Framework)
         hint = nearest(word, Framework, f"it is one of {known}")
         raise TfmuxError(f"--framework {printable(word, 60)}: {hint}") from None
+
+
+def _max_restarts(count: int | None, framework: Framework) -> int | None:
+    """Reads how often all tasks may start again.
+
+    Raises:
+        TfmuxError: it is no such number, or tasks of this framework do not start together.
+    """
+    if count is not None and not framework.meets:
+        known = ", ".join(one for one in Framework if one.meets)
+        raise TfmuxError(
+            f"--max-restarts starts all ranks again: name them with --framework, one of {known}"
+        )
+    if count is not None and count < 0:
+        raise TfmuxError(f"--max-restarts {count}: write a number from 0 on")
+    return count
 
 
 async def _addresses(logins: Collection[SshDestination], own: str | None) -> dict[str, str]:
