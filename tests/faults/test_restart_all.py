@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up, python_task
-from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.faults.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
+from tests.faults.slurm_scenario import ALL, Scenario
 from tests.faults.test_rules import gone, launch
 from tests.streams import records
 from tests.testbed import proc
@@ -136,6 +138,8 @@ def test_a_kill_during_a_restart_ends_everything(
         env={"FIRST": "worker:1", "FIRST_SECONDS": "0.3"},
     ) as up:
         moment(up)
+        (listed,) = json.loads(command.run("ps", "--json").stdout)
+        assert listed["attempt_text"] == "attempt 2 of 4: worker:1 exit 7 on localhost"
         done = command.run("kill", up.run_id, timeout=60)
         assert done.returncode == 0, done.stdout + done.stderr
         assert up.wait() == 130, up.transcript()
@@ -273,3 +277,25 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
         assert "worker:0 on tf1: exit 7; not started again: tf3 is lost" in up.said
         assert {e["attempt"] for e in up.of("task")} <= {0, 1}
     scenario.wait_dead()
+
+
+# --- on the nodes of a job ----------------------------------------------------------------------
+
+
+@pytest.mark.testbed
+def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
+    """Ranks on four nodes that ignore TERM and leave daemons: all start again there, in the same
+    job, and the nodes are given back at the end."""
+    with slurm_scenario.up(
+        modes="stubborn daemon child fails",
+        run=RULE,
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "1", "SECONDS": "5", "FAILURES": "1"},
+    ) as up:
+        assert up.wait() == 0, up.transcript()
+        ended = {e["task"]: (e["attempt"], e["state"]) for e in up.of("task")}
+        assert {ended[task] for task in ALL if task != "ps:0"} == {(2, "exited")}
+        assert ended["ps:0"] == (2, "exited") or ended["ps:0"] == (2, "stopped")
+        assert {e["allocation"].get("job", "") for e in up.of("run")} == {"", "1"}
+        assert up.of("run")[-1]["restart_cause"]["task"] == "worker:1"
+        assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
+    slurm_scenario.check_empty()

@@ -36,7 +36,7 @@ _RUN = {
     "logdir": st.sampled_from(["/x/{run_id}", "~/l/{name}/{job}-{index}", "~"]),
     "workdir": st.sampled_from(["", ".", "code/{name}", "../x"]),
     "success": st.sampled_from(["chief", "all"]),
-    "on_failure": st.sampled_from(["stop", "keep", "restart"]),
+    "on_failure": st.sampled_from(["stop", "keep", "restart", "restart-all"]),
     "on_disconnect": st.sampled_from(["stop", "keep"]),
     "on_hangup": st.sampled_from(["kill", "detach"]),
     "lease": st.one_of(st.integers(1, 10_000), st.floats(1, 1e6)),

@@ -22,7 +22,7 @@ from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.history import RunSummary
 from launcher.session.hooks import hook_event
 from launcher.store.runs import RunFolder
-from launcher.store.stream import plain
+from launcher.store.stream import Summary, plain
 from tui.catalog import RunEntry
 from tui.format import UNCONFIRMED
 from tui.outcome import (
@@ -160,6 +160,31 @@ def test_a_run_in_the_queue_says_how_it_stands() -> None:
     killing = replace(killing, tasks=(task,))
     parts = header_parts(killing, 1000.0, dict(TERMINAL), lambda name: name)
     assert "every agent has answered, waiting for Slurm 8123 to end" in [p.text for p in parts]
+
+
+def test_an_attempt_says_its_number_and_why_it_began(tmp_path: Path) -> None:
+    """While all tasks end for it, while it runs, and when the run is over; the first one does
+    not."""
+    cause = Failure(TaskId("worker", 1), "tf2", "exit 1", 990.0)
+    ending = replace(
+        ENDED,
+        state=RunPhase.RESTARTING,
+        restart_due=True,
+        restart_cause=cause,
+        most_attempts=4,
+        waiting="tf1",
+        first_failure=None,
+    )
+    text = "attempt 2 of 4: worker:1 exit 1 on tf2"
+    parts = header_parts(ending, 1000.0, dict(TERMINAL), lambda name: name)
+    assert f"{text} — ending all tasks on tf1" in [part.text for part in parts]
+    second = replace(ending, state=RunPhase.RUNNING, restart_due=False, attempt=2)
+    parts = header_parts(second, 1000.0, dict(TERMINAL), lambda name: name)
+    assert text in [part.text for part in parts]
+    ended = replace(second, state=RunPhase.ENDED)
+    assert f"{text}\n" in report(ended, tmp_path)
+    assert Summary.of(second, 0.0).attempt_text == text
+    assert "attempt 1" not in report(replace(ENDED, most_attempts=4), tmp_path)
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
