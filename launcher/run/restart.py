@@ -65,11 +65,13 @@ class Restart:
     def _to_end(self, host: str) -> tuple[TaskId, ...] | None:
         """None, everything, where nothing else was started: of some tasks among others the kernel
         has no word."""
-        data = self._data
-        tasks = [view for view in data.on_host(host) if data.plan.task(view.id).role.in_cluster]
-        others = [view for view in data.on_host(host) if view not in tasks]
-        alone = not any(view.attempt for view in others)
-        return None if alone else tuple(view.id for view in tasks)
+        data, tasks, alone = self._data, [], True
+        for view in data.on_host(host):
+            if data.plan.task(view.id).role.in_cluster:
+                tasks.append(view.id)
+            elif view.attempt:
+                alone = False
+        return None if alone else tuple(tasks)
 
     def _kill(self, host: str) -> Instruction:
         return KillHost(host, self._data.ending[host], self._data.plan.settings.grace)

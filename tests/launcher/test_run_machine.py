@@ -211,6 +211,13 @@ class RunMachine(RuleBasedStateMachine):
         while self.open and self.run.phase in (RunPhase.CONNECTING, RunPhase.STAGING):
             self.answer(0, ok=True)
 
+    @precondition(lambda self: self.run.phase is RunPhase.RESTARTING)
+    @rule(proven=st.integers(0, 3).map(bool))
+    def ends_all_tasks(self, proven: bool) -> None:
+        """The tasks of an attempt end, the hosts prove it or cannot, and then ports are picked."""
+        while self.open and self.run.phase is RunPhase.RESTARTING:
+            self.answer(0, proven or not isinstance(self.open[0], do.KillHost))
+
     @rule(host=HOSTS)
     def is_cut_off_for_long(self, host: str) -> None:
         """All that is starting had to be ready meanwhile."""
