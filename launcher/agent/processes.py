@@ -330,18 +330,24 @@ def become_subreaper() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+_REAP_SECONDS = 0.05
+"""At a time: chains of forks may end faster than they can be reaped, and the loop must go on."""
+
+
 def reap() -> tuple[list[tuple[int, int]], bool]:
-    """Reaps the children that have ended: pids with wait statuses, and whether the kernel says
-    that no child at all is left."""
+    """Reaps children that have ended: pids with wait statuses, and whether the kernel says that no
+    child at all is left."""
     ended: list[tuple[int, int]] = []
-    while True:
+    until = time.monotonic() + _REAP_SECONDS
+    while time.monotonic() < until:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG | _WNOTHREAD)
         except ChildProcessError:
             return ended, True
         if pid == 0:
-            return ended, False
+            break
         ended.append((pid, status))
+    return ended, False
 
 
 def is_child(pid: int) -> bool:
