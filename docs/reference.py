@@ -18,7 +18,7 @@ from docs.markdown import table
 from launcher.cluster.reference import markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
 from launcher.run import stacks
-from launcher.session.discovery import ACTIVE_RUNS_SCHEMA
+from launcher.session.records import active_runs_schema
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.config import SETTINGS
 from tui.exits import Exit
@@ -86,7 +86,7 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "event.schema.json": _json(events.schema()),
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
         SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
-        SCHEMAS / "ps.schema.json": _json(ACTIVE_RUNS_SCHEMA),
+        SCHEMAS / "ps.schema.json": _json(active_runs_schema()),
         SCHEMAS / "stacks.schema.json": _json(stacks.schema()),
     }
 

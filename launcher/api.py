@@ -22,12 +22,9 @@ from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.attach import StoredRun, stored_folder
-from .session.client import RunClient
-from .session.event_files import EventFiles
-from .session.launcher_link import has_launcher
+from .session.client import RunClient, has_launcher
 from .session.launcher_process import LauncherProcess
-from .session.log_lines import RunLogs
+from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
 
 _PACE = 0.05

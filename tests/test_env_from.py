@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import runs_home
-from launcher.session.control_connection import connect
+from launcher.session.client import connect
 from tests.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer
 

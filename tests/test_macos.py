@@ -19,7 +19,7 @@ import pytest
 from launcher.cluster import NO_LOCAL_TASKS
 from launcher.cluster.draft import parse
 from launcher.errors import TfmuxError
-from launcher.session import control_socket
+from launcher.session import server
 from tests.command import Up, run, write
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
@@ -213,6 +213,6 @@ def test_the_user_of_a_client_is_read_as_macos_tells_it(monkeypatch: pytest.Monk
     """`struct xucred`; where there is neither of the two options, the folder's mode must do."""
     peer: Any = Peer(501)
     monkeypatch.delattr(socket, "SO_PEERCRED")
-    assert control_socket.peer_uid(peer) == os.getuid()
+    assert server.peer_uid(peer) == os.getuid()
     monkeypatch.setattr(socket, "LOCAL_PEERCRED", 1, raising=False)
-    assert control_socket.peer_uid(peer) == 501
+    assert server.peer_uid(peer) == 501

@@ -15,7 +15,12 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
-from launcher.session.discovery import ACTIVE_RUNS_SCHEMA, ActiveHost, ActiveRun
+from launcher.session.records import (
+    ActiveHost,
+    ActiveRun,
+    active_runs_json,
+    active_runs_schema,
+)
 from tests import command
 from tests.command import Up, write
 from tests.paths import REPOSITORY
@@ -71,10 +76,26 @@ def test_a_line_for_each_run_in_aligned_columns() -> None:
 @pytest.mark.parametrize("run", [FAR, QUEUED], ids=["unsupervised", "queued"])
 def test_the_json_form_fits_its_schema(run: ActiveRun) -> None:
     """Each field is described, and nothing else is printed."""
-    jsonschema.Draft202012Validator.check_schema(ACTIVE_RUNS_SCHEMA)
-    jsonschema.validate([run.record()], ACTIVE_RUNS_SCHEMA)
+    schema, (record,) = active_runs_schema(), active_runs_json((run,))
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.validate([record], schema)
+    keys = [
+        "attempt",
+        "attempt_text",
+        "hosts",
+        "launcher",
+        "name",
+        "queue",
+        "run",
+        "started",
+        "state",
+        "tasks",
+    ]
+    assert sorted(record) == keys
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate([run.record() | {"more": 1}], ACTIVE_RUNS_SCHEMA)
+        jsonschema.validate([record | {"more": 1}], schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate([{key: record[key] for key in keys[1:]}], schema)
 
 
 @pytest.fixture
@@ -94,7 +115,7 @@ def test_the_three_forms_tell_of_the_same_run(active: str) -> None:
     assert row.split()[:5] == [active, "lists", "running", "3/3", "1/1"]
     assert command.run("ps", "-q").stdout == f"{active}\n"
     done = command.run("ps", "--json")
-    jsonschema.validate(json.loads(done.stdout), ACTIVE_RUNS_SCHEMA)
+    jsonschema.validate(json.loads(done.stdout), active_runs_schema())
     (run,) = json.loads(done.stdout)
     assert run["hosts"][0]["tasks"] == ["ps:0", "worker:0", "worker:1"] and run["launcher"]
     assert command.run("ps", "-q", "--json").returncode == 2

@@ -20,7 +20,7 @@ from launcher.cluster import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
-from launcher.session.control_socket import socket_path
+from launcher.session.server import socket_path
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up, write

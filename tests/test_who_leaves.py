@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from launcher.run.states import RunPhase, TaskState
-from launcher.session.client import RunClient
-from launcher.session.control_connection import connect
+from launcher.session.client import RunClient, connect
 from launcher.store.runs import RunFolder
 from tests import command
 from tests.command import Up
@@ -224,7 +223,7 @@ for _ in range(100):  # each launcher that begins closes the folder to others ag
 """
     if os.getuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    from launcher.session.control_socket import socket_path
+    from launcher.session.server import socket_path
 
     with Up("up", str(cluster(tmp_path)), "--json") as up:
         up.state("worker:1", "running")
@@ -259,7 +258,7 @@ def read(link: socket.socket) -> bytes:
 
 def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
     """It ends with its run, and leaves no socket."""
-    from launcher.session.control_socket import socket_path
+    from launcher.session.server import socket_path
 
     with Up("up", str(cluster(tmp_path)), "--json") as up:
         up.state("worker:1", "running")

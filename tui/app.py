@@ -34,7 +34,7 @@ from tui.widgets.colours import status_defaults
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
-    from launcher.session.control import RunControl
+    from launcher.session.client import RunControl
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.hosts import HostsScreen
     from tui.screens.metrics import MetricsScreen

@@ -10,8 +10,13 @@ from typing import NamedTuple
 from launcher.cluster import ClusterModel, library, load
 from launcher.cluster.saved_file import Stamp
 from launcher.errors import ClusterFileError, LockError
-from launcher.session.discovery import ActiveRun, active_runs
-from launcher.session.history import RunSummary, SummaryReader, unreadable_summary
+from launcher.session.records import (
+    ActiveRun,
+    RunSummary,
+    SummaryReader,
+    active_runs,
+    unreadable_summary,
+)
 from launcher.store.runs import RunFolder
 from tui import demos
 

@@ -27,7 +27,7 @@ from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.log_lines import RunLogs, line_text
+from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import exit_code
 from tui.log.remarks import count_text, remark_source

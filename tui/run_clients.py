@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from launcher.cluster import ClusterModel
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
-from launcher.session.attach import StoredRun
-from launcher.session.client import RunClient
-from launcher.session.control import RunControl
-from launcher.session.history import FinishedRun
-from launcher.session.launcher_link import has_launcher
+from launcher.session.client import RunClient, RunControl, has_launcher
+from launcher.session.records import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 
 _KILLS_AT_ONCE = 32

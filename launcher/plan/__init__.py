@@ -1,16 +1,16 @@
-"""Plan of a run: each task's exact command and environment, and the stages of the start."""
+"""Plan of a run: each task's exact command and environment, and the stages of the start.
 
-from .plan import (
-    HostFacts,
-    HostPlan,
-    Plan,
-    Resume,
-    Role,
-    SshTarget,
-    TaskPlan,
-    make_plan,
-    plan_json,
-)
+What `__all__` lists is loaded when it is asked for: a run's record needs only its facts.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .facts import HostFacts, Resume
+    from .plan import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan, plan_json
 
 __all__ = [
     "HostFacts",
@@ -23,3 +23,10 @@ __all__ = [
     "make_plan",
     "plan_json",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = "facts" if name in ("HostFacts", "Resume") else "plan"
+    return getattr(import_module(f".{module}", __name__), name)

@@ -12,12 +12,12 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..cluster.addresses import SshDestination, bracketed, join
 from ..cluster.choices import Framework, OnFailure, Shell
@@ -41,6 +41,7 @@ from ..paths import installed_scripts, installed_trainer
 from ..printable import printable
 from . import environment
 from .environment import GpuRequest, GpuShare, Text, written
+from .facts import HostFacts, Resume
 from .order import stages
 from .shell import WarmStart, warm_start
 
@@ -63,35 +64,6 @@ class Role(StrEnum):
     def in_cluster(self) -> bool:
         """Its failure is one of the training: `restart-all` starts all such tasks again."""
         return self in (Role.PS, Role.CHIEF, Role.WORKER)
-
-
-@dataclass(frozen=True)
-class HostFacts:
-    """Facts that a host's agent reports at launch; what is empty is not known yet."""
-
-    home: str = ""
-    """The home directory."""
-    workdir: str = ""
-    """The folder with the copy of `workdir`; on this machine `workdir` itself."""
-    trainer: str = ""
-    """The folder with the bundled trainer package, put last on `PYTHONPATH`."""
-    tools: str = ""
-    """The folder with the scripts of `on_host`."""
-    gpus: int = 0
-    """Number of its GPUs."""
-    ports: Mapping[TaskId, int] = field(default_factory=dict)
-    """The ports picked for `auto`."""
-    environ: Mapping[str, str] = field(default_factory=dict)
-    """The host's own values of the variables in `environment.EXTENDED`."""
-
-
-class Resume(NamedTuple):
-    """The run that another one goes on from."""
-
-    run_id: str
-    """It has written the checkpoint."""
-    logdir_run_id: str
-    """`{run_id}` in its log directory: the id of the first of the runs that went on in it."""
 
 
 @dataclass(frozen=True)

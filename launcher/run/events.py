@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..ids import TaskId
-from ..plan.plan import HostFacts
+from ..plan.facts import HostFacts
 from . import fields
 from .snapshot import AllocatedNode, HostReceipt
 from .timers import Timer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..cluster.choices import OnDisconnect
 from ..cluster.ranks import ranks_with_gpus
 from ..plan.environment import gpu_shortage
-from ..plan.plan import HostFacts
+from ..plan.facts import HostFacts
 from ..quantities import counted
 from . import events as ev
 from .instructions import (

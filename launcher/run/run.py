@@ -13,7 +13,8 @@ from typing import Any
 
 from ..cluster.model import ClusterModel
 from ..ids import TaskId
-from ..plan.plan import Plan, Resume
+from ..plan.facts import Resume
+from ..plan.plan import Plan
 from . import events as ev
 from .allocation import Allocations
 from .events import Event

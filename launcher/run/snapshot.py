@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from ..ids import TaskId
-from ..plan.plan import HostFacts, Resume
+from ..plan.facts import HostFacts, Resume
 from . import fields
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, TaskState
 

@@ -11,7 +11,8 @@ from typing import Any
 from ..cluster.choices import OnFailure
 from ..cluster.model import ClusterModel
 from ..ids import TaskId
-from ..plan.plan import HostFacts, Plan, Resume, Role, make_plan
+from ..plan.facts import HostFacts, Resume
+from ..plan.plan import Plan, Role, make_plan
 from ..printable import printable
 from .snapshot import (
     AllocatedNode,

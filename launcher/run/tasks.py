@@ -9,7 +9,8 @@ from typing import Any
 from ..cluster.choices import OnFailure, Success
 from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
 from ..ids import TaskId
-from ..plan.plan import HostFacts, Role, missing
+from ..plan.facts import HostFacts
+from ..plan.plan import Role, missing
 from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart

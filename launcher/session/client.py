@@ -8,7 +8,9 @@ that takes the run up from its record.
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import socket
 import threading
 import time
@@ -16,9 +18,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any, Literal, Protocol
 
+from ..agent.folders import FolderError
 from ..cluster.choices import OnHangup
 from ..cluster.model import ClusterModel
 from ..errors import LauncherError, LockError, TfmuxError
@@ -26,22 +30,451 @@ from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.run import RunStateMachine
-from ..run.snapshot import Snapshot
+from ..run.shutdown import CONNECT_SECONDS
+from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.stacks import STACKS, Stacks
-from ..run.states import RunPhase
+from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
+from ..store.launcher_lock import acquire, take_over
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
 from ..store.runs import RunFolder
 from ..store.stream import PublicEvent, decode, plain, printable_values
-from .attach import StoredRun, find_resumed
-from .client_snapshots import failed, resumed, unknown
-from .control_connection import FLUSH_SECONDS
-from .control_socket import PROMPTS
-from .launcher_link import HEARD_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
-from .prompts import PromptResponder
+from .records import StoredRun, find_resumed
+from .server import PROMPTS, PromptResponder, socket_path
+
+
+class RunControl(Protocol):
+    """A run, as a front end sees it."""
+
+    @property
+    def logs(self) -> LogStore:
+        """The run's logs, for reading."""
+
+    @property
+    def living(self) -> bool:
+        """The run goes on, or its end is still being recorded. Of a run that has ended, everything
+        below `series` does nothing."""
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands: the same object until something has changed, which is told
+        thirty times a second at most. In any thread."""
+
+    def series(self, task: TaskId) -> Series:
+        """Figures of the task's metric lines over time."""
+
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        """TERM to everything on all hosts at once, KILL after the grace, however often it is
+        called; KILL at once with `force`, which waits for no results either. Ends in a receipt."""
+
+    def press_kill(self) -> None:
+        """A person has pressed the kill key: `kill_all`, with `force` where a person has asked for
+        that before, or the run has ended: then results and hooks are still under way."""
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        """Ends the task (with the grace, or at once) and starts it again."""
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """`TERM` (KILL after the grace) or `KILL` to one task."""
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        """Has it looked where these tasks stand, or all; the result comes within some seconds, or a
+        `TfmuxError` that says why there is none."""
+
+    def detach(self) -> None:
+        """Stops being a client of the run, which goes on."""
+
+    def close(self) -> None:
+        """Releases what was opened to look at the run."""
+
+
+_CONNECT_SECONDS = 2.0
+_SEND_SECONDS = 2.0
+FLUSH_SECONDS = 3.0
+"""Longest wait for a launcher to read what was sent."""
+_CHUNK = 1 << 18
+LONGEST_LINE = 16 << 20
+"""Bytes of a message: the whole snapshot of a run with thousands of tasks has a tenth of that."""
+
+
+def connect(run_id: str) -> socket.socket:
+    """Connects to the launcher process of a run.
+
+    Raises:
+        OSError: no launcher process listens, or the folder of its socket cannot be used.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(_CONNECT_SECONDS)
+        link.connect(str(socket_path(run_id)))
+    except FolderError as error:
+        link.close()
+        raise OSError(str(error)) from error
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+class ControlConnection:
+    """Messages over a connected socket. `send` is for any thread, the rest for one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        link.settimeout(_SEND_SECONDS)
+        self._link = link
+        self._rest = b""
+        self._sending = threading.RLock()
+        """Re-entered by a signal handler that sends a kill."""
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a message; False when the launcher process has gone or does not read."""
+        with self._sending:
+            try:
+                self._link.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                return False
+        return True
+
+    def receive(self, timeout: float) -> list[dict[str, Any]] | None:
+        """The messages that came within `timeout` seconds; None when the connection was closed.
+
+        Raises:
+            ValueError: a line is not a JSON object, or too long.
+        """
+        try:
+            poller = select.poll()  # `select` takes no descriptor above 1,023
+            poller.register(self._link, select.POLLIN)
+            data = self._link.recv(_CHUNK) if poller.poll(timeout * 1000) else None
+        except OSError:
+            data = b""
+        if not data:
+            return [] if data is None else None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
+        messages = [json.loads(line) for line in lines]
+        if not all(isinstance(message, dict) for message in messages):
+            raise ValueError("not a JSON object")
+        return messages
+
+    def close(self, *, flush: bool) -> None:
+        """Closes the connection; with `flush`, when the launcher has read all that was sent.
+
+        A launcher that writes to a socket which has been closed loses what it has not read yet,
+        such as that this client detaches.
+        """
+        deadline = time.monotonic() + FLUSH_SECONDS
+        with suppress(OSError):
+            if flush:
+                self._link.shutdown(socket.SHUT_WR)
+            while flush and (left := deadline - time.monotonic()) > 0:
+                self._link.settimeout(left)
+                flush = bool(self._link.recv(_CHUNK))
+        self._link.close()
+
+
+def resumed(snapshot: Snapshot) -> Snapshot:
+    """A stored run that a launcher takes up, although its record may say that it has ended."""
+    goes_on = replace(snapshot, state=RunPhase.CONNECTING, kill_asked=False, ended=None)
+    return replace(goes_on, outcome=None, exit_code=None, receipt=None, launcher_error="")
+
+
+def failed(snapshot: Snapshot, reason: str) -> Snapshot:
+    """A run whose launcher process could not begin, or whose client cannot go on: of hosts that
+    may hold something of it nobody knows what became of that."""
+    contacted = [host.name for host in snapshot.hosts if host.contacted]
+    begun = any(task.attempt for task in snapshot.tasks)
+    unknown = tuple(HostReceipt(host, doubt=reason) for host in contacted)
+    return replace(
+        snapshot,
+        state=RunPhase.ENDED,
+        outcome=Outcome.FAILED,
+        exit_code=4,
+        ended=time.time(),
+        launcher_error=reason,
+        receipt=snapshot.receipt or Receipt(unknown, begun=begun),
+    )
+
+
+def unknown(folder: RunFolder) -> Snapshot:
+    """A run of which nothing is known yet."""
+    return Snapshot(folder.run_id, folder.run_id, RunPhase.CONNECTING, time.time())
+
+
+HEARD_SECONDS = 3.0
+"""Time for a launcher to act on a kill before another one takes the run over."""
+_START_SECONDS = 30.0
+"""The same where the launcher process has just been started."""
+_KILL_SECONDS = 20.0
+"""Time for a kill beyond its deadline before another launcher takes the run over."""
+_ALONE_SECONDS = 1.0
+"""Without a launcher for so long, the run counts as unsupervised."""
+_LONGEST_WORDS = 500
+_NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
+
+
+@dataclass
+class PendingKill:
+    """A kill that has been asked for."""
+
+    began: float
+    by_person: bool = False
+    force: bool = False
+    sent: bool = False
+    replaced: bool = False
+    """Another launcher has taken the run over for it; each one begins the kill anew."""
+    told_deadline: float | None = None
+    """The deadline that the launcher has named last, by the wall clock."""
+    deadline: float = 0.0
+    """The same by the monotonic clock, as nobody sets that."""
+
+
+def take_lock(folder: RunFolder) -> int | None:
+    """The lock of a run, as a descriptor; None where a launcher process holds it, or listens
+    although locks do not work here.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return acquire(folder.path)
+    except LockError:
+        if _listens(folder):
+            return None
+        raise
+
+
+def has_launcher(folder: RunFolder) -> bool:
+    """A launcher process of the run lives.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return folder.launcher_pid() is not None
+    except LockError:
+        if _listens(folder):
+            return True
+        raise
+
+
+def _listens(folder: RunFolder) -> bool:
+    with suppress(OSError):
+        connect(folder.run_id).close()
+        return True
+    return False
+
+
+class LauncherLink:
+    """Sends to the launcher process and receives from it.
+
+    `send` and `kill_all` are for any thread; all else belongs to the client's, which
+    alone connects and starts launchers.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        subscription: dict[str, Any],
+        note: Callable[[str], None],
+        lost: Callable[[], None],
+        link: socket.socket | None,
+        process: LauncherProcess | None,
+    ) -> None:
+        """`subscription` is sent first on each connection; `note` gets what a person should know,
+        `lost` is called when a connection has ended; `link` and `process` are those of a launcher
+        process that has been started."""
+        self.subscription = subscription
+        self.kill: PendingKill | None = None
+        """The kill that this client has asked for."""
+        self._folder = folder
+        self._note = note
+        self._lost = lost
+        self._process = process
+        self._lock = threading.RLock()
+        """Orders a kill and a new connection, on which the kill is repeated. Re-entered by a signal
+        handler that sends a kill."""
+        self._link: ControlConnection | None = None
+        self._lost_at: float | None = None
+        self._starting = process is not None
+        """A launcher process that was started here has not said anything yet."""
+        self._resuming = False
+        """A launcher process shall be started."""
+        self._died, self._ends = "", False
+        """What the last one has died of; the next shall do nothing but end the run."""
+        self._log = folder.path / "launcher.log"
+        self._read_from = 0
+        """Where the words begin that the present launcher process has written."""
+        with suppress(OSError):
+            self._read_from = self._log.stat().st_size
+        if link is not None:
+            self._begin(link)
+
+    # --- for any thread -------------------------------------------------------------------
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a command; False when there is no launcher process, or it does not read."""
+        link = self._link
+        return link is not None and link.send(message)
+
+    def kill_all(self, by_person: bool, force: bool) -> None:
+        """Ends everything, with `force` at once."""
+        with self._lock:
+            kill = self.kill = self.kill or PendingKill(time.monotonic())
+            kill.by_person = kill.by_person or by_person
+            kill.force = kill.force or force
+            self._send_kill(kill)
+
+    @property
+    def unsent(self) -> bool:
+        """A kill has been asked for that no launcher process has got."""
+        return self.kill is not None and not self.kill.sent
+
+    # --- for the client's thread ----------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        """There is a connection, though its other end may have died."""
+        return self._link is not None
+
+    def receive(self, timeout: float) -> list[dict[str, Any]]:
+        """The messages that came within `timeout` seconds.
+
+        Raises:
+            ValueError: what came is no message.
+        """
+        if self._link is None:
+            return []
+        messages = self._link.receive(timeout)
+        if messages is None:
+            self.close()
+            return []
+        self._starting = self._starting and not messages
+        return messages
+
+    def find(self) -> bool:
+        """Connects to a launcher process; False where there has been none for a while."""
+        try:
+            self._begin(connect(self._folder.run_id))
+            return True
+        except _NOBODY_LISTENS:
+            pass
+        except OSError as error:
+            self._note(f"no launcher process can be connected to: {error}")
+        lost_at = self._lost_at = self._lost_at or time.monotonic()
+        soon = time.monotonic() - lost_at <= _ALONE_SECONDS
+        try:
+            return soon or self._resuming or self._folder.launcher_pid() is not None
+        except LockError as error:  # whoever starts another one will hear of it, too
+            self._note(str(error))
+            return False
+
+    def watch(self, told: Snapshot) -> None:
+        """Starts another launcher process where ours has died and one is wanted, or where a kill
+        is not carried out because ours stands still, or lets nobody connect; `told` is the run as
+        the launcher process said last."""
+        kill = None if told.state is RunPhase.ENDED else self.kill
+        if self._link is None and self._resuming:
+            self._start()
+        elif kill is not None and not kill.replaced and self._is_late(kill, told):
+            kill.replaced = self._start(force=True)
+
+    def replace(self, died: str, *, end: bool = False) -> None:
+        """Has a launcher process started where ours has died; with `end` it ends the run."""
+        self._resuming, self._died, self._ends = True, died, end
+
+    def last_words(self) -> str:
+        """The last line that the launcher process has written on standard error: what it died of.
+        Empty if it has written nothing."""
+        text = ""
+        with suppress(OSError), self._log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(min(self._read_from, size), size - _LONGEST_WORDS))
+            self._read_from = size
+            text = file.read(_LONGEST_WORDS).decode(errors="replace").strip()
+        if not text and self._process is not None:
+            text = self._process.errors
+        return text.rpartition("\n")[2]
+
+    def close(self, *, flush: bool = False) -> None:
+        """Closes the connection, with `flush` when the launcher has read all that was sent."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(flush=flush)
+            self._lost()
+
+    def _begin(self, link: socket.socket) -> None:
+        with self._lock:
+            self._expect()
+            self._link = ControlConnection(link)
+            self.send(self.subscription)
+            if self.kill is not None:
+                self.kill.began = time.monotonic()
+                self._send_kill(self.kill)
+
+    def _expect(self) -> None:
+        """There is a launcher, or will be in a moment."""
+        with self._lock:
+            self._resuming = False
+            self._lost_at = None
+
+    def _send_kill(self, kill: PendingKill) -> None:
+        order = {"command": "kill_all", "by_person": kill.by_person, "force": kill.force}
+        kill.sent = self.send(order)
+
+    def _is_late(self, kill: PendingKill, told: Snapshot) -> bool:
+        """The kill should have been acted on, or come to its end, by now."""
+        now = time.monotonic()
+        waited = now - kill.began
+        if told.kill_deadline != kill.told_deadline:
+            kill.told_deadline = told.kill_deadline
+            kill.deadline = now + (told.kill_deadline or 0.0) - time.time()
+        if told.state is not RunPhase.KILLING:
+            return waited > HEARD_SECONDS and (waited > _START_SECONDS or not self._begins())
+        patience = _KILL_SECONDS
+        if any(host.state is HostState.CONNECTING for host in told.hosts):
+            patience += CONNECT_SECONDS
+        if told.allocation is not None and told.allocation.releasing:
+            return False  # it is carried out, and an engine takes its time
+        return waited > patience and now > kill.deadline + patience
+
+    def _begins(self) -> bool:
+        """The launcher process has been started and has not come to writing its pid down."""
+        try:
+            return self._starting or self._folder.launcher_pid() == 0
+        except LockError:
+            return True  # nobody can see it: it gets the time
+
+    def _start(self, *, force: bool = False) -> bool:
+        """Starts a launcher process that takes the run up; with `force` after the one has been
+        killed that stands still. Where another one has just been started, that is connected to.
+
+        Raises:
+            LockError: there may be one, and nobody can see it.
+        """
+        lock = process = None
+        try:
+            lock = (take_over if force else acquire)(self._folder.path)
+            if force or lock is not None:
+                process = LauncherProcess()
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            self._resuming = False
+            self._note(f"no launcher process can be started: {error}")
+            return False
+        self.close()
+        self._expect()
+        if process is not None:
+            self._starting, self._process = True, process
+            on_close = self.subscription["on_close"]
+            order = {"attach": self._folder.run_id, "on_close": on_close}
+            order |= {"died": self._died, "end": self._ends}
+            self._begin(process.order(order, lock))
+        return True
+
 
 OnClose = Literal["kill", "nothing"]
 _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
@@ -56,6 +489,19 @@ _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
 _MOST_NOTES = 100
 _NOT_UNDERSTOOD = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+
+
+class ClientState(Enum):
+    """What a client knows its run by."""
+
+    FOLLOWING = "following"
+    """A launcher process tells of it."""
+    LOOKING = "looking"
+    """None does: one is looked for, or started."""
+    ALONE = "alone"
+    """None stays alive: nothing more comes."""
+    OVER = "over"
+    """The run has ended: nothing more comes."""
 
 
 class RunClient:
@@ -92,8 +538,6 @@ class RunClient:
         """Launcher processes that have died, as far as this client has noticed."""
         self._deaths: deque[float] = deque(maxlen=MOST_RESTARTS + 2)
         """When the last ones have died."""
-        self.gave_up = False
-        """No launcher process stays alive: the state is this client's own."""
         self._metrics = MetricsFile(folder.metrics)
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
@@ -104,19 +548,17 @@ class RunClient:
         """All that the launcher has said."""
         self._told = snapshot
         """The run as the launcher said last."""
-        self._alone = False
-        """No launcher says anything any more."""
+        self._state = ClientState.LOOKING if link is None else ClientState.FOLLOWING
         self._notes: tuple[str, ...] = ()
         """This client's own notes, behind those of the launcher."""
         self._snapshot = snapshot
         """All of that together."""
         self._stale = False
         """Something of it has changed since."""
-        self._due: list[threading.Event] = []
-        """Events that are set when it is no longer stale."""
         self._heard = threading.Event()
-        """A launcher has said something."""
+        """A launcher has said something, and listeners know it."""
         self._done = threading.Event()
+        """The state is the last one, and listeners know it."""
         self._closed = threading.Event()
         self._adding = threading.Lock()
         self._looks: dict[int, Future[Stacks]] = {}
@@ -329,6 +771,11 @@ class RunClient:
         return ordered or self._snapshot.state in (RunPhase.KILLING, RunPhase.ENDED)
 
     @property
+    def gave_up(self) -> bool:
+        """No launcher process stays alive: the last state is this client's own."""
+        return self._state is ClientState.ALONE
+
+    @property
     def following(self) -> bool:
         """A launcher process is connected."""
         return self._launcher.connected
@@ -396,7 +843,7 @@ class RunClient:
         reason = f"{what}; what is left of it is ended by: tfmux kill {self.run_id}"
         self._note(reason)
         over = self._told.state is RunPhase.ENDED
-        self._accept_state(self._told if over else failed(self._told, reason), self._done)
+        self._accept(self._told if over else failed(self._told, reason), ClientState.OVER)
         with suppress(Exception):  # a listener's, perhaps
             self._show()
         self._heard.set()
@@ -426,16 +873,16 @@ class RunClient:
                 self._note(f"the launcher process ended the connection: {message['disconnected']}")
                 self._closed.wait(_PACE)  # more clients than are served displace each other
             elif "error" in message:
-                self._accept_state(failed(self._told, str(message["error"])), self._done)
+                self._accept(failed(self._told, str(message["error"])), ClientState.OVER)
             elif "finished" in message:
-                self._accept_state(self._told, self._done)
+                self._accept(self._told, ClientState.OVER)
 
     def _take(self, records: list[Any]) -> None:
         with self._adding:
             for record in records:
                 self._views.take(record)
             told = self._views.snapshot()
-        self._accept_state(told)
+        self._accept(told, ClientState.FOLLOWING)
 
     def records(self, since: float, until: float) -> list[PublicEvent]:
         """What the launcher has said of the run, as it was recorded between two times."""
@@ -466,21 +913,20 @@ class RunClient:
         if self._responder is not None:
             self._responder.show(())
 
-    def _accept_state(self, told: Snapshot, *due: threading.Event) -> None:
-        self._told, self._alone, self._stale = told, False, True
-        self._due += (self._heard, *due)
+    def _accept(self, told: Snapshot, state: ClientState) -> None:
+        self._told, self._state, self._stale = told, state, True
 
     def _find_launcher(self) -> bool:
         """Connects to another launcher of the run; has one started where there is none."""
-        if self._launcher.find() or self._launcher.alone:
+        if self._launcher.find():
             return self._launcher.connected
         with suppress(TfmuxError, OSError):  # it may have ended under another launcher
             stored = StoredRun(self.folder)
             if stored.end is not None:
-                self._accept_state(stored.snapshot(), self._done)
+                self._accept(stored.snapshot(), ClientState.OVER)
                 return False
         self.lost_launchers += 1
-        self._alone = self._stale = True
+        self._accept(self._told, ClientState.LOOKING)
         self._replace_launcher(time.monotonic())
         return False
 
@@ -503,24 +949,24 @@ class RunClient:
 
     def _give_up(self, reason: str) -> None:
         """No launcher process stays alive, not even to end the run."""
-        self.gave_up = True
-        self._launcher.alone = True
         self._note(f"no launcher process stays alive; end the run by: tfmux kill {self.run_id}")
-        self._accept_state(failed(self._told, reason), self._done)
+        self._accept(failed(self._told, reason), ClientState.ALONE)
 
     def _show(self) -> None:
         """Hands the newest state over to whoever listens."""
         if not self._stale:
             return
         self._stale = False  # before it is read: another thread may add a note
-        told, alone = self._told, self._alone
-        if alone and told.state is not RunPhase.ENDED:
+        told, state = self._told, self._state
+        if state is ClientState.LOOKING and told.state is not RunPhase.ENDED:
             told = told.with_lost_tasks(_UNSUPERVISED)
         self._snapshot = replace(told, notes=(*told.notes, *self._notes))
         for listener in self._listeners:
             listener(self._snapshot)
-        while self._due:
-            self._due.pop().set()
+        if state is not ClientState.LOOKING:
+            self._heard.set()
+        if state in (ClientState.OVER, ClientState.ALONE):
+            self._done.set()
 
 
 def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:

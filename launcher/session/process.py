@@ -10,7 +10,7 @@ sends one order, and with it a descriptor that holds the run's lock:
         without a descriptor: although a launcher that stands still holds the lock; `died` says
         what the one before died of, and with `end` the run is ended, since they all do
 
-and is from then on a client like any other (`control_socket`); what its disappearance means counts
+and is from then on a client like any other (`server`); what its disappearance means counts
 from the order on, since it may be gone before it has subscribed. Standard error goes to
 `launcher.log` in the run's folder.
 
@@ -37,11 +37,10 @@ from typing import Any, NoReturn
 from ..cluster.read import load
 from ..errors import LauncherError, TfmuxError
 from ..paths import runs_home
-from ..plan.plan import Resume
+from ..plan.facts import Resume
 from ..store.runs import RunFolder
-from .attach import StoredRun
-from .launcher import Launcher
-from .run_loop import Crash
+from .launcher import Crash, Launcher
+from .records import StoredRun
 
 _LONGEST = 64 * 1024
 EXIT_CODE = 70

@@ -15,13 +15,15 @@ import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..agent.folders import FolderError, private
-from ..cluster.model import ClusterModel
-from ..cluster.read import with_file_name
 from ..errors import RunNotFoundError, TfmuxError
 from ..paths import runs_home
 from .launcher_lock import launcher_pid
+
+if TYPE_CHECKING:
+    from ..cluster.model import ClusterModel
 
 STALLED_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
@@ -56,6 +58,8 @@ class RunFolder:
         except OSError as error:
             raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
         if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
+            from ..cluster.read import with_file_name
+
             # A file without a name has that of the file, and this copy is called otherwise.
             text = with_file_name(text, cluster.name)
         try:

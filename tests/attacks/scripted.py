@@ -23,8 +23,8 @@ from launcher.plan import HostPlan
 from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState
-from launcher.session import connections
-from launcher.session.run_loop import RunLoop
+from launcher.session import hosts
+from launcher.session.launcher import RunLoop
 from launcher.store.logs import LogStore
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
@@ -175,7 +175,7 @@ class Bench:
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
 
-        monkeypatch.setattr(connections, "transport_factory", transport_factory)
+        monkeypatch.setattr(hosts, "transport_factory", transport_factory)
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
         self.run_loop = RunLoop(

@@ -16,7 +16,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
-from launcher.session.control_socket import socket_path
+from launcher.session.server import socket_path
 from tests import command
 from tests.budgets import budget
 from tests.command import python_task

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost
-from launcher.session.attach import StoredRun
-from launcher.session.history import FinishedRun, summary
+from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.runs import RunFolder
 from tests.budgets import examples
 from tui.outcome import report

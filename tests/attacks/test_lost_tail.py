@@ -13,8 +13,7 @@ from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.attach import StoredRun
-from launcher.session.history import summary
+from launcher.session.records import StoredRun, summary
 from launcher.store.runs import RunFolder
 from tests.command import Up, run, write
 from tests.launcher.run_driver import CLUSTER, FACTS, RunDriver, held, kills, name, starts

@@ -17,8 +17,7 @@ from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run.snapshot import Metric
 from launcher.run.states import RunPhase
-from launcher.session.attach import StoredRun
-from launcher.session.history import FinishedRun, summary
+from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.metrics_file import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse

@@ -24,7 +24,8 @@ from launcher import (
     TaskNotFoundError,
     TaskState,
 )
-from launcher.session.attach import stored
+from launcher.session.client import ClientState
+from launcher.session.records import stored
 from launcher.store.runs import RunFolder
 from tests.paths import REPOSITORY
 from tests.patience import PATIENCE
@@ -298,13 +299,14 @@ async def test_launchers_that_all_die_are_an_error(monkeypatch: pytest.MonkeyPat
     """Which names the command that ends what is left."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
         await until_metric(run)
-        run.client.gave_up = True
+        run.client._state = ClientState.ALONE
         run._on_change()
         with pytest.raises(LauncherError, match=f"tfmux kill {run.id}"):
             await run.wait()
         with pytest.raises(LauncherError):
             async for _ in run.events():
                 pass
+        run.client._state = ClientState.FOLLOWING
         run._error = None
         run._ended.clear()
 

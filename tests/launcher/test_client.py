@@ -21,12 +21,10 @@ from launcher.ids import TaskId, new_run_id
 from launcher.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session import control_connection, launcher_link
-from launcher.session.attach import StoredRun
-from launcher.session.client import RunClient
-from launcher.session.client_snapshots import unknown
-from launcher.session.launcher_link import HEARD_SECONDS
+from launcher.session import client as client_module
+from launcher.session.client import HEARD_SECONDS, RunClient, unknown
 from launcher.session.launcher_process import LauncherProcess
+from launcher.session.records import StoredRun
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.command import write
@@ -162,7 +160,7 @@ def test_a_detach_is_read_although_the_launcher_writes_first() -> None:
     """Its next write found a closed socket then, and lost what it had not read yet: a run that was
     left under load was killed."""
     ours, theirs = socket.socketpair()
-    connection = control_connection.ControlConnection(ours)
+    connection = client_module.ControlConnection(ours)
     assert connection.send({"command": "detach"})
     closing = threading.Thread(target=lambda: connection.close(flush=True))
     closing.start()
@@ -179,10 +177,10 @@ def test_a_launcher_that_stands_still_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A screen must close."""
-    monkeypatch.setattr(control_connection, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(client_module, "FLUSH_SECONDS", 0.2)
     ours, theirs = socket.socketpair()
     with theirs:
-        control_connection.ControlConnection(ours).close(flush=True)
+        client_module.ControlConnection(ours).close(flush=True)
         assert ours.fileno() == -1
 
 
@@ -226,7 +224,7 @@ def test_a_kill_waits_for_a_launcher_that_is_slow_to_start(
     file = write(tmp_path, CLUSTER)
     client = RunClient.launch(load(file), CLUSTER, process=silent)
     others: list[None] = []
-    monkeypatch.setattr(launcher_link, "LauncherProcess", lambda: others.append(None))
+    monkeypatch.setattr(client_module, "LauncherProcess", lambda: others.append(None))
     client.kill_all()
     assert not client.wait(HEARD_SECONDS + 1)
     assert others == [] and client.lost_launchers == 0
@@ -388,7 +386,7 @@ def test_a_client_that_cannot_look_for_launchers_says_so(
     def unusable(run_id: str) -> Path:
         raise FolderError("/tmp: Permission denied")
 
-    monkeypatch.setattr(control_connection, "socket_path", unusable)
+    monkeypatch.setattr(client_module, "socket_path", unusable)
     with following(tmp_path) as client:
         seen = wait(client, lambda s: any("no launcher supervises" in n for n in s.notes), "a note")
         assert any("/tmp: Permission denied" in note for note in seen.notes)

@@ -18,10 +18,9 @@ from launcher.ids import new_run_id
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session import control_socket
-from launcher.session.control_connection import connect
-from launcher.session.control_socket import ControlSocket, socket_path
-from launcher.session.prompts import PromptQueue
+from launcher.session import server
+from launcher.session.client import connect
+from launcher.session.server import ControlSocket, PromptQueue, socket_path
 from tests.launcher.crash import failed
 from tests.patience import PATIENCE, until
 
@@ -75,7 +74,7 @@ async def test_connections_that_say_nothing_lock_nobody_out(
 ) -> None:
     """As many as are served at once; they are told why they are closed, and one that has
     subscribed stays."""
-    monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
+    monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
     run_id = new_run_id("idle")
     views = views_of(run_id)
     control = ControlSocket(
@@ -153,7 +152,7 @@ async def test_the_beginning_of_a_kill_waits_for_no_pause(
 ) -> None:
     """A client that hears for three seconds nothing of its kill has another launcher take the run
     over."""
-    monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)
+    monkeypatch.setattr(server, "_SECONDS_BETWEEN", PATIENCE * 2)
     run_id = new_run_id("paced")
     views = views_of(run_id)
     control = ControlSocket(
@@ -210,7 +209,7 @@ async def serving() -> AsyncIterator[Launcher]:
 @pytest.fixture
 def links(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     """Connections that are closed at the end; how long a last message takes is not the matter."""
-    monkeypatch.setattr(control_socket, "_FLUSH_SECONDS", PATIENCE)
+    monkeypatch.setattr(server, "_FLUSH_SECONDS", PATIENCE)
     with ExitStack() as stack:
         yield stack
 
@@ -298,7 +297,7 @@ async def test_prompts_that_nobody_reads_are_sent_once(
     monkeypatch: pytest.MonkeyPatch, links: ExitStack
 ) -> None:
     """A stopped screen was sent the list again for each answer of hundreds."""
-    monkeypatch.setattr(control_socket, "_MERGE_SECONDS", 0.0)
+    monkeypatch.setattr(server, "_MERGE_SECONDS", 0.0)
     questions = [AuthPrompt(f"tf{n}", "x" * 1000, False, PromptKind.HOST_KEY) for n in range(300)]
     async with serving() as launcher:
         link = subscribe(links, launcher, prompts=True)

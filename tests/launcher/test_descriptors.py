@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.session.control_connection import ControlConnection
+from launcher.session.client import ControlConnection
 from launcher.store.disk import MOST_OPEN, Files
 from tests.patience import PATIENCE
 

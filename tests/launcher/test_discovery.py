@@ -10,7 +10,7 @@ from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
-from launcher.session.discovery import active_runs
+from launcher.session.records import active_runs
 from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.streams import changes
@@ -49,9 +49,11 @@ def test_an_agent_is_there_when_it_has_greeted(
     path.mkdir(parents=True)
     (path / "cluster.toml").write_text(CLUSTER)
     machine = RunStateMachine(loads(CLUSTER, "seen", path), path.name)
-    for event in events:
+    stream = b""
+    for event in events:  # as a launcher does: what has changed is recorded after each
         machine.handle(event)
-    RunFolder(path).events.write_bytes(b"".join(changes(machine, 1004.0)))
+        stream += b"".join(changes(machine, 1004.0))
+    RunFolder(path).events.write_bytes(stream)
     lock = launcher_lock.acquire(path)
     assert lock is not None
     try:

@@ -10,7 +10,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Metric, Note, RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.event_files import EventFiles
+from launcher.session.records import EventFiles
 from launcher.store.runs import RunFolder
 from launcher.store.stream import PublicEvent, encode, plain
 

@@ -14,7 +14,7 @@ from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine
 from launcher.run.timers import ReadyTimeout, ShutdownTimeout
-from launcher.session.executor import Executor
+from launcher.session.launcher import Executor
 
 HOSTS = 20
 

@@ -17,10 +17,9 @@ from launcher import Cluster, ClusterFileError, Run
 from launcher.ids import TaskId
 from launcher.run.snapshot import Metric, TaskView
 from launcher.run.states import TaskState
-from launcher.session import hook_process
-from launcher.session.hook_process import HookProgram
-from launcher.session.hooks import HookRunner
-from launcher.session.teardown import Teardown
+from launcher.session import hooks as hooks_module
+from launcher.session.hooks import HookProgram, HookRunner
+from launcher.session.hosts import Teardown
 from tests.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
 
@@ -248,7 +247,7 @@ def test_a_flood_is_read_and_only_its_end_kept(
     )
     said = outcome(sys.executable, "-c", script, base=tmp_path)
     assert said.endswith("; done") and len(said) < 2000
-    monkeypatch.setattr(hook_process, "HOOK_SECONDS", 0.5)
+    monkeypatch.setattr(hooks_module, "HOOK_SECONDS", 0.5)
     assert outcome("yes", base=tmp_path).startswith("yes killed after 0.5 s: y; y")
 
 
@@ -256,7 +255,7 @@ def test_a_hook_that_hangs_is_killed_with_all_its_children(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one whose parent has ended and which holds the pipe."""
-    monkeypatch.setattr(hook_process, "HOOK_SECONDS", 1.0)
+    monkeypatch.setattr(hooks_module, "HOOK_SECONDS", 1.0)
     script = "sleep 1000 & echo $!; trap '' TERM; sleep 1000"
     assert outcome("sh", "-c", script, base=tmp_path).startswith("sh killed after 1 s: ")
     said = outcome("sh", "-c", "sleep 1000 & echo $!", base=tmp_path)

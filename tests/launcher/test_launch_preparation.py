@@ -14,8 +14,7 @@ from launcher.files import staging
 from launcher.hosts.programs import Program
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
-from launcher.session.launch_preparation import LaunchPreparation
-from launcher.session.live_data import Transfers
+from launcher.session.hosts import LaunchPreparation, Transfers
 from tests.short_programs import Talker, message
 
 CLUSTER = """

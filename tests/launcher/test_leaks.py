@@ -13,9 +13,8 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.paths import runs_home
-from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
-from launcher.session.history import FinishedRun, summary
+from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.runs import RunFolder
 from tests.patience import wait_until
 from tests.tui.fakes import write_end

@@ -11,7 +11,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.plan import make_plan
-from launcher.session.log_monitor import LogMonitor
+from launcher.session.output import LogMonitor
 from launcher.store.disk import Files
 from launcher.store.disk_thread import Job
 from launcher.store.logs import LogStore

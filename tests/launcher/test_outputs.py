@@ -19,9 +19,8 @@ from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
-from launcher.session import outputs as module
-from launcher.session.log_monitor import Found
-from launcher.session.outputs import Outputs
+from launcher.session import output as module
+from launcher.session.output import Found, Outputs
 from launcher.store.logs import LogFile, LogStore
 from tests.patience import PATIENCE
 

@@ -16,8 +16,8 @@ from launcher.cluster import loads
 from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
-from launcher.session import launch_preparation
-from launcher.session.live_data import Transfers
+from launcher.session import hosts
+from launcher.session.hosts import Transfers
 from tests.command import Up, python_task, write
 from tests.ports import free_ports
 from tests.testbed.inprocess import SshServer
@@ -48,13 +48,13 @@ class Here:
 
 async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.Event:
     """What a launch says of its hosts when there are just these ports to pick from."""
-    monkeypatch.setattr(launch_preparation, "shuffled_ports", lambda: candidates)
+    monkeypatch.setattr(hosts, "shuffled_ports", lambda: candidates)
     welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
     link: Any = Here()
     told: list[ev.Event] = []
     run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
     transfers = Transfers(run.views, lambda: None)
-    preparation = launch_preparation.LaunchPreparation(
+    preparation = hosts.LaunchPreparation(
         {"far": link}, {"far": welcome}, transfers, told.append, ports={}
     )
     await preparation.check(run.plan, ports=True)

@@ -15,10 +15,8 @@ from launcher.ids import new_run_id
 from launcher.run.snapshot import RunView, Snapshot
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.client import RunClient
-from launcher.session.control_connection import connect
-from launcher.session.control_socket import ControlSocket, socket_path
-from launcher.session.prompts import PromptQueue
+from launcher.session.client import RunClient, connect
+from launcher.session.server import ControlSocket, PromptQueue, socket_path
 from launcher.store.runs import RunFolder
 from tests.launcher.crash import failed
 from tests.patience import PATIENCE

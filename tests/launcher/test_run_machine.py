@@ -35,7 +35,7 @@ from launcher.run.timers import (
     Timer,
 )
 from launcher.run.views import Views
-from launcher.session.run_loop import shown
+from launcher.session.launcher import shown
 from launcher.store.stream import Summary, encode, parse
 from tests.budgets import examples
 

@@ -21,10 +21,10 @@ from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
 from launcher.run.views import Views
-from launcher.session import control_connection, launcher_link
+from launcher.session import client as client_module
 from launcher.session.client import RunClient
-from launcher.session.control_socket import socket_path
 from launcher.session.launcher_process import LauncherProcess
+from launcher.session.server import socket_path
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from launcher.store.stream import plain
@@ -58,7 +58,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Silent]]:
         started.append(Silent())
         return started[-1]
 
-    monkeypatch.setattr(launcher_link, "LauncherProcess", start)
+    monkeypatch.setattr(client_module, "LauncherProcess", start)
     yield started
     for process in started:
         process.theirs.close()
@@ -89,7 +89,7 @@ def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
 ) -> None:
     """Each one that takes the run over begins the kill anew: a host that answers late would never
     have its time."""
-    monkeypatch.setattr(launcher_link, "_KILL_SECONDS", 0.05)
+    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
     past = time.time() - 60
     killing = snapshot_of(RunPhase.KILLING, past, kill_deadline=past)
     with followed(tmp_path, killing) as (client, _):
@@ -107,11 +107,11 @@ def test_a_clock_that_is_set_takes_no_grace_from_a_kill(
 ) -> None:
     """The launcher names the deadline by the wall clock; a day later by that clock a kill with a
     grace of a thousand seconds is not late."""
-    monkeypatch.setattr(launcher_link, "_KILL_SECONDS", 0.05)
+    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
     now = time.time()
     wall = chain([now], repeat(now + 86_400))
     clocks = SimpleNamespace(time=lambda: next(wall), monotonic=time.monotonic)
-    monkeypatch.setattr(launcher_link, "time", clocks)
+    monkeypatch.setattr(client_module, "time", clocks)
     killing = snapshot_of(RunPhase.KILLING, now, kill_deadline=now + 1000)
     with followed(tmp_path, killing) as (client, _):
         client.kill_all()
@@ -142,7 +142,7 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is no longer read, and it is said why."""
-    monkeypatch.setattr(control_connection, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(client_module, "LONGEST_LINE", 1 << 20)
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         with pytest.raises(OSError):
             for _ in range(1 << 10):
@@ -221,10 +221,10 @@ def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
     tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So many have tried to connect that its system takes no more: that is no answer, either."""
-    monkeypatch.setattr(launcher_link, "HEARD_SECONDS", 0.1)
+    monkeypatch.setattr(client_module, "HEARD_SECONDS", 0.1)
     with (
         standing_still(tmp_path, 0) as (run_id, _),
-        control_connection.connect(run_id),
+        client_module.connect(run_id),
         killing(run_id),
     ):
         wait_until(lambda: silent, "another launcher")

@@ -9,8 +9,7 @@ from launcher.ids import new_run_id
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.control_socket import ControlSocket, socket_path
-from launcher.session.prompts import PromptQueue
+from launcher.session.server import ControlSocket, PromptQueue, socket_path
 from tests.launcher.crash import failed
 from tests.patience import PATIENCE
 

@@ -9,10 +9,9 @@ from typing import Any
 from launcher.cluster import loads
 from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session.attach import StoredRun
 from launcher.session.client import RunClient
-from launcher.session.history import FinishedRun, summary
-from launcher.session.run_loop import RunLoop
+from launcher.session.launcher import RunLoop
+from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
 from tests.patience import wait_until

@@ -16,9 +16,8 @@ from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
-from launcher.session import teardown
-from launcher.session.live_data import Transfers
-from launcher.session.teardown import COLLECT_STALL, Teardown
+from launcher.session import hosts
+from launcher.session.hosts import COLLECT_STALL, Teardown, Transfers
 from tests.launcher.test_launch_preparation import CLUSTER
 from tests.patience import PATIENCE
 
@@ -148,7 +147,7 @@ async def test_the_end_of_a_log_that_a_survivor_holds_is_not_waited_for(
 ) -> None:
     """What waits in the kernel may hold the log for days: `up` lingered for the ten seconds that a
     slow host has for its last bytes."""
-    monkeypatch.setattr(teardown, "COLLECT_STALL", 2 * PATIENCE)
+    monkeypatch.setattr(hosts, "COLLECT_STALL", 2 * PATIENCE)
     link.connected = True
     told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors=("rsync",))
     async with asyncio.timeout(PATIENCE):

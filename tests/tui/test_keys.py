@@ -18,7 +18,7 @@ from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report
 from launcher.run.states import Outcome, TaskState
-from launcher.session.history import RunSummary
+from launcher.session.records import RunSummary
 from launcher.store.runs import RunFolder
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from launcher.hosts.auth_prompt import PromptHandler
-from launcher.session.control import RunControl
-from launcher.session.history import RunSummary
+from launcher.session.client import RunControl
+from launcher.session.records import RunSummary
 from launcher.store.runs import RunFolder
 from tests.tui.conftest import screen_text, shows, until
 from tests.tui.fakes import ScriptedRun

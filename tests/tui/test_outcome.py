@@ -19,8 +19,8 @@ from launcher.run.snapshot import (
     TaskView,
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session.history import RunSummary
 from launcher.session.hooks import hook_event
+from launcher.session.records import RunSummary
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary, plain
 from tui.catalog import RunEntry

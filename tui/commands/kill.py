@@ -11,11 +11,9 @@ from launcher.errors import TfmuxError
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.attach import StoredRun, stored
-from launcher.session.client import RunClient
-from launcher.session.discovery import active_runs
-from launcher.session.launcher_link import has_launcher
+from launcher.session.client import RunClient, has_launcher
 from launcher.session.launcher_process import LauncherProcess
+from launcher.session.records import StoredRun, active_runs, stored
 from launcher.store.runs import RunFolder
 from tui.commands.ps import print_unreadable
 from tui.exits import Exit

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from launcher.printable import printable
-from launcher.session.discovery import ActiveRun, ActiveRuns, active_runs
+from launcher.session.records import ActiveRun, ActiveRuns, active_runs, active_runs_json
 from tui.exits import Exit
 from tui.format import clock
 from tui.stderr import message
@@ -22,12 +22,11 @@ _GAP = "  "
 
 def ps(arguments: argparse.Namespace) -> int:
     """Lists the active runs: a table, `--quiet` names, or `--json` what
-    `discovery.ACTIVE_RUNS_SCHEMA` describes. What is odd about them is said on stderr."""
+    `docs/schemas/ps.schema.json` describes. What is odd about them is said on stderr."""
     found = active_runs()
     print_unreadable(found)
     if arguments.json:
-        records = [run.record() for run in found.runs]
-        write_json(records)
+        write_json(active_runs_json(found.runs))
         return Exit.SUCCESS
     now = time.time()
     for run in found.runs:

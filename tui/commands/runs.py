@@ -7,9 +7,8 @@ import sys
 import time
 
 from launcher.errors import TaskNotFoundError
-from launcher.session.attach import StoredRun, stored, stored_folder
-from launcher.session.launcher_link import has_launcher
-from launcher.session.log_lines import LogLines, RunLogs
+from launcher.session.client import has_launcher
+from launcher.session.records import LogLines, RunLogs, StoredRun, stored, stored_folder
 from launcher.store.stream import read_end
 from tui.commands import launch
 from tui.exits import Exit

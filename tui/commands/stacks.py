@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from launcher.errors import LauncherError, TaskNotFoundError
 from launcher.ids import TaskId
 from launcher.run.stacks import Stacks, record
-from launcher.session.client import RunClient
-from launcher.session.launcher_link import has_launcher
+from launcher.session.client import RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.stack_lines import task_lines

@@ -21,8 +21,7 @@ from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
-from launcher.session.attach import StoredRun
-from launcher.session.history import FinishedRun
+from launcher.session.records import FinishedRun, StoredRun
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
 from tui.format import StatusColor

@@ -31,8 +31,7 @@ from launcher.preflight import (
 )
 from launcher.preflight.run import preflight
 from launcher.quantities import counted
-from launcher.session.attach import stored
-from launcher.session.history import summary
+from launcher.session.records import stored, summary
 from tui.catalog import RunEntry
 from tui.format import StatusColor, request_text
 from tui.preflight_view import (

@@ -23,7 +23,7 @@ from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.control import RunControl
+from launcher.session.client import RunControl
 from tui.outcome import failure_text, paragraphs, queue_status, receipt_text, refusals_text
 from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask

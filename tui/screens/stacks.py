@@ -19,7 +19,7 @@ from textual.widgets import DataTable, Static
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.stacks import StackGroup, Stacks, named_tasks
-from launcher.session.control import RunControl
+from launcher.session.client import RunControl
 from tui.format import time_of_day
 from tui.stack_lines import task_lines
 from tui.tables import Cells, TableRow, right

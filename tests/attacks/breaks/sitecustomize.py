@@ -17,19 +17,19 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "the worker that reads logs": ("launcher.store.metrics", "Extractor", "feed"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
     "a decision": ("launcher.run.run", "RunStateMachine", "handle"),
-    "what clients are sent": ("launcher.session.live_data", "HostStats", "note_heard"),
+    "what clients are sent": ("launcher.session.hosts", "HostStats", "note_heard"),
     "the records": ("launcher.run.views", "Views", "pop_changed"),
     "the stream": ("launcher.store.run_writer", "RunWriter", "_append"),
     # From the kill on.
     "the kill": ("launcher.run.run", "RunStateMachine", "handle:KillAll"),
     "the receipt": ("launcher.run.run", "RunStateMachine", "handle:ReceiptReceived"),
-    "a release": ("launcher.session.teardown", "Teardown", "release"),
-    "the end": ("launcher.session.executor", "Executor", "_finish"),
-    "the links' end": ("launcher.session.connections", "Connections", "aclose"),
+    "a release": ("launcher.session.hosts", "Teardown", "release"),
+    "the end": ("launcher.session.launcher", "Executor", "_finish"),
+    "the links' end": ("launcher.session.hosts", "Connections", "aclose"),
     "the last wait": ("launcher.session.launcher", "Launcher", "_finish_writing"),
     # In the beginning.
     "the take-up": ("launcher.run.run", "RunStateMachine", "handle:HostsChecked"),
-    "the start": ("launcher.session.run_loop", "RunLoop", "_begin"),
+    "the start": ("launcher.session.launcher", "RunLoop", "_begin"),
 }
 
 

@@ -26,6 +26,9 @@ and may send
 
 Neither log text nor events pass through here: clients read the files. A client that does not read
 misses intermediate states and delays nobody.
+Prompts wait in a `PromptQueue` for the first answer; a `PromptResponder` belongs to a client and
+puts them to the person in front of it. Answers are written nowhere; what is right is kept in the
+launcher's memory (`auth_prompt.Answers`).
 """
 
 from __future__ import annotations
@@ -33,25 +36,182 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import TypeAdapter
 
 from ..agent.folders import local_folder
+from ..hosts.auth_prompt import AuthPrompt, PromptHandler
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.stacks import STACKS, Stacks
 from ..run.views import Record, Views
 from ..store.stream import plain
-from .outbox import Outbox, line_of
-from .prompts import PendingPrompt, PromptQueue
+
+_FULL_BYTES = 64 * 1024
+"""A client with more unread bytes is sent nothing until it has read them. The last message that
+it got may be longer: the whole state of thousands of tasks."""
+
+
+class Outbox:
+    """Messages to one client; only its system's buffers and a little more wait for it to read."""
+
+    def __init__(self, writer: asyncio.StreamWriter, on_read: Callable[[], None]) -> None:
+        """`on_read` is called when there is room again after there was none."""
+        self._writer = writer
+        self._on_read = on_read
+        self._waiting: asyncio.Task[None] | None = None
+        writer.transport.set_write_buffer_limits(_FULL_BYTES)
+
+    def has_room(self) -> bool:
+        """Whether something may be sent."""
+        if self._writer.transport.get_write_buffer_size() <= _FULL_BYTES:
+            return True
+        if self._waiting is None:
+            self._waiting = asyncio.create_task(self._await_reader(), name="slow client")
+        return False
+
+    async def finish(self, last: bytes) -> None:
+        """Sends the last message, room or not; returns when the client has taken all bytes, or has
+        gone."""
+        with contextlib.suppress(OSError):
+            self._writer.write(last)
+            self._writer.transport.set_write_buffer_limits(0)
+            await self._writer.drain()
+
+    def abort(self) -> None:
+        """Closes the connection; what the client has not read is dropped."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._writer.transport.abort()
+
+    async def _await_reader(self) -> None:
+        with contextlib.suppress(OSError):
+            await self._writer.drain()
+        self._waiting = None
+        self._on_read()
+
+
+def line_of(message: dict[str, Any]) -> bytes:
+    """A message as it is sent."""
+    return json.dumps(message).encode() + b"\n"
+
+
+UNATTENDED_SECONDS = 30.0
+"""Time for a prompt while no client is connected: a browser page that is being reloaded."""
+
+
+@dataclass(frozen=True)
+class PendingPrompt:
+    """A prompt without an answer yet."""
+
+    id: int
+    question: AuthPrompt
+
+
+class PromptQueue:
+    """Implements `credentials.PromptHandler`. All of it belongs to the launcher's loop."""
+
+    def __init__(
+        self,
+        changed: Callable[[], None] = lambda: None,
+        unattended: float = UNATTENDED_SECONDS,
+    ) -> None:
+        """`changed` is called when `pending` has changed."""
+        self.responders = 0
+        """Connected clients that can put a prompt to a person."""
+        self.others = 0
+        """Connected clients that cannot, such as a headless one."""
+        self._changed = changed
+        self._unattended = unattended
+        self._ids = itertools.count(1)
+        self._pending: dict[PendingPrompt, asyncio.Future[str | None]] = {}
+
+    async def __call__(self, question: AuthPrompt) -> str | None:
+        """The first answer; None when nobody is there who could give one."""
+        if self.others and not self.responders:
+            return None
+        prompt = PendingPrompt(next(self._ids), question)
+        answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._pending[prompt] = answer
+        self._changed()
+        try:
+            while True:
+                await asyncio.wait([answer], timeout=self._unattended)
+                if answer.done():
+                    return answer.result()
+                if not self.responders:
+                    return None
+        finally:
+            del self._pending[prompt]
+            self._changed()
+
+    @property
+    def pending(self) -> tuple[PendingPrompt, ...]:
+        return tuple(self._pending)
+
+    def answer(self, ident: int, text: str | None) -> bool:
+        """Answers a prompt; False where it has gone, or has an answer already."""
+        for prompt, answer in self._pending.items():
+            if prompt.id == ident and not answer.done():
+                answer.set_result(text)
+                return True
+        return False
+
+
+class PromptResponder:
+    """Puts a launcher's prompts to a person, on a loop and a thread of its own."""
+
+    def __init__(self, ask: PromptHandler, respond: Callable[[int, str | None], None]) -> None:
+        """`respond` gets a prompt's number and its answer, on any thread."""
+        self._ask = ask
+        self._respond = respond
+        self._asking: dict[int, Future[None]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def show(self, pending: tuple[PendingPrompt, ...]) -> None:
+        """Asks what is new among the pending prompts and withdraws those that are gone."""
+        for ident in self._asking.keys() - {prompt.id for prompt in pending}:
+            self._asking.pop(ident).cancel()
+        for prompt in pending:
+            if prompt.id not in self._asking:
+                work = self._answer(prompt)
+                self._asking[prompt.id] = asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def close(self) -> None:
+        """Withdraws all prompts and ends the thread."""
+        self.show(())
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._loop = None
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=_run, args=(self._loop,), name="prompts", daemon=True).start()
+        return self._loop
+
+    async def _answer(self, prompt: PendingPrompt) -> None:
+        self._respond(prompt.id, await self._ask(prompt.question))
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    if withdrawn := asyncio.all_tasks(loop):
+        loop.run_until_complete(asyncio.wait(withdrawn))
+    loop.close()
+
 
 PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
 _LONGEST_COMMAND = 64 * 1024

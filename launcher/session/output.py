@@ -1,0 +1,667 @@
+"""Output and exits of tasks.
+
+Bytes go to the run's `LogMonitor`, which has a thread of its own, for all of this may take long: a
+disk that is full or does not answer, a flood of lines. What it finds in them comes back to
+`Outputs` on the launcher's loop, which keeps the latest metrics and tells of exits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn
+
+from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
+from ..cluster.readiness import Auto, LogMatches
+from ..hosts.frames import TaskFacts
+from ..hosts.link import Link, Stored
+from ..ids import TaskId
+from ..plan.plan import Plan
+from ..run import events as ev
+from ..run.run import RunStateMachine
+from ..run.snapshot import Metric, TaskView
+from ..run.states import TaskState
+from ..store.disk_thread import DiskThread
+from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, expect_floods, log_tail, tail_lines
+from ..store.metrics import Extractor
+from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
+from ..store.run_writer import RunWriter
+from ..store.runs import STALLED_SECONDS
+from .stacks import look_after
+
+_AGAIN_SECONDS = 1.0
+_LOOK = 1 << 20
+_MOST_LOOKED = 64 << 20
+"""Bytes of an attempt in which a line is looked for that may have come while no launcher lived."""
+_COUNTED_TOGETHER = 8
+"""Steps of counting, of 4 MiB each, after which other jobs have their turn."""
+_AT_ONCE = 1 << 20
+"""Bytes of one task that are stored together when more come than the disk takes."""
+_DISK_PACE = 0.25
+_SAY_AGAIN_SECONDS = 30.0
+
+
+@dataclass
+class Found:
+    """Findings since the loop was told last."""
+
+    wrote: dict[TaskId, float] = field(default_factory=dict)
+    """Time of each task's last output."""
+    metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
+        default_factory=dict
+    )
+    """The newest metric line of each task: its time, its figures, the rate."""
+    ready: list[tuple[TaskId, int]] = field(default_factory=list)
+    stored: dict[Stored, int] = field(default_factory=dict)
+    """Bytes that are on disk now, for whoever gives credit."""
+    lost: dict[TaskId, int] = field(default_factory=dict)
+    """Sizes that logs of this machine should have: they are gone, or shorter."""
+    trouble: str = ""
+
+
+@dataclass(eq=False)
+class _Store:
+    """A job: bytes of a remote task. Until it begins, those that follow on them join it."""
+
+    monitor: LogMonitor
+    task: TaskId
+    offset: int
+    stored: Stored
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def __call__(self) -> None:
+        self.monitor._store(self)
+
+    def add(self, data: bytes) -> None:
+        """Adds bytes that follow on those of this job."""
+        self.parts.append(data)
+        self.size += len(data)
+
+    def end(self) -> bytes:
+        """The last bytes, as many as are shown of a task that fails."""
+        count, first = 0, len(self.parts)
+        while first and count < TAIL_BYTES:
+            first -= 1
+            count += len(self.parts[first])
+        return b"".join(self.parts[first:])[-TAIL_BYTES:]
+
+    def takes(self, offset: int, stored: Stored) -> bool:
+        """Whether bytes at this offset follow, and there is room for them."""
+        follows = (offset, stored) == (self.offset + self.size, self.stored)
+        return follows and self.size < _AT_ONCE
+
+
+@dataclass(eq=False)
+class _Count:
+    """A job: counts the next bytes of a log, and comes again behind the others while there are
+    more."""
+
+    monitor: LogMonitor
+    task: TaskId
+
+    def __call__(self) -> None:
+        self.monitor._count(self)
+
+
+class LogMonitor:
+    """The run's `LogSink`; its methods are for the launcher's loop, and none of them waits."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        logs: LogStore,
+        found: Callable[[], None],
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        """`found` is called, on the worker's thread, when there is something to `pop_found`."""
+        self._logs = logs
+        self._notify = found
+        self._worker = DiskThread("logs", failed)
+        self._extractors = {task.id: Extractor(plan.metrics_pattern) for task in plan.tasks}
+        self._patterns: dict[TaskId, tuple[int, Any, bytes]] = {}
+        self._sizes: dict[TaskId, int] = {}
+        """Sizes of logs of this machine at which the worker has not looked yet."""
+        self._waiting: dict[TaskId, _Store] = {}
+        """The job that a remote task's next bytes join."""
+        self._lock = threading.Lock()
+        """Guards `_sizes`, `_waiting` and `_found`; never held for long."""
+        self._found = Found()
+        self._counting: set[TaskId] = set()
+        """Tasks for whose logs a `_Count` waits; the worker's, once there is one."""
+        for task in plan.tasks:
+            if logs.open(task.id).uncounted:  # an earlier launcher's
+                self._count_later(task.id)
+
+    # --- for the loop ---------------------------------------------------------------------
+
+    def size(self, task: TaskId) -> int:
+        """Bytes of a task's log that are on disk."""
+        return self._logs.open(task).size
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        """Puts a remote task's bytes on disk; `stored` gets their number when they are there."""
+        with self._lock:
+            job = self._waiting.get(task)
+            joins = job is not None and job.takes(offset, stored)
+            if job is None or not joins:
+                job = self._waiting[task] = _Store(self, task, offset, stored)
+            job.add(data)
+        if not joins:
+            self._worker.put(job)
+
+    def forget(self, stored: Stored) -> None:
+        """Drops what was handed over with `stored` and is not on disk yet: it will come again."""
+        with self._lock:
+            for job in [job for job in self._waiting.values() if job.stored == stored]:
+                del self._waiting[job.task]
+        self._worker.drop(lambda job: isinstance(job, _Store) and job.stored == stored)
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """A task of this machine, whose agent writes the log, has written up to `size`."""
+        with self._lock:
+            waiting = task in self._sizes
+            self._sizes[task] = size
+        if not waiting:
+            self._worker.put(lambda: self._follow(task))
+
+    def await_line(
+        self, task: TaskId, attempt: int, pattern: str, since: int | None = None
+    ) -> None:
+        """The attempt is ready when a line of its log matches; `since`: the line may be on disk,
+        behind that byte."""
+        with self._lock:
+            self._waiting.pop(task, None)  # what comes now is looked at after this
+        self._worker.put(lambda: self._await_line(task, attempt, pattern, since))
+
+    def tail(self, task: TaskId, told: Callable[[tuple[str, ...]], None]) -> None:
+        """Calls `told`, on the worker's thread, with the last lines of a log."""
+
+        def read() -> None:
+            try:
+                with self._worker.asking():
+                    lines = log_tail(self._logs.open(task))
+            except OSError:
+                lines = ()  # somebody has removed the file
+            told(lines)
+
+        self._worker.put(read)
+
+    def waiting_lines(self, tasks: Iterable[TaskId]) -> dict[TaskId, tuple[str, ...]]:
+        """The last lines of remote tasks among those that are not on disk yet."""
+        ends = dict.fromkeys(tasks, b"")
+        for job in self._worker.jobs():
+            if isinstance(job, _Store) and job.task in ends:
+                ends[job.task] = (ends[job.task] + job.end())[-TAIL_BYTES:]
+        return {task: tail_lines(data) for task, data in ends.items()}
+
+    def expect_floods(self) -> None:
+        """Makes ready for tasks that write fast."""
+        self._worker.put(expect_floods)
+
+    @property
+    def stalled(self) -> bool:
+        """The disk is full, or does not answer."""
+        return self._worker.stalled > STALLED_SECONDS
+
+    @property
+    def idle(self) -> bool:
+        """All that was handed over is on disk, or given up; whoever reads a log counts what nobody
+        has counted."""
+        return all(isinstance(job, _Count) for job in self._worker.jobs())
+
+    @property
+    def unstored(self) -> int:
+        """Bytes that were handed over and are not on disk."""
+        return sum(job.size for job in self._worker.jobs() if isinstance(job, _Store))
+
+    def pop_found(self) -> Found:
+        """Findings since the last call."""
+        with self._lock:
+            found, self._found = self._found, Found()
+        return found
+
+    def close(self) -> None:
+        """Takes no more; returns at once."""
+        self._worker.put(self._logs.close)
+        self._worker.stop()
+
+    # --- the worker's thread --------------------------------------------------------------
+
+    def _store(self, job: _Store) -> None:
+        with self._lock:
+            if self._waiting.get(job.task) is job:
+                del self._waiting[job.task]
+        data = b"".join(job.parts)
+        log = self._logs.open(job.task)
+        now = time.time()
+        with self._worker.asking():
+            while True:
+                try:
+                    log.append(job.offset, data, now)
+                    break
+                except OSError as error:
+                    self._complain(f"{log.path.name}: {error.strerror}")
+                    if not self._worker.pause(_AGAIN_SECONDS):
+                        return
+        with self._lock:
+            stored = self._found.stored
+            stored[job.stored] = stored.get(job.stored, 0) + len(data)
+        self._read(job.task, data, now)
+        self._count_rest(job.task)
+
+    def _follow(self, task: TaskId) -> None:
+        log = self._logs.open(task)
+        now = time.time()
+        with self._lock:
+            size = self._sizes.pop(task)
+        before = log.size
+        trouble, data = "", b""
+        try:
+            with self._worker.asking():
+                log.grown(size)
+            if log.size < size:
+                trouble = "it has been cut"
+            last = max(before, log.size - MARK_BYTES)
+            if task in self._patterns:
+                self._look(task, before, last)
+            with self._worker.asking():
+                data = log.read(last, log.size - last)
+        except OSError as error:
+            trouble = error.strerror or str(error)
+        if trouble:
+            with self._lock:
+                self._found.wrote[task] = now  # it did, and its exit waits for us to look
+                if log.size < size:
+                    self._found.lost[task] = size
+            self._complain(f"{log.path.name}: {trouble}")
+        self._read(task, data, now)
+        self._count_rest(task)
+
+    def _count_rest(self, task: TaskId) -> None:
+        """Counts what is new in a log, unless more than that is to be counted before it."""
+        if self._logs.open(task).uncounted and task not in self._counting:
+            self._count(_Count(self, task))
+
+    def _count_later(self, task: TaskId) -> None:
+        self._counting.add(task)
+        self._worker.put(_Count(self, task))
+
+    def _count(self, job: _Count) -> None:
+        """Counts for a moment: nothing waits for this, but others wait for the thread."""
+        self._counting.discard(job.task)
+        log = self._logs.open(job.task)
+        for _ in range(_COUNTED_TOGETHER):
+            before = log.uncounted
+            with suppress(OSError), self._worker.asking():
+                log.count(time.time())  # whoever follows the log says why it cannot be read
+            if log.uncounted == before or not self._worker.pause(0):
+                return  # nothing is left, somebody has cut the file, or the run is over
+        if log.uncounted:
+            self._count_later(job.task)
+
+    def _look(self, task: TaskId, begin: int, end: int) -> None:
+        """Looks for the awaited line of a task in a part of its log."""
+        log = self._logs.open(task)
+        while task in self._patterns and begin < end:
+            with self._worker.asking():
+                part = log.read(begin, min(_LOOK, end - begin))
+            if not part:
+                break  # removed meanwhile
+            begin += len(part)
+            self._find_line(task, part)
+
+    def _complain(self, trouble: str) -> None:
+        with self._lock:
+            self._found.trouble = trouble
+        self._notify()
+
+    def _read(self, task: TaskId, data: bytes, now: float) -> None:
+        last = None
+        for point in self._extractors[task].feed(data, now):
+            last = point
+        self._find_line(task, data)
+        with self._lock:
+            if data:
+                self._found.wrote[task] = now
+            if last is not None:
+                rate = self._extractors[task].rate
+                self._found.metrics[task] = (now, last.values, rate)
+        self._notify()
+
+    def _await_line(self, task: TaskId, attempt: int, pattern: str, since: int | None) -> None:
+        if since is not None and task in self._patterns and self._patterns[task][0] == attempt:
+            return  # it is awaited since its start
+        self._patterns[task] = (attempt, compile_pattern(pattern), b"")
+        if since is not None:
+            size = self._logs.open(task).size
+            self._look(task, since, min(size, since + _MOST_LOOKED))
+
+    def _find_line(self, task: TaskId, data: bytes) -> None:
+        if task not in self._patterns:
+            return
+        attempt, pattern, rest = self._patterns[task]
+        text = rest + data
+        if not pattern.search(cut_lines(text)):
+            begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+            self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
+            return
+        del self._patterns[task]
+        with self._lock:
+            self._found.ready.append((task, attempt))
+        self._notify()
+
+
+METRIC_SECONDS = 1 / 30
+_SILENCE_PACE = 1.0
+SHOWN_SECONDS = 0.25
+"""Between two times that new metrics, sizes and times of output are published."""
+
+
+@dataclass
+class _Silence:
+    """Silence of a task after which it is reported."""
+
+    limit: float
+    last: float | None
+    """Time of its last output that is known here."""
+    seconds: float
+    """Negative until the first look: that may come at once."""
+
+    def counted(self, last: float | None) -> float:
+        """Adds the time between two looks, or begins anew where there was output."""
+        self.seconds = self.seconds + _SILENCE_PACE if last == self.last else 0.0
+        self.last = last
+        return self.seconds
+
+
+class Outputs:
+    """The logs of a run's tasks as they grow, and the ends of its tasks, which are told only
+    when their output is here to the last byte, if the disk takes it."""
+
+    def __init__(
+        self,
+        run: RunStateMachine,
+        logs: LogStore,
+        links: Mapping[str, Link],
+        *,
+        latest: Mapping[TaskId, LatestMetrics],
+        feed: Callable[[ev.Event], None],
+        metrics: Callable[[Metric], None],
+        publish: Callable[[], None],
+        trouble: Callable[[str], None],
+        failed: Callable[[str, BaseException], NoReturn],
+        silent: Callable[[TaskId], None] = lambda task: None,
+    ) -> None:
+        """`latest` are the metrics from before an attach; `metrics` gets each further line,
+        `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
+        there are new figures."""
+        self._run = run
+        self._links = links
+        self._feed = feed
+        self._record = metrics
+        self._latest = dict(latest)
+        self._total_told: int | None = None
+        self._publish = publish
+        self._publishing = False
+        self._trouble = trouble
+        self._failed = failed
+        self._silent = silent
+        """Called some seconds before the silence of a watched task is reported."""
+        self._hosts_of = {task.id: task.host for task in run.plan.tasks}
+        self.monitor = LogMonitor(run.plan, logs, self._wake, partial(failed, "logs"))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._woken = False
+        self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
+        self._exits: dict[TaskId, TaskFacts] = {}
+        self._tails: set[TaskId] = set()
+        """Tasks whose last lines are being read."""
+        self._ends: dict[TaskId, TaskFacts] = {}
+        self._lost: dict[TaskId, int] = {}
+        """Sizes up to which logs of this machine cannot be followed: somebody has removed them."""
+        self._listeners: dict[str, Callable[[], None]] = {}
+        self._silences: dict[TaskId, _Silence] = {}
+        self._counting = False
+        self.last: dict[TaskId, float] = {}
+        """Time of each task's last output."""
+
+    def begin(self) -> None:
+        """Takes note of the running loop; called in it, before any output."""
+        self._loop = asyncio.get_running_loop()
+        views = self._run.views
+        for task, latest in self._latest.items():
+            if task in views.tasks:
+                views.update_task(task, **latest.figures(views.tasks[task].last_output))
+        for task in views.tasks:
+            views.update_task(task, log_size=self.monitor.size(task))
+
+    # --- what the monitor finds -----------------------------------------------------------
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Calls a function on the loop; from the monitor's thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(function)
+
+    def _wake(self) -> None:
+        if not self._woken:
+            self._woken = True
+            self._call(self._process_findings)
+
+    def _process_findings(self) -> None:
+        self._woken = False
+        found = self.monitor.pop_found()
+        try:
+            self._handle(found)
+        except Exception as error:
+            self._failed("logs", error)
+
+    def _handle(self, found: Found) -> None:
+        for stored, count in found.stored.items():
+            stored(count)
+        self.last.update(found.wrote)
+        for task, last in found.wrote.items():
+            size = self.monitor.size(task)
+            self._run.views.update_task(task, last_output=last, log_size=size)
+        self._lost.update(found.lost)
+        if found.wrote and not self._publishing:
+            self._publishing = True
+            asyncio.get_running_loop().call_later(SHOWN_SECONDS, self._show)
+        if found.metrics:
+            if not self._metrics:
+                asyncio.get_running_loop().call_later(METRIC_SECONDS, self._publish_metrics)
+            self._metrics.update(found.metrics)
+        for task, attempt in found.ready:
+            self._feed(ev.TaskReady(time.time(), task, attempt))
+        if found.trouble:
+            self._trouble(found.trouble)
+        for task in found.wrote:
+            if task in self._exits:
+                self._check_exit(task)
+            self._notify_host(task)
+
+    def _show(self) -> None:
+        self._publishing = False
+        self._publish()
+
+    def _publish_metrics(self) -> None:
+        metrics, self._metrics = self._metrics, {}
+        for task, (now, values, rate) in metrics.items():
+            latest = self._latest.get(task, NO_METRICS).updated(now, values, rate)
+            self._latest[task] = latest
+            view = self._run.task(task)
+            self._run.views.update_task(task, **latest.figures(view.last_output))
+            named = (values.get("step"), values.get("loss"))
+            self._record(Metric(task, view.host, values, rate, *named, time=now))
+            total = count_of(values, "total")
+            news = total is not None and total != self._total_told
+            if news or self._awaits_metrics(task):
+                self._total_told = total if news else self._total_told
+                self._feed(ev.MetricsSeen(now, task, total))
+
+    def _awaits_metrics(self, task: TaskId) -> bool:
+        """A metric line changes the state of a task."""
+        state, ready = self._run.task(task).state, self._run.plan.task(task).ready
+        return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
+
+    def await_line(self, started: ev.TaskStarted) -> None:
+        """Attached while a task is awaited by its log: the line may have come meanwhile."""
+        ready, view = self._run.plan.task(started.task).ready, self._run.task(started.task)
+        awaited = view.state is TaskState.STARTING and view.attempt == started.attempt
+        if awaited and isinstance(ready, LogMatches):
+            since = started.log_start
+            self.monitor.await_line(started.task, started.attempt, ready.pattern, since)
+
+    def watch_silence(self, task: TaskId, seconds: float) -> bool:
+        """Says so when a task has written nothing for `seconds`; True where the caller has to run
+        `check_silences` for that."""
+        self._silences[task] = _Silence(seconds, self.last.get(task), -_SILENCE_PACE)
+        begins, self._counting = not self._counting, True
+        return begins
+
+    async def check_silences(self) -> None:
+        """Counts the time for which watched tasks are silent, until none is left. Time in which
+        nothing could be heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
+        while self._silences:
+            await asyncio.sleep(_SILENCE_PACE)
+            stalled = []
+            for task, silence in list(self._silences.items()):
+                if self._run.task(task).state.ended:
+                    del self._silences[task]
+                    continue
+                silent = silence.counted(self.last.get(task))
+                if silent >= silence.limit:
+                    stalled.append((self._silences.pop(task), task))
+                if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
+                    self._silent(task)
+            for silence, task in stalled:
+                self._feed(ev.OutputStalled(time.time(), task, silence.seconds))
+                await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
+        self._counting = False
+
+    # --- ending ---------------------------------------------------------------------------
+
+    def exited(self, facts: TaskFacts, *, at_once: bool) -> None:
+        """The agent says that the task has exited, and how much it had written by then.
+        `at_once`: nobody needs its last lines."""
+        task = facts.task
+        self._exits[task] = facts
+        self._tails.discard(task)
+        self._count_local(task, facts.size)
+        if at_once:
+            self._report_exit(task, facts, ())
+        else:
+            self._check_exit(task)
+
+    def ended(self, facts: TaskFacts) -> None:
+        """Nobody will write to the log of this attempt any more."""
+        self._ends[facts.task] = facts
+        self._count_local(facts.task, facts.size)
+        self._notify_host(facts.task)
+
+    async def report_exits(self) -> None:
+        """The disk takes nothing: the run goes on without what finds no room, with the lines
+        that are known."""
+        if exits := dict(self._exits):
+            lines = self.monitor.waiting_lines(exits)
+            for task, facts in exits.items():
+                self._report_exit(task, facts, lines[task])
+                await asyncio.sleep(0)
+
+    def listen(self, host: str, news: Callable[[], None] | None) -> None:
+        """Calls `news` from now on when there is more of a host's logs, or one of them has ended;
+        None: no more."""
+        if news is None:
+            self._listeners.pop(host, None)
+        else:
+            self._listeners[host] = news
+
+    def _notify_host(self, task: TaskId) -> None:
+        if news := self._listeners.get(self._hosts_of[task]):
+            news()
+
+    def is_whole(self, view: TaskView) -> bool:
+        """The end of the last attempt's output is known, and all up to it is here, but for what
+        `is_cut` says."""
+        end = self._ends.get(view.id)
+        if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
+            return False
+        return self._is_here(view.id, end.size)
+
+    def is_cut(self, view: TaskView) -> bool:
+        """The last bytes of a log of this machine are gone: somebody has removed the file."""
+        return view.id in self._lost and self.monitor.size(view.id) < self._lost[view.id]
+
+    def _is_here(self, task: TaskId, size: int) -> bool:
+        """The log is here up to `size`, or nothing more can come."""
+        return self.monitor.size(task) >= size or self._lost.get(task, -1) >= size
+
+    def _count_local(self, task: TaskId, size: int) -> None:
+        if self._links[self._hosts_of[task]].settings.local:
+            self.monitor.grown(task, size)
+
+    def _check_exit(self, task: TaskId) -> None:
+        facts = self._exits[task]
+        if task not in self._tails and self._is_here(task, facts.size):
+            self._tails.add(task)
+            told = partial(self._report_exit, task, facts)
+            self.monitor.tail(task, lambda tail: self._call(partial(told, tail)))
+
+    def _report_exit(self, task: TaskId, facts: TaskFacts, tail: tuple[str, ...]) -> None:
+        if self._exits.get(task) is not facts:
+            return  # told already
+        del self._exits[task]
+        self._tails.discard(task)
+        self._notify_host(task)
+        if task in self._metrics:
+            self._publish_metrics()  # in the order in which it was written
+        if not self._run.needs_tail(task, facts.attempt, facts.status):
+            tail = ()
+        held = facts.port_holder
+        now, ended = time.time(), (facts.status, facts.signal)
+        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))
+
+
+@dataclass
+class DiskWatch:
+    """Knows whether logs and records are being stored."""
+
+    outputs: Outputs
+    writer: RunWriter
+    feed: Callable[[ev.Event], None]
+    _said: float | None = None
+    _said_unrecorded: bool = False
+    _said_omitted: str = ""
+
+    @property
+    def stalled(self) -> bool:
+        """Our disk is full, or does not answer."""
+        return self.outputs.monitor.stalled or bool(self.writer.trouble)
+
+    async def watch(self) -> None:
+        """Notes disks that do not answer; never ends by itself."""
+        while True:
+            await asyncio.sleep(_DISK_PACE)
+            if self.outputs.monitor.stalled:
+                self.complain("the disk does not answer")
+                await self.outputs.report_exits()
+            trouble = self.writer.trouble
+            if trouble and not self._said_unrecorded:
+                text = f"events are not stored for now: {trouble}"
+                self.feed(ev.NoteAdded(time.time(), text))
+            self._said_unrecorded = bool(trouble)
+            if self._said_omitted != (omitted := self.writer.omitted):
+                self._said_omitted = omitted
+                self.feed(ev.NoteAdded(time.time(), omitted))
+
+    def complain(self, reason: str) -> None:
+        """Says that logs are not stored, but not all the time."""
+        now = time.monotonic()
+        if self._said is None or now - self._said > _SAY_AGAIN_SECONDS:
+            self._said = now
+            self.feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))

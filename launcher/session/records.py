@@ -1,0 +1,737 @@
+"""Runs as their folders on this machine tell of them, and their hosts: to be looked at, listed, or
+taken up; their events and log lines as they come."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
+
+from ..cluster.saved_file import Stamp
+from ..errors import HostError, LauncherError, RunNotFoundError, TfmuxError
+from ..ids import TaskId, is_run_id
+from ..paths import runs_home
+from ..plan.facts import Resume
+from ..printable import escaped, without_escapes
+from ..run.snapshot import AllocationView, Snapshot
+from ..run.stacks import Stacks
+from ..run.states import HostState, Outcome, RunPhase
+from ..store.logs import LogStore
+from ..store.metrics import Series
+from ..store.metrics_file import MetricsFile, latest_metrics
+from ..store.runs import RunFolder, UnreadableRun
+from ..store.stream import (
+    Damage,
+    LineReader,
+    LogEvent,
+    PublicEvent,
+    Summary,
+    printable_values,
+    read_end,
+    read_stream,
+)
+
+if TYPE_CHECKING:
+    from ..cluster.model import ClusterModel
+    from ..hosts.ssh import SshConnector
+    from ..plan.plan import Plan
+    from ..run.run import RunStateMachine
+    from .client import RunClient
+
+
+class StoredRun:
+    """A run as its stream tells it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        """Reads the stream; the cluster file, too, where the stream has no end.
+
+        Raises:
+            ClusterFileError: the stored cluster file cannot be read.
+        """
+        self.folder = folder
+        stream = read_stream(folder.events, folder.run_id)
+        self.damage = stream.damage
+        """Parts of the stream that could not be read."""
+        self.last = stream.last
+        """Time of the last record."""
+        self.complete = stream.complete
+        """The stream could be read up to its end."""
+        self.metrics = MetricsFile(folder.metrics)
+        self.end = stream.end
+        self._views = stream.views
+        if self.end is None:
+            self._views = self.run.views  # with the hosts and tasks of which nothing is known
+
+    @cached_property
+    def cluster(self) -> ClusterModel:
+        """The cluster as it was launched."""
+        from ..cluster.read import load
+
+        return load(self.folder.cluster_file, base=self.folder.origin)
+
+    @cached_property
+    def run(self) -> RunStateMachine:
+        """The run, to be taken up."""
+        from ..run.run import RunStateMachine
+
+        return RunStateMachine(self.cluster, self.folder.run_id, past=self._views)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan with the ports that were picked at launch."""
+        return self.run.plan
+
+    @property
+    def resume(self) -> Resume | None:
+        """The run that this one goes on from."""
+        return self._views.run.resume
+
+    @property
+    def over(self) -> bool:
+        """Nothing of it can live any more: it ended, and every host confirmed that nothing is left.
+        Without the end of the stream every host of the plan is one that may hold something."""
+        if self.end is not None:
+            return bool(self.end.clean)  # its launcher knew which hosts it had contacted
+        seen = self.snapshot()
+        ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
+        if not ended or seen.receipt is None or not seen.clean:
+            return False
+        named = {host.host for host in seen.receipt.hosts}
+        return named >= {host.name for host in self.plan.hosts}
+
+    def snapshot(self) -> Snapshot:
+        """The run as it was when the last record was written, with the newest metrics."""
+        if self.end is None:
+            for task, latest in latest_metrics(self.folder.metrics).items():
+                if (view := self._views.tasks.get(task)) is not None:
+                    self._views.update_task(task, **latest.figures(view.last_output))
+            self.run.refresh_waiting()
+        return self._views.snapshot()
+
+    def logs(self) -> LogStore:
+        return LogStore(self.folder.path, read_only=True)
+
+
+def stored(run_id: str, file: Path | None = None) -> StoredRun:
+    """Finds a run; with the cluster file also one that another machine launched.
+
+    Raises:
+        RunNotFoundError: it is not known here, and there is no file.
+        ClusterFileError: the file cannot be used.
+    """
+    return StoredRun(stored_folder(run_id, file))
+
+
+def stored_folder(run_id: str, file: Path | None = None) -> RunFolder:
+    """The folder of a run; with the cluster file one is made for what another machine launched.
+
+    Raises:
+        RunNotFoundError: it is not known here, and there is no file.
+        ClusterFileError: the file cannot be used.
+    """
+    if file is None or (runs_home() / run_id).is_dir():
+        return RunFolder.find(run_id)
+    from ..cluster.read import loads, read_text
+
+    text = read_text(file)
+    cluster = loads(text, escaped(str(file)), file.absolute().parent)
+    if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
+        raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
+    return RunFolder.create(run_id, text, cluster)
+
+
+def find_resumed(run_id: str, name: str) -> Resume:
+    """Finds the run that a new run of the cluster `name` goes on from, and its log directory.
+
+    `run_id` is an id, or a beginning that only one run has. A whole id of this cluster need not be
+    known here: another machine launched that run, or its folder was removed.
+
+    Raises:
+        RunNotFoundError: no run, or several.
+    """
+    try:
+        folder = RunFolder.find(run_id)
+    except RunNotFoundError:
+        if is_run_id(run_id, name):
+            return Resume(run_id, run_id)
+        raise
+    earlier = read_stream(folder.events, folder.run_id).views.run.resume
+    return Resume(folder.run_id, earlier.logdir_run_id if earlier else folder.run_id)
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One line about a run. Times are seconds since the epoch."""
+
+    run_id: str
+    folder: RunFolder
+    started: float
+    ended: float | None
+    """None: no end was written down; it lives, or its launcher died."""
+    outcome: Outcome | None = None
+    exit_code: int | None = None
+    name: str = ""
+    """Name of its cluster."""
+    phase: RunPhase | None = None
+    """None: nothing of it could be read."""
+    waiting: str = ""
+    """Tasks or hosts that are waited for."""
+    live: int = 0
+    """Tasks that may have a process."""
+    tasks: int = 0
+    hosts: tuple[str, ...] = ()
+    step: int | None = None
+    loss: float | None = None
+    last: float = 0.0
+    """Time of the last event."""
+    first_failure: str = ""
+    attempt_text: str = ""
+    """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
+    clean: bool = True
+    """No receipt says that something may be left."""
+    proven: bool = False
+    """A receipt says that nothing is left."""
+    problem: str = ""
+    """Parts that could not be read."""
+
+    @property
+    def over(self) -> bool:
+        """It ended and nothing is left; not where something that was read leaves a doubt."""
+        return self.ended is not None and self.proven and not self.problem
+
+
+class SummaryReader:
+    """Reads the summary of one run, again and again: the end of its stream, or all of it where
+    that breaks off, when the stream has changed."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        self.run: StoredRun | None = None
+        """The run, where all of its stream was read."""
+        self._folder = folder
+        self._stamp: Stamp | None = None
+        self._known: RunSummary | None = None
+
+    def read(self, *, metrics: bool = False) -> RunSummary:
+        """Summary of the run as its stream tells it now, with `metrics` with the newest ones."""
+        stamp = Stamp.of(self._folder.events)
+        if self._known is None or stamp != self._stamp:
+            self._stamp, self.run = stamp, None
+            self._known = self._read()
+        elif metrics and self.run is not None:
+            self._known = self._of_run(self.run)
+        return self._known
+
+    def _read(self) -> RunSummary:
+        folder = self._folder
+        end = read_end(folder.events)
+        if end is not None:
+            return _summary(folder, end, end.ended or 0.0)
+        try:
+            self.run = StoredRun(folder)
+        except TfmuxError as error:
+            problem = f"could not be read: {error}".partition("\n")[0]
+            return RunSummary(folder.run_id, folder, _launched(folder), None, problem=problem)
+        return self._of_run(self.run)
+
+    def _of_run(self, run: StoredRun) -> RunSummary:
+        told = run.damage.describe(self._folder.run_id)
+        summary = Summary.of(run.snapshot(), run.last)
+        seen = _summary(self._folder, summary, run.last, told)
+        return replace(seen, proven=seen.proven and run.over)  # hosts that are not in the receipt
+
+
+def summary(folder: RunFolder) -> RunSummary:
+    """Summary of a run that is read once."""
+    return SummaryReader(folder).read()
+
+
+def unreadable_summary(run: UnreadableRun) -> RunSummary:
+    """Summary of a run that cannot be looked at."""
+    folder = RunFolder(runs_home() / run.run_id)
+    return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
+
+
+def _summary(folder: RunFolder, seen: Summary, last: float, problem: str = "") -> RunSummary:
+    return RunSummary(
+        run_id=folder.run_id,
+        folder=folder,
+        started=seen.started or _launched(folder),
+        ended=seen.ended,
+        outcome=seen.outcome,
+        exit_code=seen.exit_code,
+        name=seen.name,
+        phase=seen.state,
+        waiting=seen.waiting,
+        live=seen.live,
+        tasks=seen.tasks,
+        hosts=seen.hosts,
+        step=seen.step,
+        loss=seen.loss,
+        last=last,
+        first_failure=seen.first_failure,
+        attempt_text=seen.attempt_text,
+        clean=seen.clean is not False,
+        proven=bool(seen.clean),
+        problem=problem,
+    )
+
+
+def _launched(folder: RunFolder) -> float:
+    with suppress(OSError):
+        return folder.cluster_file.stat().st_mtime
+    return 0.0
+
+
+class FinishedRun:
+    """A run as it was; implements `control.RunControl`. There is nothing left to act on, and
+    nothing will change."""
+
+    living = False
+
+    def __init__(self, run: StoredRun) -> None:
+        self.logs = run.logs()
+        self._metrics = run.metrics
+        self._metrics.read()
+        self._snapshot = _at_rest(run)
+
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def series(self, task: TaskId) -> Series:
+        return self._metrics.series(task)
+
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None: ...
+    def press_kill(self) -> None: ...
+    def restart(self, task: TaskId, *, hard: bool = False) -> None: ...
+    def signal(self, task: TaskId, name: str) -> None: ...
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        future: Future[Stacks] = Future()
+        future.set_exception(LauncherError("the run has ended: nothing of it stands anywhere"))
+        return future
+
+    def detach(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def _at_rest(run: StoredRun) -> Snapshot:
+    """State in its record; where that breaks off, it says so instead of showing tasks alive."""
+    snapshot = run.snapshot()
+    if snapshot.state is RunPhase.ENDED:
+        return snapshot
+    outputs = [view.last_output or 0.0 for view in snapshot.tasks]
+    note = "its launcher died before it could write down how the run ended"
+    return replace(
+        snapshot.with_lost_tasks("the record ends here"),
+        state=RunPhase.ENDED,
+        ended=max([run.last, *outputs]),
+        waiting="",
+        notes=(*snapshot.notes, note),
+    )
+
+
+_TYPES = ConfigDict(
+    extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
+)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A request for nodes, as `tfmux ps --json` has it."""
+
+    __pydantic_config__ = _TYPES
+
+    engine: str
+    job: str
+    state: str
+    reason: str
+
+    @classmethod
+    def of(cls, allocation: AllocationView | None) -> Queue | None:
+        """A request in short."""
+        if allocation is None:
+            return None
+        return cls(allocation.engine, allocation.job, allocation.state, allocation.reason)
+
+
+@dataclass(frozen=True)
+class ActiveHost:
+    """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
+
+    __pydantic_config__ = _TYPES
+
+    name: Annotated[str, Field(serialization_alias="host")]
+    """Its name in the cluster file."""
+    tasks: tuple[TaskId, ...] = ()
+    """Tasks with a process there."""
+    agent: bool = False
+    """An agent of the run is there."""
+    left: bool = False
+    """No agent is there, but processes of the run are: `tfmux kill` ends them."""
+    unreachable: str = ""
+    """Why it does not answer; empty if it does."""
+
+
+@dataclass(frozen=True)
+class ActiveRun:
+    """A run that may still live."""
+
+    __pydantic_config__ = _TYPES
+
+    run_id: Annotated[str, Field(serialization_alias="run")]
+    """Its id."""
+    name: str
+    """Name of its cluster."""
+    state: RunPhase
+    """Its phase; without a launcher process the last one on record."""
+    launcher: int | None
+    """Process id of its launcher process on this machine; null: unsupervised."""
+    started: float
+    """Seconds since the epoch."""
+    tasks: int
+    """Number of its tasks, with a process or without."""
+    hosts: tuple[ActiveHost, ...]
+    """Empty while it waits for nodes."""
+    problem: Annotated[str, Field(exclude=True)] = ""
+    """Parts of its record that could not be read."""
+    queued: Annotated[
+        AllocationView | None,
+        PlainSerializer(Queue.of, return_type=Queue | None),
+        Field(serialization_alias="queue"),
+    ] = None
+    """The request for nodes that it waits for."""
+    queued_since: Annotated[float, Field(exclude=True)] = 0.0
+    attempt: int = 1
+    """Number of the start of all tasks."""
+    attempt_text: str = ""
+    """`attempt 2 of 4: worker:1 exit 1 on tf2`; empty in the first."""
+
+    @property
+    def alive(self) -> bool:
+        """Something of it was seen, or a host could not be asked."""
+        return self.launcher is not None or any(
+            host.agent or host.left or host.unreachable for host in self.hosts
+        )
+
+    @property
+    def live_tasks(self) -> int:
+        """Number of tasks that have a process, on all hosts."""
+        return sum(len(host.tasks) for host in self.hosts)
+
+
+@cache
+def _active_runs() -> TypeAdapter[tuple[ActiveRun, ...]]:
+    return TypeAdapter(tuple[ActiveRun, ...])  # not for those who do not ask for JSON
+
+
+def active_runs_json(runs: tuple[ActiveRun, ...]) -> Any:
+    """Runs as `tfmux ps --json` prints them."""
+    return _active_runs().dump_python(runs, mode="json", by_alias=True)
+
+
+def active_runs_schema() -> dict[str, Any]:
+    """The JSON Schema of `tfmux ps --json`."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tfmux ps --json",
+        **_active_runs().json_schema(mode="serialization", by_alias=True),
+    }
+
+
+@dataclass(frozen=True)
+class ActiveRuns:
+    """Active runs of this machine."""
+
+    runs: tuple[ActiveRun, ...]
+    unreadable: tuple[UnreadableRun, ...]
+    """Runs that could not be looked at: they may live."""
+
+
+def active_runs() -> ActiveRuns:
+    """All runs of this machine that have not ended with a clean receipt and are not gone.
+
+    The hosts of a run that a launcher supervises are not asked: its stream says how it stands.
+    Those of the others are, all at once. Blocking, and with an event loop of its own.
+    """
+    folders, unreadable = RunFolder.scan()
+    found: list[ActiveRun] = []
+    unsupervised: list[tuple[StoredRun, ActiveRun]] = []
+    for folder in folders:
+        try:
+            looked = _read_run(folder)
+        except Exception as error:  # whatever is wrong with one run must not hide the others
+            unreadable.append(UnreadableRun(folder.run_id, _reason(error)))
+            continue
+        if looked is None:
+            continue
+        stored, run = looked
+        if run.launcher is None and stored is not None:
+            unsupervised.append((stored, run))
+        found.append(run)
+    answers = _asked([run for run, _ in unsupervised]) if unsupervised else []
+    for (_, run), answer in zip(unsupervised, answers, strict=True):
+        at = found.index(run)
+        if isinstance(answer, BaseException):
+            unreadable.append(UnreadableRun(run.run_id, _reason(answer)))
+            answer = ()
+        found[at] = replace(run, hosts=answer)
+    return ActiveRuns(tuple(run for run in found if run.alive), tuple(unreadable))
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TfmuxError | OSError):
+        return str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {error}"
+
+
+def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ActiveRun] | None:
+    """The run as its stream tells it, and where it must be asked for itself; None if it has
+    ended."""
+    launcher = folder.launcher_pid()
+    if launcher is not None:  # whose stream has all hosts and tasks: no plan has to be made
+        if (end := read_end(folder.events)) is not None and end.clean:
+            return None
+        stream = read_stream(folder.events, folder.run_id)
+        if stream.views.tasks:
+            return None, _active(folder, stream.views.snapshot(), launcher, stream.damage)
+    reader = SummaryReader(folder)
+    if reader.read().over:
+        return None  # without reading all that a long run has written
+    run = reader.run or StoredRun(folder)
+    if run.over:
+        return None
+    return run, _active(folder, run.snapshot(), launcher, run.damage)
+
+
+def _active(
+    folder: RunFolder, snapshot: Snapshot, launcher: int | None, damage: Damage
+) -> ActiveRun:
+    queued = snapshot.allocation if snapshot.state is RunPhase.QUEUED else None
+    hosts: tuple[ActiveHost, ...] = ()
+    if launcher is not None and queued is None:
+        live = [view for view in snapshot.tasks if view.state.live]
+        hosts = tuple(
+            ActiveHost(
+                host.name,
+                tuple(v.id for v in live if v.host == host.name),
+                agent=host.state is HostState.UP,
+                unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
+            )
+            for host in snapshot.hosts
+        )
+    return ActiveRun(
+        folder.run_id,
+        snapshot.name,
+        snapshot.state,
+        launcher,
+        snapshot.started,
+        len(snapshot.tasks),
+        hosts,
+        damage.describe(folder.run_id),
+        queued,
+        snapshot.waiting_since or snapshot.started,
+        snapshot.attempt,
+        snapshot.attempt_text,
+    )
+
+
+def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseException]:
+    """Answers of the hosts of these runs, or the reasons for which they could not be asked."""
+    # Slow to import, and needed only here.
+    import asyncio
+
+    from ..hosts.ssh import SshConnector
+    from ..hosts.transport import allow_connections
+
+    async def ask() -> list[tuple[ActiveHost, ...] | BaseException]:
+        logins = SshConnector()
+        allow_connections(sum(len(run.plan.hosts) for run in runs))
+
+        async def hosts_of(run: StoredRun) -> tuple[ActiveHost, ...]:
+            names = [host.name for host in run.plan.hosts]
+            return tuple(await asyncio.gather(*(_ask(run, name, logins) for name in names)))
+
+        try:
+            return await asyncio.gather(*map(hosts_of, runs), return_exceptions=True)
+        finally:
+            await logins.aclose()
+
+    return asyncio.run(ask())
+
+
+async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
+    from ..hosts.bootstrap import LinkSettings, query_agent
+    from ..hosts.frames import Gone
+    from ..hosts.ways import transport_factory
+
+    host = run.plan.host(name)
+    allocation = run.run.allocation
+    if allocation is not None and name not in run.run.nodes and not host.local:
+        return ActiveHost(name, unreachable=f"not given yet, {allocation.title} is in the queue")
+    settings = LinkSettings.of(run.plan, host, run.folder.path)
+    try:
+        welcome = await query_agent(settings, transport_factory(host, logins))
+    except (HostError, OSError) as error:
+        return ActiveHost(name, unreachable=getattr(error, "reason", str(error)))
+    if welcome is None:
+        return ActiveHost(name)
+    if isinstance(welcome, Gone):
+        return ActiveHost(name, tuple(task for task in welcome.left if task), left=True)
+    tasks = [facts.task for facts in welcome.tasks if not facts.ended]
+    return ActiveHost(name, tuple(dict.fromkeys(tasks)), agent=True)
+
+
+_LATE_SECONDS = 2.0
+"""What the launcher has said and is not in the files by then, the disk does not take."""
+_Key = tuple[str, Any]
+
+
+class EventFiles:
+    """The events of one run, each once; `read` waits for the disk."""
+
+    def __init__(self, folder: RunFolder, *, from_end: bool) -> None:
+        """`from_end`: only what comes from now on."""
+        make = LineReader.from_end if from_end else LineReader
+        self._readers = [make(folder.events), make(folder.metrics)]
+        self._since = time.time() if from_end else 0.0
+        self._seen: dict[_Key, float] = {}
+        """Times of the last events about each task, host and so on."""
+        self._told: set[tuple[_Key, float]] = set()
+        """Events that were not in the files in time, and came from the launcher."""
+
+    def read(self, client: RunClient, *, last: bool = False) -> list[PublicEvent]:
+        """The events that have come since the last call, and with `last` all that will not come
+        any more: a disk that is full or does not answer keeps none from whoever follows."""
+        found = [
+            event
+            for reader in self._readers
+            for line in reader.read()
+            if (event := _event(line)) is not None and self._is_new(event)
+        ]
+        found.sort(key=lambda event: float(event["time"]))
+        until = float("inf") if last else time.time() - _LATE_SECONDS
+        for event in client.records(self._since, until):
+            key = _key(event)
+            if event["time"] > self._seen.get(key, 0.0):
+                self._seen[key] = event["time"]
+                self._told.add((key, event["time"]))
+                found.append(event)
+        return found
+
+    def _is_new(self, event: PublicEvent) -> bool:
+        key = _key(event)
+        self._seen[key] = event["time"]
+        return (key, event["time"]) not in self._told
+
+
+def _event(line: bytes) -> PublicEvent | None:
+    """What a line says to programs; None of one that says nothing to them, or is damaged."""
+    try:
+        event = printable_values(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or event.get("event") == "facts":
+        return None
+    return event if isinstance(event.get("time"), int | float) and "event" in event else None
+
+
+def _key(event: PublicEvent) -> _Key:
+    name = {"task": "task", "host": "host", "note": "number", "metric": "task"}
+    kind = str(event["event"])
+    return kind, event.get(name.get(kind, "event"))
+
+
+_CHUNK = 1 << 18
+_LONGEST = 1 << 20
+
+
+class LogLines:
+    """Whole lines of one log file, as they come."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self._path = os.fspath(path)
+        self._offset = offset
+        self._rest = b""
+        self.behind = False
+        """There was more to read than was read."""
+
+    @classmethod
+    def from_end(cls, path: Path) -> Self:
+        """Follows a file from its present end."""
+        return cls(path, path.stat().st_size if path.exists() else 0)
+
+    def read(self) -> bytes:
+        """The next bytes, at most 256 KiB; none while the file is not there or cannot be opened."""
+        self.behind = False
+        try:
+            size = os.stat(self._path).st_size
+            if size <= self._offset:
+                return b""
+            with open(self._path, "rb", buffering=0) as file:
+                data = os.pread(file.fileno(), _CHUNK, self._offset)
+        except OSError:
+            return b""
+        self._offset += len(data)
+        self.behind = bool(data) and self._offset < size
+        return data
+
+    def lines(self, *, last: bool = False) -> list[bytes]:
+        """The lines that have become whole; with `last` also one without a newline."""
+        data = self.read()
+        if not data and not (last and self._rest):
+            return []
+        parts = (self._rest + data).split(b"\n")
+        self._rest = parts.pop()
+        if len(self._rest) > _LONGEST or (last and self._rest and not data):
+            parts.append(self._rest)
+            self._rest = b""
+        self.behind = self.behind or (last and bool(self._rest))
+        return parts
+
+
+class RunLogs:
+    """Lines of all tasks of a run. Its methods wait for the disk."""
+
+    def __init__(self, folder: Path, tasks: Mapping[TaskId, str], *, from_end: bool) -> None:
+        """`tasks` maps each task to its host; `from_end` skips what is there already."""
+        make = LogLines.from_end if from_end else LogLines
+        self._logs = {task: make(folder / f"{task.stem}.log") for task in tasks}
+        self._tasks = tasks
+
+    def read(
+        self, only: TaskId | None = None, *, last: bool = False
+    ) -> Iterator[tuple[TaskId, bytes]]:
+        """Yields the next lines, of at most 256 KiB of each log; with `last` also what ends without
+        a newline."""
+        for task in self._logs if only is None else (only,):
+            for line in self._logs[task].lines(last=last):
+                yield task, line
+
+    def event(self, task: TaskId, line: bytes) -> LogEvent:
+        """A line as an event."""
+        return {
+            "time": time.time(),
+            "event": "log",
+            "task": str(task),
+            "text": without_escapes(line_text(line)),
+            "host": self._tasks[task],
+        }
+
+    @property
+    def behind(self) -> bool:
+        """There was more to read than was read."""
+        return any(log.behind for log in self._logs.values())
+
+
+def line_text(line: bytes) -> str:
+    """Text of a line as its last carriage return leaves it."""
+    return line.decode(errors="replace").rstrip("\r").rsplit("\r", 1)[-1]
