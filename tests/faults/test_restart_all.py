@@ -79,8 +79,14 @@ def test_a_storm_of_failures_ends_at_the_limit(tmp_path: Path) -> None:
             said = (RunFolder.find(up.run_id).path / f"{task.replace(':', '-')}.log").read_text()
             assert "beside" not in said, said
             lines = [line.split(" at ") for line in said.splitlines() if " at " in line]
-            assert [line for line, _ in lines] == [f"attempt {n} {n} {n - 1} 2" for n in (1, 2, 3)]
-            assert len({port for _, port in lines}) == 3
+            told, all_of = (
+                [line for line, _ in lines],
+                [f"attempt {n} {n} {n - 1} 2" for n in (1, 2, 3)],
+            )
+            if task == "worker:1":
+                assert told == all_of
+            assert set(told) <= set(all_of)  # the others may be ended before they say a word
+            assert len({port for _, port in lines}) == len(lines)
         assert confirmed(up) and gone(up.run_id)
 
 
