@@ -11,10 +11,11 @@ from launcher.store.stream import Summary, encode, read_end, read_stream
 
 
 def records(folder: RunFolder) -> list[dict[str, Any]]:
-    """The records of a run and its metrics, as programs read them."""
+    """The records of a run and its metrics, as programs read them: the last line may be half of
+    one, which is being written, or for which a disk had no room."""
     files = [path for path in (folder.events, folder.metrics) if path.exists()]
-    lines = [line for path in files for line in path.read_text().splitlines() if line]
-    return [json.loads(line) for line in lines]
+    whole = [path.read_text().rpartition("\n")[0] for path in files]
+    return [json.loads(line) for text in whole for line in text.splitlines() if line]
 
 
 def changes(run: RunStateMachine, now: float) -> list[bytes]:
