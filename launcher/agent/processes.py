@@ -330,7 +330,7 @@ def become_subreaper() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-_REAP_SECONDS = 0.05
+_REAP_SECONDS = 0.2
 """At a time: chains of forks may end faster than they can be reaped, and the loop must go on."""
 
 
