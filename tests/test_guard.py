@@ -26,6 +26,8 @@ def test_leaky():
     child = subprocess.Popen(
         ["sleep", "1000"], env={**__import__("os").environ, "TFMUX_TASK": "r/worker:0/1;"},
         start_new_session=True,
+        stdout=subprocess.DEVNULL,  # whoever reads this session's output sees its end
+        stderr=subprocess.DEVNULL,
     )
     print("LEAK", child.pid, flush=True)
 """

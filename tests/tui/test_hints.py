@@ -71,6 +71,7 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
         run.task("ps:0", state=TaskState.FAILED, exit_code=1, ended=1000.0)
         failure = Failure(TaskId("ps", 0), "tf1", "exit 1", 1000.0, (), (line,))
         run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "first failure: ps:0 on tf1: exit 1")
         await shows(pilot, f"  ◂ port in use: {held}")
         await pilot.press("escape")
         await shows(pilot, f"first: ps:0 @tf1 exit 1 — port in use: {held}")
