@@ -11,7 +11,7 @@ from pathlib import Path
 from ..cluster.model import ClusterModel
 from ..ids import TaskId
 from ..on_host.executables import program_problem
-from ..plan.environment import EXTENDED
+from ..plan.environment import EXTENDED, STACKS_FOLDER
 from ..plan.plan import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
 from . import evaluate
@@ -21,6 +21,8 @@ from .probes import QUICK, SLOW, CommandAnswer, PathAnswer, ProbeSession
 _MOST_SHELLS = 20
 """Different commands of one host for which a program is started there."""
 _MOVES = re.compile(r"\b(cd|pushd)\b")
+_OURS = ("/trainer", f"/{STACKS_FOLDER}")
+"""Ends of paths that a launch makes, and in which nothing of the user's is."""
 _RELATIVE = re.compile(r"(^|[\s;&|(='\"])(\.{1,2}/|(\.|source|cd|pushd)\s+[^-/~$\s])", re.MULTILINE)
 """A path in `setup` that depends on the working directory."""
 
@@ -132,7 +134,7 @@ class CommandCheck:
             return self._source(path[len(task.cwd) + 1 :])
         if path.startswith("/") or (path.startswith("~/") and path not in written):
             if self._plan.run_id in path:  # made by the launch
-                return "" if path.endswith("/trainer") else None
+                return "" if path.endswith(_OURS) else None
             return path  # the plan's ~ is the home there
         if _MOVES.search(task.setup):
             return None
