@@ -115,6 +115,7 @@ def test_a_single_kill_claims_no_more_than_a_look(
     assert not alive(other, looks=10) and not alive(chain, looks=10)
 
 
+@pytest.mark.large  # it works for as long as the agent may reap at a time
 def test_no_number_of_forks_keeps_an_agent_from_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Children of a fork bomb end faster than they can be reaped. The bomb itself would use up the
     pids of this machine."""
