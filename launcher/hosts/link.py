@@ -74,10 +74,6 @@ class LogSink(Protocol):
         return
 
 
-class NoLogs(LogSink):
-    """The sink of a link that follows no log."""
-
-
 class Listener(Protocol):
     """Receiver of what the agent says."""
 

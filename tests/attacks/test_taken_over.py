@@ -88,11 +88,13 @@ from pathlib import Path
 from launcher.cluster import load
 from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.ways import transport_factory
-from launcher.hosts.link import Link
-from launcher.hosts.link import NoLogs
+from launcher.hosts.link import Link, LogSink
 from launcher.hosts.ssh import SshConnector
 from launcher.plan import make_plan
 from launcher.store.runs import RunFolder
+
+class NoLogs(LogSink):
+    pass
 
 class Ears:
     def __getattr__(self, name):
