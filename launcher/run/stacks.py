@@ -260,13 +260,12 @@ def named_tasks(tasks: Iterable[TaskId], most: int = _MOST_NAMES) -> str:
     return ", ".join(words if len(words) <= most else [*words[:most], "…"])
 
 
-def _ranges(numbers: list[int]) -> Iterable[tuple[int, int]]:
-    begin = before = None
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """First and last of the numbers that follow each other; `numbers` are in their order."""
+    found: list[tuple[int, int]] = []
     for number in numbers:
-        if begin is None or before is None or number > before + 1:
-            if begin is not None and before is not None:
-                yield begin, before
-            begin = number
-        before = number
-    if begin is not None and before is not None:
-        yield begin, before
+        if found and number <= found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
