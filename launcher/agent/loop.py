@@ -39,6 +39,8 @@ _WAIT_FOR_OUTPUT = 1.0
 _MOST_QUEUED = 4096
 """Answers that wait for a launcher; each is some hundred bytes."""
 _WAIT_FOR_DISK = 5.0
+_WAIT_FOR_REMOVAL = 120.0
+"""A million files take so long; what is not removed by then stays on the host."""
 _TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task.
@@ -157,6 +159,8 @@ class Agent:
         self._channels.close()
         self._beat_watchdog(b"Q")
         self._end_stopped_watchdog()
+        if self._remove:  # nobody comes any more, and nobody waits for us
+            done.wait(_WAIT_FOR_REMOVAL)
 
     def _turn(self) -> None:
         for key, _ in self._selector.select(self._patience()):
