@@ -243,7 +243,7 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
     """Reading one process's environment hangs in the kernel: the others are known all the same,
     and so is that one as soon as the reading ends."""
     stuck, read = os.getpid(), variables_of
-    everyone = {pid: table()[pid] for pid in (stuck, os.getppid())}  # others' may hang by themselves
+    everyone = {pid: table()[pid] for pid in (stuck, os.getppid())}  # others may hang, too
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
 
         def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
