@@ -13,14 +13,15 @@ unexport PYTHONDONTWRITEBYTECODE
 # Most tests wait for something: eight at a time keep two processors busy. JOBS=0 runs one at a time.
 JOBS ?= 8
 test: .venv/ready
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
 # Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: four at a time.
 quick: .venv/ready
-	@$(BIN)/pytest --quick -n 4 --dist worksteal
+	@$(BIN)/pytest -n 4 --dist worksteal tests/unit tests/screens
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1
+soak: TESTS = tests
 soak: test
 
 # All but what runs on hosts, which are Linux.
@@ -42,7 +43,7 @@ bench: .venv/ready
 # Two hundred random sequences of faults on the testbed of four hosts, and a disk that hangs for a minute;
 # needs root, takes its time.
 chaos: .venv/ready
-	@SOAK=1 CHAOS=200 $(BIN)/pytest tests/faults/test_chaos.py tests/attacks/test_frozen_disks.py
+	@SOAK=1 CHAOS=200 $(BIN)/pytest tests/hosts/test_chaos.py tests/hosts/attacks/test_frozen_disks.py
 
 screenshots: .venv/ready
 	@$(BIN)/python -m docs.screenshots

@@ -21,7 +21,7 @@ from bench.flood import Flood, Gate, Took, in_folder, piped, write_lines
 from bench.report import Row, interleave, own_home, run
 from launcher.agent import wire
 from launcher.ids import new_run_id
-from tests.launcher.agent_client import Client, family, state_folder, watchdog_and_agent
+from tests.support.agent_client import Client, family, state_folder, watchdog_and_agent
 
 TASKS = 16
 SETTLE_SECONDS = 3.0

@@ -30,7 +30,7 @@ from bench.terminal import TFMUX, Terminal, until
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
-from tests.attacks.worst_text import worst_lines
+from tests.support.worst_text import worst_lines
 from tests.testbed.namespaces import Testbed
 
 QUIET = "import time\ntime.sleep(1000)"

@@ -24,7 +24,7 @@ from textual.app import App
 from bench.report import Row, interleave, run
 from bench.terminal import SIZE
 from launcher.run.states import RunPhase
-from tests.tui.fakes import ScriptedRun
+from tests.support.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
 CHUNK = 250

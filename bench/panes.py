@@ -34,7 +34,7 @@ from textual.widgets import RichLog
 from bench.report import Row, interleave, run
 from bench.terminal import SIZE, p95
 from launcher.run.states import RunPhase
-from tests.tui.fakes import ScriptedRun
+from tests.support.fakes import ScriptedRun
 from tui.app import TfmuxApp
 
 KINDS = ("tfmux", "RichLog")

@@ -33,7 +33,7 @@ from bench.terminal import SIZE, p95
 from launcher.ids import TaskId
 from launcher.run.states import RunPhase
 from launcher.store.logs import LogFile
-from tests.tui.fakes import ScriptedRun
+from tests.support.fakes import ScriptedRun
 
 PLAIN = b"2026-11-21 12:04:11.1: After %d training steps, loss on training batch is 0.4512\n"
 COLOURED = b"\x1b[32mINFO\x1b[0m 12:04:11 batch %07d of epoch 3 took 12 ms, the queue is 4 deep\n"

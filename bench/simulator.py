@@ -21,8 +21,8 @@ from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
 from launcher.plan import HostPlan
 from launcher.session import hosts, process
-from tests.agent_frames import Body, facts, welcome
-from tests.short_programs import Obliging
+from tests.support.agent_frames import Body, facts, welcome
+from tests.support.short_programs import Obliging
 
 _LINE = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
 _FIGURES = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": [], "tasks": {}}

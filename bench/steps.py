@@ -25,7 +25,7 @@ from pathlib import Path
 from bench.report import Row, interleave, own_home, run
 from bench.terminal import ROOT, TFMUX, Terminal, until
 from launcher.paths import runs_home
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 COMMAND = (
     "async",

@@ -25,7 +25,7 @@ from typing import IO
 
 from bench.hosts import all_at_once
 from bench.report import Row, interleave, run
-from tests.ports import free_ports
+from tests.support.ports import free_ports
 
 ROOT = pathlib.Path(__file__).parents[1]
 LINE = re.compile(

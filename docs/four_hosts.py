@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 
 from launcher.store.runs import RunFolder
-from tests.command import Up, write
-from tests.test_four_hosts import TRAINING
+from tests.hosts.test_four_hosts import TRAINING
+from tests.support.command import Up, write
 from tests.testbed.namespaces import Testbed
 
 TARGET = Path(__file__).with_name("four-hosts-events.jsonl")

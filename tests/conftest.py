@@ -6,19 +6,23 @@ import gc
 import os
 import signal
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import command, order, quick
-from tests.budgets import SOAK
-from tests.paths import REPOSITORY
-from tests.testbed import guard, namespaces, slurm
+from tests.support import command, tiers
+from tests.support.budgets import SOAK
+from tests.support.paths import REPOSITORY
+from tests.support.requirements import require, require_testbed
+from tests.testbed import guard, slurm
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
+
+pytest_plugins = [
+    f"tests.support.fixtures.{name}" for name in ("clients", "hosts", "launcher", "trainer")
+]
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile(
@@ -33,35 +37,23 @@ def pytest_configure(config: pytest.Config) -> None:
     A job that a script starts with `&` ignores SIGINT and SIGQUIT, one under `nohup` SIGHUP, and
     all children inherit it: what a test then sends to one of them has no effect.
     """
-    pytest.register_assert_rewrite("tests.journals")  # so that what differs is told
     guard.mark_session()
-    if config.getoption("quick"):
-        quick.refuse_tensorflow()
-    else:
-        command.fork_launchers()
+    command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) is signal.SIG_IGN:
             interrupt = number is signal.SIGINT
             signal.signal(number, signal.default_int_handler if interrupt else signal.SIG_DFL)
 
 
-@pytest.hookimpl(trylast=True)  # until hypothesis's own turn it warns of work that takes time
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Do what no quick test shall pay for."""
-    if session.config.getoption("quick"):
-        quick.prepare_random_text()
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare `--quick`."""
-    parser.addoption("--quick", action="store_true", help="only tests that start no process")
+    parser.addoption("--quick", action="store_true", help=f"only {tiers.names(tiers.QUICK)}")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out, with `--quick`, the modules that import TensorFlow."""
-    if not config.getoption("quick") or collection_path.suffix != ".py":
-        return None
-    return None if quick.is_quick_file(collection_path) else True
+    """Leave out, with `--quick`, the folders of all other tests."""
+    tier = tiers.tier_of(collection_path)
+    return True if config.getoption("quick") and tier and tier not in tiers.QUICK else None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
@@ -73,16 +65,13 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups when its turn comes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose the tests of `--quick`, or all but those of a soak; put those of a parallel run in
-    order."""
-    if config.getoption("quick"):
-        chosen = {item: quick.is_quick(item) for item in items}
-    else:
-        chosen = {item: SOAK or not item.get_closest_marker("soak") for item in items}
+    """Choose the tests, and put those that share something on one worker."""
+    chosen = {item: SOAK or not item.get_closest_marker("soak") for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
     items[:] = [item for item in items if chosen[item]]
-    if not config.getoption("quick") and hasattr(config, "workerinput"):
-        order.arrange(items)
+    tiers.group(items)
+    if all(tiers.tier_of(item.path) in tiers.QUICK for item in items):
+        tiers.prepare_quick()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -130,13 +119,9 @@ def no_process_left(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """Fail a test that leaves a process of a run, a screen or a launcher behind on this machine,
-    and kill it. A quick test may start none, and is not watched."""
-    if quick.is_quick(request.node):
-        watched = request.config.getoption("quick")
-        with (
-            quick.no_process_started(monkeypatch),
-            quick.no_time_spent() if watched else nullcontext(),
-        ):
+    and kill it; and one of a folder whose tests start none, or are quick, that is otherwise."""
+    if tiers.tier_of(request.path) in tiers.NO_PROCESS:
+        with tiers.no_process_started(monkeypatch), tiers.no_time_spent(request):
             yield
         return
     before = guard.all_here()
@@ -153,19 +138,6 @@ def mnist() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no MNIST files at {folder}; set TFMUX_TEST_DATA")
     return folder
-
-
-def require_testbed() -> None:
-    """Skip the test, or fail it in CI, when this machine cannot carry the testbed of four hosts."""
-    require(namespaces.missing())
-
-
-def require(reason: str | None) -> None:
-    """Skip the test, or fail it in CI, for that reason if there is one."""
-    if reason is not None and os.environ.get("CI"):
-        pytest.fail(f"{reason}, and in CI a missing testbed is a failure", pytrace=False)
-    if reason is not None:
-        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 
 _FLAGS = (
     "--headless",

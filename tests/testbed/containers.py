@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 from types import TracebackType
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, proc
 from tests.testbed.proc import Process
 

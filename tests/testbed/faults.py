@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, network, proc
 from tests.testbed.host import Host
 

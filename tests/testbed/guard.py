@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import proc
 from tests.testbed.proc import Process
 

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, keys, network, proc, sockets
 from tests.testbed.disk import Account
 from tests.testbed.proc import Process

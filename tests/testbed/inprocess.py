@@ -20,7 +20,7 @@ from types import TracebackType
 
 import asyncssh
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import guard, keys
 from tests.testbed.relay import Relay
 from tests.testbed.streams import ended, pass_streams

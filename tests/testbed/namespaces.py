@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import TracebackType
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, keys, network, proc
 from tests.testbed.host import UNSHARE, Host
 from tests.testbed.proc import Process

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
-from tests.patience import PATIENCE, wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import TestbedError, disk, namespaces, proc
 from tests.testbed.proc import Process
 

@@ -6,7 +6,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from tests.paths import REPOSITORY
+from tests.support.paths import REPOSITORY
 
 _TMP = Path("/tmp")
 

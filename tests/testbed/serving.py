@@ -15,8 +15,8 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 import aiohttp
 
-from tests.paths import REPOSITORY
-from tests.patience import PATIENCE
+from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE
 from tests.testbed import proc
 
 OTHER_USER = 41078

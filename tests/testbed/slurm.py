@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.patience import PATIENCE
+from tests.support.patience import PATIENCE
 from tests.testbed import TestbedError, disk, keys, namespaces, network, private_tmp, proc
 from tests.testbed.proc import Process
 from tests.testbed.slurm_files import BOOT, CGROUP, CONF

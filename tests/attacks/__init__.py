@@ -1,1 +1,0 @@
-"""Attacks and unlucky moments against what is promised: each of them as a test."""

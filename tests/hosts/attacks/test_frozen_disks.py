@@ -1,0 +1,301 @@
+"""A host's disk hangs, as an NFS server that reboots does to it: tasks, beats and kills go on."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import processes, wire
+from launcher.agent.processes import table
+from launcher.agent.processes import variables as variables_of
+from tests.support import command
+from tests.support.agent_client import Client, family, watchdog_and_agent
+from tests.support.patience import PATIENCE, wait_until
+from tests.testbed import proc
+from tests.testbed.frozen import FreezableDisk
+
+FROZEN_SECONDS = 60.0 if os.environ.get("CHAOS") else 12.0
+"""Longer than the watchdog waits for a beat."""
+
+TRAINING = """
+import os, sys, time
+ledger = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+step = 0
+while True:
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    step += 1
+    os.write(1, b"step %d\\n" % step)
+    os.write(ledger, b"%d\\n" % step)
+    time.sleep(0.02)
+"""
+"""Forks, prints, and notes each step where no disk hangs."""
+
+FLOOD = """
+import os, signal, sys, time
+mark = sys.argv[1]
+def hit(*_):
+    with open(mark + ".new", "w") as file:
+        file.write(repr(time.monotonic()))
+    os.rename(mark + ".new", mark)
+    os._exit(0)
+signal.signal(signal.SIGTERM, hit)
+os.write(1, b"the flood begins\\n")
+open(mark + ".up", "w").close()
+os.set_blocking(1, False)
+while True:
+    try:
+        os.write(1, b"a line of a flood that never ends\\n" * 1000)
+    except BlockingIOError:
+        time.sleep(0.001)
+"""
+"""Writes as fast as it can, and notes that it does, and when the first signal came."""
+
+
+@pytest.fixture
+def disk(
+    testbed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[FreezableDisk]:
+    """The home and state directory of the agent on a disk that can be made to hang."""
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk", megabytes=512) as disk:
+        monkeypatch.setenv("HOME", str(disk.mountpoint))
+        monkeypatch.setenv("XDG_STATE_HOME", str(disk.mountpoint / "state"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(disk.mountpoint / "cache"))
+        yield disk
+
+
+@pytest.fixture
+def client(disk: FreezableDisk) -> Iterator[Client]:
+    """An admitted channel to a fresh agent, whose home is on that disk."""
+    with Client(f"t-{os.urandom(4).hex()}") as channel:
+        channel.hello()
+        yield channel
+        disk.thaw()
+        if channel.process.poll() is None:
+            channel.kill()
+            channel.leave()
+
+
+def steps(ledger: Path) -> int:
+    """Steps that a training has noted."""
+    return len(ledger.read_bytes().splitlines())
+
+
+def beat(client: Client) -> float:
+    """Seconds that a beat takes."""
+    began = time.monotonic()
+    client.send(wire.BEAT)
+    client.get(wire.PONG)
+    return time.monotonic() - began
+
+
+def frozen_in_threads_only(client: Client) -> None:
+    """Waits until a thread of the agent, but not its main one, hangs with the disk."""
+    _, agent = watchdog_and_agent(client.run_id)
+
+    def hangs() -> bool:
+        states = {}
+        for thread in Path(f"/proc/{agent.pid}/task").iterdir():
+            states[thread.name] = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+        assert states[str(agent.pid)] != "D"
+        return "D" in states.values()
+
+    wait_until(hangs, "a thread of the agent waits for the disk")
+
+
+@pytest.mark.soak
+def test_a_training_goes_on_while_the_home_hangs(
+    client: Client, disk: FreezableDisk, tmp_path: Path
+) -> None:
+    """Longer than the watchdog's patience: the same process trains on, all beats are answered, a
+    start waits for the disk and harms nothing; then all is as if nothing had been."""
+    bound = 2.0 * command.slowness()
+    ledger = tmp_path / "ledger"
+    started = client.python("w:0", TRAINING, str(ledger))
+    wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
+    disk.freeze()
+    began = time.monotonic()
+    frozen_in_threads_only(client)
+    before = steps(ledger)
+    waiting = {"task": "w:1", "attempt": 1, "argv": ["sleep", "1000"], "env": {}, "cwd": "/"}
+    client.send(wire.START, {**waiting, "log_limit": 1 << 30, "port": None, "pty": False})
+    beats = []
+    while time.monotonic() - began < FROZEN_SECONDS or steps(ledger) <= before + 100:
+        assert time.monotonic() - began < PATIENCE, "it does not train on"
+        beats.append(beat(client))
+        time.sleep(0.2)
+    assert max(beats) < bound
+    disk.thaw()
+    assert client.get(wire.STARTED, task="w:1")["error"] == ""
+    process = proc.read(started["pid"])
+    assert process is not None and process.alive
+    receipt = client.kill()
+    assert receipt["confirmed"] and not receipt["survivors"] and receipt["signalled"] >= 2
+    end = client.get(wire.EOF, task="w:0")
+    client.follow("w:0")
+    last = steps(ledger)
+    log = client.log_until(b"step %d\n" % last)
+    assert end["size"] == len(log) and end["lost"] == end["cut"] == 0
+    numbers = [int(line.split()[1]) for line in log.splitlines()]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_kill_does_not_wait_for_the_disk(
+    client: Client, disk: FreezableDisk, tmp_path: Path
+) -> None:
+    """Everything dead and confirmed while the home hangs, a task that could not be started yet
+    included: it never is."""
+    bound = 2.0 * command.slowness()
+    ledger = tmp_path / "ledger"
+    client.python("w:0", TRAINING, str(ledger))
+    wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
+    disk.freeze()
+    frozen_in_threads_only(client)
+    waiting = {"task": "w:1", "attempt": 1, "argv": ["sleep", "1000"], "env": {}, "cwd": "/"}
+    client.send(wire.START, {**waiting, "log_limit": 1 << 30, "port": None, "pty": False})
+    began = time.monotonic()
+    receipt = client.kill()
+    assert receipt["confirmed"] and not receipt["survivors"]
+    assert time.monotonic() - began < bound
+    assert client.get(wire.STARTED, task="w:1")["error"] == "the run is being ended"
+    assert client.get(wire.EXITED, task="w:0")["signal"] == "KILL"
+    assert len(family(client.run_id)) == 3
+    beat(client)
+
+
+def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
+    client: Client, disk: FreezableDisk, tmp_path: Path
+) -> None:
+    """The watchdog writes nothing before it kills."""
+    ledger = tmp_path / "ledger"
+    client.python("w:0", TRAINING, str(ledger))
+    wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
+    disk.freeze()
+    frozen_in_threads_only(client)
+    _, agent = watchdog_and_agent(client.run_id)
+    os.kill(agent.pid, 9)
+    wait_until(
+        lambda: not [p for p in family(client.run_id) if "TFMUX_TASK" in p.environ],
+        "the tasks are dead",
+        20,
+    )
+    disk.thaw()
+    client.everything()
+    client.process.wait(PATIENCE)
+    wait_until(lambda: not family(client.run_id), "all of it has gone")
+
+
+def test_a_run_ends_while_the_disk_hangs(client: Client, disk: FreezableDisk) -> None:
+    """Who leaves is let go though the folder cannot be removed yet; it is when the disk answers."""
+    client.start("w:0", ["sleep", "1000"])
+    disk.freeze()
+    assert client.kill()["confirmed"]
+    client.send(wire.LEAVE, {"remove": True})
+    client.process.wait(PATIENCE)
+    disk.thaw()
+    wait_until(lambda: not family(client.run_id), "agent and watchdog have gone")
+    assert not list((disk.mountpoint / "state/tfmux").iterdir())
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["flood", "flood and frozen disk"])
+def test_how_soon_the_first_signal_comes(
+    client: Client, disk: FreezableDisk, tmp_path: Path, frozen: bool
+) -> None:
+    """From the kill sent to TERM seen by each of 16 flooding tasks, the launcher reading none of
+    the log bytes that it is owed."""
+    bound = 2.0 * command.slowness()
+    delays = []
+    for round_ in range(1, 5):
+        marks = [tmp_path / f"mark-{round_}-{number}" for number in range(16)]
+        for number, mark in enumerate(marks):
+            client.python(f"w:{number}", FLOOD, str(mark), attempt=round_, log_limit=4 << 20)
+        if round_ == 1:
+            for number in range(16):
+                client.follow(f"w:{number}", number)
+        flooding = [mark.with_name(f"{mark.name}.up") for mark in marks]
+        wait_until(lambda: all(mark.exists() for mark in flooding), "all flood")  # noqa: B023
+        if frozen:
+            disk.freeze()
+        sent = time.monotonic()
+        client.send(wire.KILL, {"id": round_, "tasks": None, "grace": 5.0})
+        wait_until(lambda: all(mark.exists() for mark in marks), "each has seen the signal")  # noqa: B023
+        delays += [float(mark.read_text()) - sent for mark in marks]
+        disk.thaw()
+        receipt = client.get(wire.RECEIPT, ids=[round_])
+        assert receipt["confirmed"] and not receipt["survivors"]
+    delays.sort()
+    p99 = delays[int(len(delays) * 0.99)]
+    print(f"kill to signal: median {statistics.median(delays):.3f} s, p99 {p99:.3f} s")
+    assert p99 < bound
+
+
+def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
+    tmp_path: Path, testbed_possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading one process's environment hangs in the kernel: the others are known all the same,
+    and so is that one as soon as the reading ends."""
+    stuck, read = os.getpid(), variables_of
+    everyone = {pid: table()[pid] for pid in (stuck, os.getppid())}  # others may hang, too
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
+
+        def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+            if pid == stuck:  # what waits on a frozen disk sleeps as one that waits for a lock does
+                (disk.mountpoint / "file").write_text("text")
+            return read(pid, names)
+
+        monkeypatch.setattr("launcher.agent.processes.variables", variables)
+        looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
+        disk.freeze()
+        began = time.monotonic()
+        looks.scan(everyone)
+        assert looks.unread == [stuck]
+        assert time.monotonic() - began < 20
+        looks.scan(everyone)
+        assert looks.unread == [stuck], "it is not asked twice"
+        disk.thaw()
+
+        def is_read() -> bool:
+            looks.scan(everyone)
+            return not looks.unread
+
+        wait_until(is_read, "the reading has ended")
+
+
+def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading environments takes long because the machine is busy: each is waited for."""
+    marked: list[int] = []
+
+    def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+        time.sleep(0.01)
+        marked.append(pid)
+        return [b"busy-20260101-000000-abcd/w:0/1;", None]
+
+    monkeypatch.setattr("launcher.agent.processes.variables", variables)
+    everyone = dict(list(table().items())[:50])
+    tracker = processes.ProcessTracker("busy-20260101-000000-abcd", agent_session=-1)
+    found = tracker.scan(everyone)
+    assert set(found) == set(everyone) - {os.getpid()} and set(marked) == set(everyone)
+
+
+def test_a_reading_that_ends_during_a_look_loses_no_process() -> None:
+    """Whoever was stuck comes back between two lines of the look: nothing is missing in it."""
+
+    class Shrinking(set[tuple[int, int]]):
+        """Forgets what it is asked for, as the thread that reads does when it comes back."""
+
+        def __contains__(self, key: object) -> bool:
+            found = super().__contains__(key)
+            self.difference_update({key})
+            return found
+
+    everyone = table()
+    looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
+    looks._marks.unread = Shrinking((p.pid, p.start) for p in everyone.values())
+    assert set(looks.scan(everyone)) <= looks.below
+    assert not looks.unread

@@ -1,0 +1,309 @@
+"""Options of ssh_config on which hosts are trusted, and how we log in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from launcher.errors import AuthError, HostKeyError, UnreachableError
+from launcher.hosts import credentials, ssh_config, ssh_options
+from launcher.hosts.host_keys import accepted_keys
+from launcher.hosts.ssh import SshConnector
+from launcher.plan import SshTarget
+from tests.support import command
+from tests.support.clients import Clients, Person, both_log_in, only_refused
+from tests.support.patience import PATIENCE, until
+from tests.testbed import keys
+from tests.testbed.namespaces import Testbed
+
+# --- who is trusted ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "KnownHostsCommand /bin/cat /nowhere",
+        "RevokedHostKeys /nowhere",
+        "BindInterface lo",
+        "ProxyUseFdpass yes",
+    ],
+)
+async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -> None:
+    """Never skipped: the sentence names option, file and line."""
+    clients.configure(option)
+    name = option.split()[0]
+    with pytest.raises(UnreachableError, match=rf"{name} in ~/\.ssh/config:2 is not supp") as told:
+        await clients.ours()
+    assert told.value.code == "ssh-config" and "remove the option" in told.value.todo
+    assert 'via = ["ssh", "-T", "far", "{command}"]' in told.value.todo
+    clients.configure(before=f"Host other\n  {option}")
+    await clients.ours()
+
+
+async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
+    """Whatever `ssh -G` prints is in the table; what is not there is refused where it is set."""
+    config = await ssh_config.read_config("far", "far", None, None)
+    assert set(config.values) <= set(ssh_options.OPTIONS)
+    odd = replace(config, values={**config.values, "trusteverybody": ("yes",)})
+    with pytest.raises(UnreachableError, match="trusteverybody in ssh_config is not supported"):
+        ssh_options.arguments(odd, None)
+
+
+def test_the_way_for_an_option_that_is_refused(
+    testbed: Testbed, tfmux_home: Path, tmp_path: Path
+) -> None:
+    """The sentence gives it: `ssh` itself, which honours the option, on all four hosts."""
+    testbed.give_access(tfmux_home)
+    revoked = tfmux_home / "revoked"
+    other = keys.make_key(tmp_path / "other", "other").path.with_suffix(".pub")
+    subprocess.run(["ssh-keygen", "-q", "-k", "-f", revoked, other], check=True)
+    config = tfmux_home / ".ssh/config"
+    config.write_text(f"RevokedHostKeys {revoked}\n{config.read_text()}")
+
+    def cluster(tables: str) -> str:
+        tasks = json.dumps([f"{host.name}:auto" for host in testbed])
+        job = f'[jobs.worker]\ntasks = {tasks}\nready = "started"\n'
+        run = '[run]\ncommand = ["uname", "-n"]\nworkdir = ""\nsuccess = "all"\n'
+        return str(command.write(tmp_path, f"{tables}{job}{run}"))
+
+    def host(name: str, way: str) -> str:
+        return f'[hosts.{name}]\n{way}\naddress = "{name}"\npython = "{testbed[name].python}"\n'
+
+    done = command.run(
+        "check", cluster("".join(host(h.name, f'ssh = "{h.name}"') for h in testbed))
+    )
+    ways = set(re.findall(r"via = \[[^]]*\]", " ".join(done.stdout.split())))
+    assert len(ways) == 4, done.stdout
+    assert all(way.startswith('via = ["ssh", "-T", "tf') for way in ways), ways
+    ours = f'"-F", "{config}", "-T"'  # OpenSSH looks into the account's home, not into $HOME
+    tables = "".join(
+        host(json.loads(way[6:])[2], way.replace('"-T"', ours)) for way in sorted(ways)
+    )
+    done = command.run("up", "--headless", cluster(tables))
+    assert done.returncode == 0, done
+    for h in testbed:
+        assert h.name in done.stdout
+    subprocess.run(
+        ["ssh-keygen", "-q", "-k", "-f", revoked, testbed["tf3"].host_key.path.with_suffix(".pub")],
+        check=True,
+    )
+    done = command.run("up", "--headless", cluster(tables))
+    assert done.returncode == 3 and "tf3 refused" in done.stderr, done
+
+
+@pytest.mark.parametrize("option", ["IdentityFile", "CertificateFile"])
+async def test_a_home_of_nobody_is_named(clients: Clients, option: str) -> None:
+    """A path below the home of a user that there is not: refused with file and line."""
+    clients.configure(f"{option} ~no-such-user/key")
+    where = rf"{option} in ~/\.ssh/config:2: ~no-such-user/key: there is no such user"
+    with pytest.raises(UnreachableError, match=where) as told:
+        await clients.ours()
+    assert told.value.code == "ssh-config"
+
+
+async def test_strict_checking_asks_nobody(clients: Clients) -> None:
+    """`StrictHostKeyChecking yes`: an unknown key is refused without a question; a person's
+    own --accept-new counts more, as an option of the command line does for `ssh`."""
+    clients.configure("StrictHostKeyChecking yes")
+    clients.known_hosts.unlink()
+    person = Person("yes")
+    with pytest.raises(HostKeyError, match=r"StrictHostKeyChecking in ~/\.ssh/config:2"):
+        await clients.ours(person)
+    assert person.asked == []
+    await clients.ours(accept_new=True)
+
+
+@pytest.mark.parametrize("value", ["accept-new", "no", "off"])
+async def test_new_keys_are_accepted_where_the_configuration_says_so(
+    clients: Clients, tmp_path: Path, value: str
+) -> None:
+    """New ones are put on file; a changed one is refused, also where `ssh` would go on."""
+    clients.configure(f"StrictHostKeyChecking {value}")
+    clients.known_hosts.unlink()
+    await clients.ours()
+    assert clients.host_key in accepted_keys().read_text()
+    clients.server.new_host_key()
+    with pytest.raises(HostKeyError, match="HAS CHANGED"):
+        await clients.ours()
+
+
+async def test_batch_mode_asks_nobody(clients: Clients) -> None:
+    """No question of any kind."""
+    clients.configure("BatchMode yes")
+    clients.known_hosts.unlink()
+    person = Person("yes")
+    with pytest.raises(HostKeyError):
+        await clients.ours(person)
+    assert person.asked == []
+
+
+@pytest.mark.parametrize("value", ["none", "/dev/null", "/nowhere/known"])
+async def test_other_files_of_known_hosts(clients: Clients, tmp_path: Path, value: str) -> None:
+    """`UserKnownHostsFile` replaces the usual file; the system's counts beside it."""
+    clients.configure(f"UserKnownHostsFile {value}", "GlobalKnownHostsFile none")
+    await only_refused(clients, "not known here")
+    system = tmp_path / "system"
+    system.write_text(clients.known_hosts.read_text())
+    clients.configure(f"UserKnownHostsFile {value}", f"GlobalKnownHostsFile {system}")
+    await both_log_in(clients)
+
+
+@pytest.mark.parametrize("option", ["VerifyHostKeyDNS yes", "NoHostAuthenticationForLocalhost yes"])
+async def test_what_would_trust_more_is_said_to_be_unused(clients: Clients, option: str) -> None:
+    """Stricter than `ssh`, and it says so."""
+    clients.configure(option)
+    await clients.ours()
+    clients.known_hosts.unlink()
+    name = option.split()[0]
+    with pytest.raises(HostKeyError, match=rf"{name} in ~/\.ssh/config:2 is not used"):
+        await clients.ours()
+
+
+async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
+    """A server that has none of them is refused."""
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,no-such-one")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256")
+    await only_refused(clients, "HAS CHANGED|no common SSH")
+    clients.configure("HostKeyAlgorithms ssh-ed25519")
+    await both_log_in(clients)
+
+
+async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clients) -> None:
+    """A server with two keys, of which the one is known that the list has second."""
+    server = clients.server
+    other = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
+    acceptor = server._acceptor
+    assert acceptor is not None
+    ours = str(server.host_key.path)
+    server._call(lambda: acceptor.update(server_host_keys=[other, ours]))
+    clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,ssh-ed25519")
+    await clients.ours()
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+    assert "ecdsa" in accepted_keys().read_text()
+
+
+@pytest.mark.parametrize("option", ["Ciphers", "MACs", "KexAlgorithms"])
+async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
+    """What the file allows and nothing else; nothing in common is said."""
+    good = {"Ciphers": "aes256-ctr", "MACs": "hmac-sha2-512", "KexAlgorithms": "curve25519-sha256"}
+    clients.configure(f"{option} {good[option]}", "Ciphers aes256-ctr")
+    await both_log_in(clients)
+
+
+async def test_a_quick_cipher_comes_first_unless_the_file_names_one(clients: Clients) -> None:
+    """Log bytes cost half as much under AES-GCM as under ChaCha20."""
+    assert "gcm" in await clients.ours()
+    clients.configure("Ciphers chacha20-poly1305@openssh.com,aes256-gcm@openssh.com")
+    assert "chacha20" in await clients.ours()
+
+
+async def test_short_rsa_keys_are_not_trusted(clients: Clients) -> None:
+    """`RequiredRSASize`."""
+    server = clients.server
+    short = asyncssh.generate_private_key("ssh-rsa", key_size=2048)
+    acceptor = server._acceptor
+    assert acceptor is not None
+    server._call(lambda: acceptor.update(server_host_keys=[short]))
+    line = f"{clients.place} {short.export_public_key().decode()}"
+    clients.known_hosts.write_text(line)
+    await both_log_in(clients)
+    clients.configure("RequiredRSASize 3072")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="shorter than RequiredRSASize"):
+        await clients.ours(accept_new=True)
+
+
+# --- who we are -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "option", ["PubkeyAuthentication no", "PreferredAuthentications password", "IdentityFile none"]
+)
+async def test_ways_to_log_in_are_narrowed(clients: Clients, option: str) -> None:
+    """Our key would be taken, and is not offered."""
+    clients.configure(option)
+    usual = clients.folder / "id_ed25519"
+    usual.write_bytes(clients.server.client_key.path.read_bytes())
+    usual.chmod(0o600)
+    assert isinstance(await only_refused(clients, "permission denied for"), AuthError)
+
+
+@pytest.mark.parametrize("given", ["IdentityAgent", "SSH_AUTH_SOCK"])
+async def test_the_agent_is_the_configured_one(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    """`IdentityAgent` by path, variable and `none`; `IdentitiesOnly` offers no other key of it."""
+    path = tmp_path / "agent"
+    other = keys.make_key(tmp_path / "id_other", "other")
+    with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL) as agent:
+        try:
+            await until(path.exists, "the socket of ssh-agent")
+            private = clients.server.client_key.path
+            add = ["ssh-add", "-q", str(private)]
+            await asyncio.to_thread(
+                subprocess.run, add, env={"SSH_AUTH_SOCK": str(path)}, check=True
+            )
+            monkeypatch.setenv("SSH_AUTH_SOCK" if given == "SSH_AUTH_SOCK" else "MINE", str(path))
+            option = "" if given == "SSH_AUTH_SOCK" else "IdentityAgent $MINE"
+            identity = f"IdentityFile {other.path}"
+            clients.configure(option, identity)
+            await both_log_in(clients)
+            clients.server.logins = 0
+            clients.configure(option, identity, "IdentitiesOnly yes")
+            await only_refused(clients, "permission denied for")
+            clients.configure("IdentityAgent none", identity)
+            await only_refused(clients, "permission denied for")
+            clients.configure(option, f"IdentityFile {private}.pub", "IdentitiesOnly yes")
+            await both_log_in(clients)
+        finally:
+            agent.terminate()
+
+
+async def test_an_agent_that_says_nothing_has_no_keys(
+    clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that was forwarded from a machine that is gone: the login does not wait for ever."""
+    monkeypatch.setattr(credentials, "AGENT_SECONDS", 0.5)
+    path = tmp_path / "silent"
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        public = f"{clients.server.client_key.path}.pub"
+        clients.configure(f"IdentityAgent {path}", f"IdentityFile {public}")
+        async with asyncio.timeout(PATIENCE):
+            with pytest.raises(AuthError, match="permission denied for"):
+                await clients.ours()
+
+
+async def test_a_certificate_file_logs_in(testbed: Testbed, tfmux_home: Path) -> None:
+    """`CertificateFile`, with a real sshd that trusts the authority and no key."""
+    testbed.give_access(tfmux_home)
+    host = testbed["tf3"]
+    authority = asyncssh.generate_private_key("ssh-ed25519")
+    private = asyncssh.read_private_key(tfmux_home / ".ssh/id_ed25519")
+    made = authority.generate_user_certificate(private, "me", principals=[host.account.name])
+    (tfmux_home / ".ssh/mine").write_bytes(made.export_certificate())
+    host.write(
+        f"{host.account.home}/.ssh/authorized_keys",
+        f"cert-authority {authority.export_public_key().decode()}",
+    )
+    logins = SshConnector()
+    with pytest.raises(AuthError):
+        await logins.connect("tf3", SshTarget(None, "tf3", None))
+    config = tfmux_home / ".ssh/config"
+    config.write_text(f"CertificateFile {tfmux_home}/.ssh/mine\n{config.read_text()}")
+    connection = await logins.connect("tf3", SshTarget(None, "tf3", None))
+    connection.abort()
+    await connection.wait_closed()

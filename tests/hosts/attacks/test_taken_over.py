@@ -1,0 +1,134 @@
+"""Another launcher takes a run over: whoever loses it tells the truth, with the right code."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+from launcher.store.runs import RunFolder
+from tests.support import command
+from tests.support.command import Up
+from tests.support.paths import REPOSITORY
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.testbed import proc
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+RULES = "lease = 60\ngrace = 1"
+
+
+def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
+    scenario: FaultScenario,
+) -> None:
+    """There are never two: `tfmux kill` kills the process that does not answer, and the command
+    that has launched the run ends as its next launcher says."""
+    with scenario.up(scenario.file(PLACES, run=RULES)) as up:
+        ready(up, "ps:0", "worker:0")
+        pid = RunFolder.find(up.run_id).launcher_pid()
+        assert pid
+        up.signal_launcher(signal.SIGSTOP)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        wait_until(lambda: proc.read(pid) is None, "the first launcher has gone")
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert "the run goes on" not in up.said
+    scenario.wait_dead()
+
+
+def test_a_receipt_counts_what_the_tasks_own_machine_has_ended_before(
+    scenario: FaultScenario,
+) -> None:
+    """Tasks of this machine end with the launcher that is killed, before anybody asks the host:
+    they were signalled all the same."""
+    with scenario.up(scenario.file({"worker": ["here", "here"]}, run=RULES)) as up:
+        ready(up, "worker:0", "worker:1")
+        up.signal_launcher(signal.SIGSTOP)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert up.wait() == 130, up.transcript()
+        assert set(last_states(up).values()) == {"killed"}
+        (host,) = next(e for e in up.of("receipt"))["hosts"]
+        assert host["signalled"] >= 2 and host["confirmed"], host
+    scenario.wait_dead()
+
+
+def test_an_attach_names_a_launcher_that_stands_still_and_leaves_it_alone(
+    scenario: FaultScenario,
+) -> None:
+    """Tasks of this machine would die with it; let go on, it has lost nothing."""
+    with scenario.up(scenario.file({"ps": ["tf1"], "worker": ["tf3", "here"]}, run=RULES)) as up:
+        ready(up, "ps:0", "worker:0", "worker:1")
+        pid = RunFolder.find(up.run_id).launcher_pid()
+        up.signal_launcher(signal.SIGSTOP)
+        try:
+            done = command.run("attach", up.run_id, "--json")
+        finally:
+            up.signal_launcher(signal.SIGCONT)
+        assert done.returncode == 2 and f"kill -CONT {pid}" in done.stderr, done.stderr
+        with Up("attach", up.run_id, "--json") as other:
+            other.wait_for(lambda e: e["event"] == "log", "it follows the run")
+            other.press_ctrl_c()
+            assert other.wait() == 130, other.transcript()
+        assert up.wait() == 130, up.transcript()
+        assert set(last_states(up).values()) == {"killed"} and confirmed(up)
+        assert not any("lost" in note for note in notes(up))
+    scenario.wait_dead()
+
+
+TAKER = """
+import asyncio, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+from launcher.cluster import load
+from launcher.hosts.bootstrap import LinkSettings
+from launcher.hosts.ways import transport_factory
+from launcher.hosts.link import Link, LogSink
+from launcher.hosts.ssh import SshConnector
+from launcher.plan import make_plan
+from launcher.store.runs import RunFolder
+
+class NoLogs(LogSink):
+    pass
+
+class Ears:
+    def __getattr__(self, name):
+        def hear(*words):
+            if name == "link_up":
+                print("taken", flush=True)
+        return hear
+
+async def main():
+    folder = RunFolder.find(sys.argv[2])
+    plan = make_plan(load(folder.cluster_file, base=folder.origin), folder.run_id)
+    host = plan.host(sys.argv[3])
+    logins = SshConnector(None)
+    settings = LinkSettings.of(plan, host, folder.path, persistent=True)
+    link = Link(settings, transport_factory(host, logins), NoLogs(), Ears())
+    running = asyncio.create_task(link.run())
+    await asyncio.to_thread(sys.stdin.readline)
+    await link.aclose()
+    await logins.aclose()
+
+asyncio.run(main())
+"""
+
+
+def test_a_host_that_another_machine_takes_ends_this_launcher(scenario: FaultScenario) -> None:
+    """It says so and leaves; nothing of the run is killed, and `tfmux kill` ends all of it."""
+    with scenario.up(scenario.file(PLACES, run=RULES)) as up:
+        ready(up, "ps:0", "worker:0")
+        argv = [sys.executable, "-c", TAKER, str(REPOSITORY), up.run_id, "tf1"]
+        taker = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            assert taker.stdout is not None and taker.stdout.readline() == "taken\n"
+            assert up.wait() == 0, up.transcript()
+            assert any("has taken tf1 over" in note for note in notes(up))
+            assert "the run goes on" in up.said
+            assert scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
+        finally:
+            taker.communicate("\n", timeout=20)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+    scenario.wait_dead()

@@ -1,0 +1,293 @@
+"""The preflight of tasks' commands: each is looked for on its own host, behind its own shells."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster import loads
+from launcher.preflight import Check, Report, Severity
+from launcher.preflight.run import preflight
+from tests.support.command import run, write
+from tests.testbed.namespaces import Testbed
+
+
+def local(command: list[str], settings: str = "", workdir: str = "") -> str:
+    """One task on this machine."""
+    return f"""
+[jobs.worker]
+tasks = ["localhost:auto"]
+command = {json.dumps(command)}
+[run]
+workdir = "{workdir}"
+{settings}
+"""
+
+
+def problems(report: Report) -> dict[str, str]:
+    """For each host what is said of its commands."""
+    found = [f for f in report.findings if f.check is Check.COMMAND]
+    return {f.host: f.sentence for f in found if f.severity is not Severity.OK}
+
+
+async def of(text: str, base: Path) -> Report:
+    return await preflight(loads(text, "cluster.toml", base))
+
+
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["no-such-trainer", "x"], "no-such-trainer is not on PATH"),
+        (["/no/such/trainer"], "/no/such/trainer: no such file"),
+        (["/tmp"], "/tmp is a directory"),
+        (["/etc/passwd"], "/etc/passwd is not executable"),
+        (["{python}", "-u", "-m", "no_such_module.train"], "has no module no_such_module"),
+    ],
+)
+async def test_a_command_that_cannot_run_is_named(
+    tmp_path: Path, command: list[str], why: str
+) -> None:
+    """With task, host and reason; nothing may be launched."""
+    report = await of(local(command), tmp_path)
+    assert not report.ok
+    sentence = problems(report)["localhost"]
+    assert sentence.startswith("worker:0 cannot run on localhost: ") and why in sentence
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["echo", "-m", "nothing"],
+        ["{python}", "-c", "pass", "-m", "nothing"],
+        ["{python}", "train.py", "-m", "nothing"],
+        ["{python}", "-m", "trainer", "async"],
+        ["{python}", "-m", "json.tool"],
+        ["{python}", "-m", "mine.train"],
+        ["{python}", "-m", "single"],
+        ["./train.sh"],
+    ],
+)
+async def test_a_command_that_can_run_is_fine(tmp_path: Path, command: list[str]) -> None:
+    """Also what is part of the workdir, or comes with tfmux."""
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "single.py").touch()
+    (tmp_path / "train.py").touch()
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n")
+    (tmp_path / "train.sh").chmod(0o755)
+    report = await of(local(command, workdir="."), tmp_path)
+    assert problems(report) == {}
+    assert any(f.check is Check.COMMAND and f.brief == "found" for f in report.findings)
+
+
+async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> None:
+    """It is copied as it is, so it is looked at here."""
+    (tmp_path / "train.sh").write_text("#!/bin/sh\n")
+    report = await of(local(["./train.sh"], workdir="."), tmp_path)
+    assert "train.sh is not executable" in problems(report)["localhost"]
+
+
+@pytest.mark.parametrize("workdir", ["", "."])
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        (["./absent.sh"], "absent.sh: no such file"),
+        (["~/bin/train.sh"], "~/bin/train.sh: no such file"),
+        (["{python}", "-u", "-W", "ignore", "absent.py", "--x"], "absent.py: no such file"),
+        (["{python}", "/no/such/train.py"], "/no/such/train.py: no such file"),
+        (["{python}", "-um", "no_such_module"], "has no module no_such_module"),
+    ],
+)
+async def test_what_is_started_from_the_workdir_must_be_there(
+    tmp_path: Path, command: list[str], why: str, workdir: str
+) -> None:
+    """Programs and scripts; with `workdir = ""` tasks of this machine start beside the file."""
+    report = await of(local(command, workdir=workdir), tmp_path)
+    assert problems(report)["localhost"].endswith(why)
+    settings = 'prepare = ["make"]'
+    report = await of(local(command, settings, workdir=workdir), tmp_path)
+    assert report.ok and problems(report)["localhost"].endswith("unless prepare brings it")
+
+
+@pytest.mark.parametrize("command", [["./train.sh"], ["{python}", "train.py"]])
+async def test_what_cannot_be_known_is_no_error_and_not_called_found(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """`setup` may change the directory."""
+    report = await of(local(command, 'setup = "cd /srv/code || true"'), tmp_path)
+    assert problems(report) == {}
+    (finding,) = [f for f in report.findings if f.check is Check.COMMAND]
+    assert finding.brief == "found in part" and "worker:0" in finding.sentence
+
+
+async def test_every_job_is_looked_at(tmp_path: Path) -> None:
+    """However many there are: the last one lacks its program."""
+    jobs = "".join(
+        f'[jobs.job{n}]\ntasks = ["localhost:auto"]\ncommand = ["/bin/{name}"]\n'
+        for n, name in enumerate(["sh", "true", "cat", "ls", "cp"] * 5 + ["no-such-program"])
+    )
+    for number in range(25):
+        (tmp_path / f"tool{number}").symlink_to("/bin/true")
+        jobs = jobs.replace("/bin/sh", f"{tmp_path}/tool{number}", 1)
+    report = await of(f'{jobs}[run]\nworkdir = ""\n', tmp_path)
+    assert problems(report)["localhost"].endswith("/bin/no-such-program: no such file")
+
+
+async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> None:
+    """Behind `setup` each takes a shell; those that were left out are not called found."""
+    jobs = "".join(
+        f'[jobs.job{n}]\ntasks = ["localhost:auto"]\nsetup = "N={n}"\n' for n in range(21)
+    )
+    report = await of(f'{jobs}[run]\nworkdir = ""\ncommand = ["true"]\n', tmp_path)
+    (finding,) = [f for f in report.findings if f.check is Check.COMMAND]
+    assert finding.brief == "found in part" and finding.sentence.endswith("job20:0 will run")
+
+
+async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
+    """A program that only `setup` or `env` brings is there; a `setup` that fails is told."""
+    tool = tmp_path / "bin" / "my-trainer"
+    tool.parent.mkdir()
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    added = f"PATH={shlex.quote(str(tool.parent))}:$PATH"
+    for settings in (f'setup = "{added}"', f'env = {{ PATH = "{tool.parent}:/usr/bin:/bin" }}'):
+        assert problems(await of(local(["my-trainer"], settings), tmp_path)) == {}
+    for program in ("my-trainer", "bin/my-trainer"):
+        report = await of(local([program], 'setup = "false"'), tmp_path)
+        assert "setup failed with exit status 1" in problems(report)["localhost"]
+
+
+def environment(folder: Path) -> None:
+    """What a project may hold: an interpreter, a package, and a file that `setup` sources."""
+    (folder / "venv" / "bin").mkdir(parents=True)
+    (folder / "venv" / "bin" / "python3").symlink_to(sys.executable)
+    (folder / "src" / "mine").mkdir(parents=True)
+    (folder / "env.sh").write_text("test -e env.sh\n")
+
+
+OF_THE_WORKDIR = [
+    (["{python}", "-m", "mine.train"], 'env = { PYTHONPATH = "src" }'),
+    (["{python}", "-m", "mine.train"], 'env = { PYTHONPATH = "/tmp:{workdir}/src" }'),
+    (["{python}", "-c", "pass"], 'setup = ". ./env.sh"'),
+    (["venv/bin/python3", "-c", "pass"], ""),
+]
+"""Commands with settings that name what lies in the workdir."""
+
+
+@pytest.mark.parametrize(("command", "settings"), OF_THE_WORKDIR)
+async def test_all_is_looked_for_in_the_directory_where_tasks_start(
+    tmp_path: Path, command: list[str], settings: str
+) -> None:
+    """A relative path in `setup`, of the interpreter, and on PYTHONPATH; without it the same is an
+    error."""
+    environment(tmp_path / "project")
+    (tmp_path / "empty").mkdir()
+    for workdir, ok in (("project", True), ("empty", False)):
+        report = await of(local(command, settings, workdir), tmp_path)
+        found = [f for f in report.findings if f.check in (Check.COMMAND, Check.PYTHON)]
+        assert all(f.severity is Severity.OK for f in found) == ok, found
+        assert report.ok == ok
+
+
+async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """The same on a host: what can be found here is, the rest is a warning."""
+    environment(tmp_path)
+    for command, settings in OF_THE_WORKDIR:
+        job = f'[jobs.worker]\ntasks = ["tf1:auto"]\ncommand = {json.dumps(command)}\n'
+        text = f'{testbed.hosts_toml()}{job}[run]\nworkdir = "."\n{settings}\n'
+        report = await of(text, tmp_path)
+        assert report.ok, report.findings
+        if "-m" in command:
+            assert problems(report) == {}
+        elif settings:
+            assert "unless the files that are copied bring it" in problems(report)["tf1"]
+
+
+async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
+    """A warning: the lines have not run yet."""
+    settings = 'prepare = ["pip install it"]'
+    report = await of(local(["/no/such/trainer"], settings), tmp_path)
+    assert "unless prepare brings it" in problems(report)["localhost"]
+    found = [f for f in report.findings if f.code == "command-missing"]
+    assert [f.severity for f in found] == [Severity.WARN]
+    settings = f'{settings}\nsetup = ". ~/no-such-environment/bin/activate"'
+    report = await of(local(["{python}", "-c", "pass"], settings), tmp_path)
+    codes = {f.code: f.severity for f in report.findings if f.severity is not Severity.OK}
+    assert codes["python-broken"] is codes["command-missing"] is Severity.WARN and report.ok
+
+
+def test_check_ends_with_3_and_names_it(tmp_path: Path) -> None:
+    """As for every error of the preflight."""
+    done = run("check", str(write(tmp_path, local(["no-such-trainer"]))))
+    assert done.returncode == 3
+    assert "[command-missing]" in done.stdout
+    assert "no-such-trainer is not on PATH" in " ".join(done.stdout.split())
+
+
+async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
+    """Missing, not executable, a directory, and a module: each on one host only."""
+    for host in testbed:
+        host.run(["mkdir", "-p", "/tmp/it", "/tmp/mods"])
+        for name in ("a", "b", "c"):
+            host.write(f"/tmp/it/{name}", "#!/bin/sh\n", 0o755)
+        host.write("/tmp/mods/special.py", "")
+    testbed["tf1"].run(["rm", "/tmp/it/a"])
+    testbed["tf2"].run(["chmod", "644", "/tmp/it/b"])
+    testbed["tf3"].run(["sh", "-c", "rm /tmp/it/c && mkdir /tmp/it/c"])
+    testbed["tf4"].run(["rm", "/tmp/mods/special.py"])
+    commands = {"a": ["/tmp/it/a"], "b": ["/tmp/it/b"], "c": ["/tmp/it/c"]}
+    commands["d"] = ["{python}", "-m", "special.train"]
+    jobs = "".join(
+        f'[jobs.{name}]\ntasks = ["tf1:auto", "tf2:auto", "tf3:auto", "tf4:auto"]\n'
+        f'command = {json.dumps(command)}\nready = "started"\n'
+        for name, command in commands.items()
+    )
+    run_table = '[run]\nworkdir = ""\nenv = { PYTHONPATH = "/tmp/mods" }\n'
+    text = testbed.hosts_toml() + jobs + run_table
+    assert problems(await of(text, Path("/"))) == {
+        "tf1": "a:0 cannot run on tf1: /tmp/it/a: no such file",
+        "tf2": "b:1 cannot run on tf2: /tmp/it/b is not executable",
+        "tf3": "c:2 cannot run on tf3: /tmp/it/c is a directory",
+        "tf4": f"d:3 cannot run on tf4: {testbed['tf4'].python} has no module special",
+    }
+
+
+@pytest.mark.parametrize("workdir", ["", "."])
+async def test_files_of_the_workdir_are_looked_for_where_they_are(
+    testbed: Testbed, tmp_path: Path, workdir: str
+) -> None:
+    """A directory that is copied is looked at here, the home there; `~` in `python` is the home
+    there."""
+    host = testbed["tf1"]
+    home = host.account.home
+    host.run(["ln", "-sf", host.python, f"{home}/python3"])
+    toml = testbed.hosts_toml().replace(f'python = "{host.python}"', 'python = "~/python3"', 1)
+    assert "~/python3" in toml
+    jobs = "".join(
+        f'[jobs.{name}]\ntasks = ["tf1:auto"]\nready = "started"\ncommand = {json.dumps(words)}\n'
+        for name, words in {
+            "script": ["{python}", "train.py"],
+            "whole": ["{python}", "{workdir}/train.py"],
+            "trainer": ["{python}", "{trainer}", "async"],
+            "tool": ["./tool"],
+        }.items()
+    )
+    text = f'{toml}{jobs}[run]\nworkdir = "{workdir}"\n'
+    assert problems(await of(text, tmp_path)).keys() == {"tf1"}
+    (tmp_path / "train.py").touch()
+    (tmp_path / "tool").write_text("#!/bin/sh\n")
+    (tmp_path / "tool").chmod(0o755)
+    if not workdir:
+        for name in ("train.py", "tool"):
+            host.write(f"{home}/{name}", "#!/bin/sh\n", 0o755)
+    report = await of(text, tmp_path)
+    assert problems(report) == {}
+    assert [f.brief for f in report.findings if f.check is Check.COMMAND] == ["found"]
+    report = await of(f'{text}setup = "false"\n', tmp_path)
+    assert problems(report)["tf1"].startswith("tool:0 ")
+    assert "setup failed with exit status 1" in problems(report)["tf1"]

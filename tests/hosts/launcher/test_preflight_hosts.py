@@ -1,0 +1,277 @@
+"""The preflight of four real hosts: each fault by its name, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from launcher.cluster import ClusterModel, loads
+from launcher.hosts import dial
+from launcher.preflight import (
+    CHECKS,
+    REPORT_SCHEMA,
+    Check,
+    Finding,
+    Reach,
+    Reachability,
+    Report,
+    Severity,
+)
+from launcher.preflight.findings import Result
+from launcher.preflight.run import preflight
+from tests.support.command import run, write
+from tests.support.patience import wait_until
+from tests.testbed import faults, proc
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed
+
+JOBS = """
+[jobs.ps]
+tasks = ["tf1:2222"]
+[jobs.worker]
+tasks = ["tf2:2222", "tf3:2222", "tf4:2222", "tf4:auto"]
+[run]
+command = ["{python}", "-m", "trainer", "async"]
+"""
+RUN = "old-20261120-183002-7f3a"
+
+
+def cluster(testbed: Testbed, settings: str = "", hosts: str = "") -> ClusterModel:
+    """The cluster of the testbed; `settings` goes on in `[run]`."""
+    return loads((hosts or testbed.hosts_toml()) + JOBS + settings, "testbed.toml", Path("/"))
+
+
+def daemon(host: Host, command: str, tag: str) -> None:
+    """Leaves a process on a host as a dead run's task does."""
+    host.run(["sh", "-c", f"TFMUX_TASK='{tag}' setsid {command} >/dev/null 2>&1 &"])
+
+
+def nothing_stays(testbed: Testbed) -> None:
+    """No process, no folder of a run, no socket and no mark is left on any host."""
+    for host in testbed:
+        wait_until(lambda host=host: host.leftovers() == [], f"{host.name} is empty")  # type: ignore[misc]
+        names = ["-name", "check-*", "-o", "-name", "*.sock", "-o", "-name", ".check-*"]
+        found = host.run(["find", "/tmp", host.account.home, *names], check=False)
+        assert found.stdout == b"", (host.name, found.stdout)
+
+
+def codes(report: Report, host: str) -> set[str]:
+    """The codes of what is wrong with a host."""
+    bad = [f for f in report.findings if f.severity is not Severity.OK]
+    return {finding.code for finding in bad if finding.host == host}
+
+
+def said(report: Report, host: str, code: str) -> Finding:
+    """The one finding with a code."""
+    (found,) = [f for f in report.findings if (f.host, f.code) == (host, code)]
+    return found
+
+
+def reaches(report: Report) -> dict[tuple[str, str], Reach]:
+    """The matrix."""
+    return {(pair.source, str(pair.task)): pair.reach for pair in report.reachability}
+
+
+async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(testbed: Testbed) -> None:
+    """All cells are filled live, all pairs are reached, the JSON fits its schema."""
+    live: list[Result] = []
+    report = await preflight(cluster(testbed), on_result=live.append)
+    nothing_stays(testbed)
+    assert report.ok and not [f for f in report.findings if f.severity is not Severity.OK]
+    for host in testbed:
+        filled = {f.check for f in report.findings if f.host == host.name}
+        assert filled == set(CHECKS), host.name
+    assert len(report.reachability) == 4 * 5 - 3  # tf1–tf3 need not reach their only task
+    assert set(reaches(report).values()) == {Reach.OK}
+    assert {pair.resolved for pair in report.reachability} == {host.address for host in testbed}
+    assert {r for r in live if isinstance(r, Finding)} == set(report.findings)
+    assert {r for r in live if isinstance(r, Reachability)} == set(report.reachability)
+    jsonschema.validate(report.json(), REPORT_SCHEMA)
+
+
+async def test_ways_between_hosts_are_told_apart(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Filtered, unresolved, no route, another machine; a port that another run holds; a host
+    that drops our packets; text at login; a proxy."""
+    monkeypatch.setattr(dial, "CONNECT_SECONDS", 2.0)
+    faults.drop_port(testbed["tf1"], 2222, testbed["tf3"].address)
+    faults.drop_port(testbed["tf2"], 22)
+    testbed["tf4"].etc(
+        "hosts", f"127.0.0.1 localhost\n{testbed['tf3'].address} tf1\n10.99.9.9 tf3\n"
+    )
+    daemon(testbed["tf4"], "python3 -m http.server 2222", f"{RUN}/worker:1/1;")
+    wait_until(lambda: any(each.port == 2222 for each in testbed["tf4"].listeners()), "it listens")
+    faults.bashrc(testbed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
+    (process,) = testbed["tf4"].leftovers()
+    began = time.monotonic()
+    report = await preflight(cluster(testbed))
+    proc.signal_process(process, signal.SIGKILL)
+    assert report.seconds < 20 and time.monotonic() - began < 30  # every step has a deadline
+
+    assert codes(report, "tf1") == {"shell-noise", "proxy-set"}
+    assert "'hello'" in said(report, "tf1", "shell-noise").sentence
+    assert codes(report, "tf2") == {"tcp-timeout"}
+    assert codes(report, "tf3") == {"reach-filtered"}
+    assert codes(report, "tf4") == {
+        "port-in-use",
+        "leftovers",
+        "reach-stranger",
+        "reach-unresolved",
+        "reach-no-route",
+    }
+    matrix = reaches(report)
+    assert matrix["tf3", "ps:0"] is Reach.FILTERED
+    assert matrix["tf4", "ps:0"] is Reach.STRANGER
+    assert matrix["tf4", "worker:1"] is Reach.NO_ROUTE
+    assert matrix["tf4", "worker:2"] is Reach.UNRESOLVED
+    assert matrix["tf1", "worker:2"] is Reach.OK  # whoever listens there: the way is open
+    assert matrix["tf1", "worker:0"] is Reach.UNKNOWN
+    held = said(report, "tf4", "port-in-use")
+    assert f"of worker:1 of the run {RUN} (python3 -m http.server 2222)" in held.sentence
+    left = said(report, "tf4", "leftovers")
+    assert left.todo.startswith(f"end them: tfmux kill {RUN} --file FILE") and left.run == RUN
+    assert f"pid {process.inner} " in left.sentence
+    nothing_stays(testbed)
+
+
+async def test_homes_and_keys_that_fail(testbed: Testbed) -> None:
+    """A full home, a changed key, a read-only home, a refused key: a code and a way out each."""
+    faults.full_home(testbed["tf1"])
+    faults.new_host_key(testbed["tf2"])
+    faults.read_only_home(testbed["tf3"])
+    faults.refuse_keys(testbed["tf4"])
+    report = await preflight(cluster(testbed), accept_new=True)
+    assert codes(report, "tf1") == {"disk-full", "logdir-unwritable"}
+    assert codes(report, "tf2") == {"key-changed"}
+    assert codes(report, "tf3") == {"logdir-unwritable"}
+    assert "Read-only" in said(report, "tf3", "logdir-unwritable").sentence
+    assert codes(report, "tf4") == {"login-refused"}
+    assert "id_ed25519 (ssh-ed25519 SHA256:" in said(report, "tf4", "login-refused").sentence
+    assert all(f.todo for f in report.findings if f.severity is Severity.ERROR)
+    assert report.accepted == ()
+    nothing_stays(testbed)
+
+
+async def test_what_only_shows_beside_other_hosts(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An old checkpoint, a log directory that is not shared, another Python without TensorFlow,
+    a public address, a silent sshd."""
+    monkeypatch.setattr(dial, "BANNER_SECONDS", 1.0)
+    faults.freeze_sshd(testbed["tf4"])
+    testbed["tf2"].write(f"{testbed['tf2'].account.home}/logs/model.ckpt-100.index", "")
+    hosts = testbed.hosts_toml()
+    hosts = hosts.replace('address = "tf3"', 'address = "8.8.8.8"')
+    hosts = hosts.replace(f'python = "{testbed["tf1"].python}"', 'python = "python3"', 1)
+    report = await preflight(
+        cluster(testbed, 'logdir = "~/logs"\non_failure = "restart"\n', hosts), accept_new=True
+    )
+    faults.thaw_sshd(testbed["tf4"])
+    assert {"tensorflow-missing", "logdir-not-shared"} <= codes(report, "tf1")
+    assert said(report, "tf1", "tensorflow-missing").severity is Severity.ERROR
+    assert codes(report, "tf2") == {"logdir-stale", "reach-no-route"}
+    assert codes(report, "tf3") == {"logdir-not-shared", "address-public"}
+    assert codes(report, "tf4") == {"ssh-silent"}
+    assert not report.ok
+    nothing_stays(testbed)
+
+
+async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
+    """A restart finds its checkpoint there, so nothing is to be warned of."""
+    faults.share_home(testbed["tf3"], testbed["tf4"])
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["true"]\n'
+    text = testbed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
+    report = await preflight(loads(text, "testbed.toml", Path("/")))
+    assert codes(report, "tf4") == set()
+    shared = [f for f in report.findings if f.host == "tf4" and f.check is Check.LOGDIR]
+    assert [finding.brief for finding in shared] == ["writable", "shared"]
+    nothing_stays(testbed)
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
+async def test_a_wrong_clock_is_measured(testbed: Testbed) -> None:
+    """An hour behind, told to the second, and nothing to stop a launch for."""
+    faults.shift_clock(testbed["tf3"], -3600)
+    report = await preflight(cluster(testbed))
+    assert codes(report, "tf3") == {"clock-off"}
+    assert "behind" in said(report, "tf3", "clock-off").sentence
+    assert report.ok
+
+
+@pytest.mark.parametrize("shell", ["/bin/dash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"])
+async def test_login_shells_of_other_kinds_do(testbed: Testbed, shell: str) -> None:
+    """Whatever the account's shell is, the agent comes up; one that is odd is said so."""
+    host = testbed["tf3"]
+    if not faults.has_shell(host, shell):
+        pytest.skip(f"this machine has no {shell}")
+    faults.login_shell(host, shell)
+    jobs = '[jobs.worker]\ntasks = ["tf3:2222"]\n[run]\ncommand = ["{python}", "-V"]\n'
+    report = await preflight(loads(testbed.hosts_toml() + jobs, "testbed.toml", Path("/")))
+    assert report.ok, json.dumps(report.json(), indent=1)
+    assert codes(report, "tf3") == (set() if shell == "/bin/dash" else {"shell-odd"})
+
+
+async def test_a_login_shell_that_lets_nobody_in_is_named(testbed: Testbed) -> None:
+    """An account without a shell, and start-up files that never come back."""
+    faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
+    faults.bashrc(testbed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
+    report = await preflight(cluster(testbed))
+    assert codes(report, "tf3") == {"python-missing"}
+    assert "not available" in said(report, "tf3", "python-missing").sentence
+    assert codes(report, "tf4") == {"python-missing"}
+    assert "closed for today" in said(report, "tf4", "python-missing").sentence
+
+
+# --- the same faults, met by a launch ---------------------------------------------------------
+
+
+def launch(tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """`tfmux up --headless` of a file, to its end."""
+    return run("up", str(write(tmp_path, text)), "--headless")
+
+
+def script(testbed: Testbed, host: str, body: str, settings: str = "") -> str:
+    """A cluster of one worker on a host that runs a program of one line."""
+    command = json.dumps([testbed[host].python, "-c", body])
+    jobs = f'[jobs.worker]\ntasks = ["{host}:2222"]\nready = "started"\n'
+    return f"{testbed.hosts_toml()}{jobs}[run]\ncommand = {command}\n{settings}"
+
+
+def test_a_read_only_home_keeps_nobody_from_launching(testbed: Testbed, tmp_path: Path) -> None:
+    """Staged files and tfmux's own folder find another place; logs come all the same."""
+    faults.read_only_home(testbed["tf3"])
+    (tmp_path / "data.txt").write_text("staged\n")
+    body = "print(open('data.txt').read())"
+    done = launch(tmp_path, script(testbed, "tf3", body, 'logdir = "/tmp/logs"\n'))
+    assert done.returncode == 0, done.stderr
+    assert "worker:0 | staged" in done.stdout
+    nothing_stays(testbed)
+
+
+def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """Nothing was started, and each host's own reason and way out is on stderr."""
+    faults.new_host_key(testbed["tf1"])
+    faults.refuse_keys(testbed["tf2"])
+    faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
+    faults.full_home(testbed["tf4"])
+    done = launch(tmp_path, testbed.hosts_toml() + JOBS)
+    assert done.returncode == 3
+    for words in (
+        "HAS CHANGED",
+        "permission denied for root on ",
+        "This account is currently not available",
+        "nothing was started",
+    ):
+        assert words in done.stderr, done.stderr
+    done = launch(tmp_path, script(testbed, "tf4", "print(1)"))
+    assert done.returncode == 3 and "No space left on device" in done.stderr
+    nothing_stays(testbed)

@@ -1,0 +1,284 @@
+"""The agent and its watchdog are killed or frozen: told, and nothing outlives the next contact."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+from tests.support.command import Up, python_task, write
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, notes, ready, receipt
+from tests.testbed import proc
+from tests.testbed.proc import Process
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+HIDDEN = ("sh", "-c", "sleep 3002; :")
+
+
+def launched(
+    scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "", lease: int = 60
+) -> Up:
+    """A run whose tasks leave daemons behind, one of them with an emptied environment. An agent
+    that has a doubt stays for the `lease`."""
+    file = scenario.file(PLACES, run=f"lease = {lease}\ngrace = 1\n{run}", modes={"worker": modes})
+    return scenario.up(file)
+
+
+def hidden(scenario: FaultScenario) -> list[Process]:
+    """The daemons without a tag on tf3, not what they fork."""
+    found = [p for p in scenario.testbed["tf3"].leftovers() if p.argv == HIDDEN]
+    return proc.without_forks(found)
+
+
+def left(scenario: FaultScenario) -> list[Process]:
+    """What still carries the worker's tag on tf3."""
+    return scenario.of("tf3", "worker:0")
+
+
+def end_hidden(scenario: FaultScenario) -> None:
+    """Ends the daemon without a tag, which lives: nothing of ours knows it."""
+    assert hidden(scenario), "the daemon was meant to live on"
+    for process in scenario.testbed["tf3"].leftovers():
+        if process.argv in (HIDDEN, ("sleep", "3002")):
+            proc.signal_process(process, signal.SIGKILL)
+
+
+def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScenario) -> None:
+    """SIGKILL of the agent: its watchdog ends daemons, too; the run fails for that reason."""
+    with launched(scenario) as up:
+        ready(up, "ps:0", "worker:0")
+        wait_until(lambda: hidden(scenario), "the daemon runs")
+        _, agent = scenario.agents("tf3")
+        proc.signal_process(agent, signal.SIGKILL)
+        assert up.wait() == 1, up.transcript()
+        assert any("the agent died" in note for note in notes(up))
+        assert "worker:0 on tf3: ended unseen, the agent died" in up.said
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
+def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
+    """SIGSTOP of the agent: the host is lost, its watchdog ends everything, and the launcher
+    hears so from the next agent."""
+    with launched(scenario) as up:
+        ready(up, "ps:0", "worker:0")
+        _, agent = scenario.agents("tf3")
+        proc.signal_process(agent, signal.SIGSTOP)
+        up.state("worker:0", "lost")
+        assert up.wait() == 1, up.transcript()
+        assert any("the agent died" in note for note in notes(up))
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
+def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> None:
+    """Given an agent that is stopped, when a person ends the run in that moment, then the launcher
+    waits for the agent's watchdog and for the next agent's receipt."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 0", modes={"worker": "daemon child"})
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        _, agent = scenario.agents("tf3")
+        proc.signal_process(agent, signal.SIGSTOP)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
+def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
+    """An agent that nobody watches over ends the run on its host, with the grace."""
+    with launched(scenario, modes="stubborn daemon") as up:
+        ready(up, "ps:0", "worker:0")
+        watchdog, _ = scenario.agents("tf3")
+        proc.signal_process(watchdog, signal.SIGKILL)
+        assert up.wait() == 1, up.transcript()
+        assert any("told to stop" in note for note in notes(up))
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
+def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
+    """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
+    environment lives on. What has a tag is found by `tfmux kill`, which confirms nothing."""
+    with launched(scenario, lease=8) as up:
+        ready(up, "ps:0", "worker:0")
+        run_id = up.run_id
+        wait_until(lambda: hidden(scenario), "the daemon runs")
+        up.kill_launcher()
+        both = scenario.agents("tf3")
+        for process in both:
+            proc.signal_process(process, signal.SIGSTOP)
+        for process in both:
+            proc.signal_process(process, signal.SIGKILL)
+    wait_until(
+        lambda: (
+            not any("-c" in p.argv[1:3] and p.argv[0].endswith("python") for p in left(scenario))
+        ),
+        "the task itself went with the agent",
+    )
+    assert hidden(scenario), "the daemon was meant to live on"
+    listed = command.run("ps").stderr
+    assert f"tfmux: {run_id}: tf3 has worker:0 without an agent: tfmux kill ends" in listed
+    for _ in range(2):  # and for ever: no later agent can know better
+        code, said = scenario.kill(run_id)
+        assert code == 4 and "tf3: not confirmed" in said, said
+    end_hidden(scenario)
+    scenario.wait_dead()
+
+
+def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
+    """Given an agent and its watchdog that are killed together, when the launcher reconnects to a
+    new agent, then that does not confirm that nothing is left: a daemon lives that nobody knows."""
+    with launched(scenario, lease=8) as up:
+        ready(up, "ps:0", "worker:0")
+        wait_until(lambda: hidden(scenario), "the daemon runs")
+        both = scenario.agents("tf3")
+        for process in both:
+            proc.signal_process(process, signal.SIGSTOP)
+        for process in both:
+            proc.signal_process(process, signal.SIGKILL)
+        assert up.wait() == 4, up.transcript()
+        assert not confirmed(up)
+        assert receipt(up)["tf3"]["doubt"].startswith("an earlier agent")
+    end_hidden(scenario)
+    scenario.wait_dead()
+
+
+QUICKLY = (("task", 0.001), ("administrator", 0.05))
+"""By whom, and after how many seconds, they are killed outside of a soak, too."""
+CHAIN = r"""
+import os, sys, time
+pause, home, killer = float(sys.argv[1]), sys.argv[2], sys.argv[3]
+if os.fork() == 0:  # a chain of forks without a tag, which stops at a file or after a minute
+    os.setsid()
+    code = (
+        "import os, sys, time\n"
+        "while not os.path.exists(sys.argv[2]) and time.time() < float(sys.argv[3]):\n"
+        "    if os.fork(): os._exit(0)\n"
+        "    time.sleep(float(sys.argv[1]))\n"
+    )
+    until = str(time.time() + 60)
+    os.execve(sys.executable, ["chain", "-c", code, str(pause), home + "/stop", until], {})
+print("ready", flush=True)
+while not os.path.exists(home + "/go"):
+    time.sleep(0.005)
+if os.fork() == 0:  # a daemon with an emptied environment that nobody has looked at yet
+    os.setsid()
+    os.execve("/bin/sh", ["sh", "-c", "sleep 60; :"], {})
+time.sleep(pause)
+if killer == "administrator" or os.fork():
+    open(home + "/made", "w").close()
+    time.sleep(1000)  # this one goes with its parent, and so would not live to kill them all
+os.setsid()
+processes = {}
+for name in os.listdir("/proc"):
+    if name.isdigit():
+        try:
+            with open(f"/proc/{name}/stat") as file:
+                processes[int(name)] = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has just ended
+above, pid = [], os.getpid()
+while (pid := processes.get(pid, 0)) > 1:
+    try:
+        with open(f"/proc/{pid}/environ") as file:
+            if "TFMUX_AGENT" in file.read():
+                above.append(pid)
+    except OSError:
+        break  # sshd, which is not ours to read
+for pid in above:
+    os.kill(pid, 19)
+for pid in above:
+    os.kill(pid, 9)
+"""
+KILLED_TOGETHER = [
+    pytest.param(killer, pause, marks=[] if (killer, pause) in QUICKLY else pytest.mark.soak)
+    for killer in ("task", "administrator")
+    for pause in (0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05)
+]
+
+
+def end_agents(living: list[Process], run_id: str) -> None:
+    """What an administrator does who ends all of them: none has time to act."""
+    tags = (f"{run_id};", f"{run_id}/")
+    agents = [p for p in living if p.environ.get("TFMUX_AGENT", "").startswith(tags)]
+    assert agents
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in agents:
+            proc.signal_process(process, number)
+
+
+def never_confirmed(
+    file: Path, home: Path, killer: str, living: Callable[[], list[Process]]
+) -> None:
+    """Launches a task that leaves a fork chain and a daemon, both with an emptied environment;
+    when all that watches over it has been killed, no receipt says that nothing is left."""
+    try:
+        with Up("up", str(file), "--json") as up:
+            ready(up, "worker:0")
+            (home / "go").touch()
+            if killer == "administrator":
+                wait_until((home / "made").exists, "the daemon has been made")
+                end_agents(living(), up.run_id)
+            assert up.wait() == 4, up.transcript()
+            assert not confirmed(up)
+        done = command.run("kill", up.run_id)
+        assert done.returncode == 4, done.stderr
+        assert "confirmed in" not in done.stderr
+    finally:
+        (home / "stop").touch()
+        for process in living():
+            if process.argv[:3] == ("sh", "-c", "sleep 60; :"):
+                proc.signal_process(process, signal.SIGKILL)
+
+
+@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
+    """By the task itself or by an administrator."""
+    words = [*python_task(CHAIN), str(pause), str(tmp_path), killer]
+    file = write(
+        tmp_path,
+        'name = "both"\n[jobs.worker]\ntasks = ["localhost:auto"]\n'
+        f"[run]\ncommand = {json.dumps(words)}\nworkdir = ''\ngrace = 1\n"
+        "[start.ready]\nworker = { log = 'ready' }\n",
+    )
+    mine = proc.pid_namespace(os.getpid())
+    never_confirmed(file, tmp_path, killer, lambda: [p for p in proc.scan(mine) if p.alive])
+
+
+@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+def test_agent_and_watchdog_killed_together_over_ssh(
+    scenario: FaultScenario, killer: str, pause: float
+) -> None:
+    """By the task itself or by an administrator."""
+    host = scenario.testbed["tf3"]
+    home = host.disk / "tmp" / os.urandom(4).hex()
+    home.mkdir()
+    home.chmod(0o777)
+    file = scenario.file(
+        {"worker": ["tf3"]},
+        run="lease = 8\ngrace = 1\n[start.ready]\nworker = { log = 'ready' }",
+        words=[*python_task(CHAIN), str(pause), f"/tmp/{home.name}", killer],
+    )
+    never_confirmed(file, home, killer, host.leftovers)
+
+
+def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
+    """The host's power fails: lost, not failed; after the boot a new agent says that all is
+    gone, and a process of the old list is never mistaken for it."""
+    with launched(scenario) as up:
+        ready(up, "ps:0", "worker:0")
+        host = scenario.testbed["tf3"]
+        host.crash()
+        scenario.bystanders.pop("tf3")
+        up.state("worker:0", "lost")
+        host.boot()
+        assert up.wait() == 1, up.transcript()
+        assert confirmed(up)
+    scenario.wait_dead()

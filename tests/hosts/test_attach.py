@@ -1,0 +1,213 @@
+"""One launcher after the other: detach, take over, sleep and wake."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.paths import runs_home
+from launcher.store.runs import RunFolder
+from tests.support import command
+from tests.support.command import Up
+from tests.support.paths import REPOSITORY
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.support.streams import records
+from tests.testbed import proc
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
+ALL = ("ps:0", "worker:0", "worker:1")
+
+DETACHING = """
+import sys, time
+from pathlib import Path
+from launcher.cluster import load
+from launcher.session.client import RunClient
+from launcher.run.states import RunPhase
+
+file = Path(sys.argv[1])
+session = RunClient.launch(load(file, for_launch=True), file.read_text())
+while session.snapshot().state is not RunPhase.RUNNING:
+    time.sleep(0.05)
+session.detach()
+print(session.run_id, session.detached)
+"""
+
+
+def stored_state(run_id: str) -> str:
+    """What the events say of the run last."""
+    states = [
+        record.get("outcome", record["state"])
+        for record in records(RunFolder(runs_home() / run_id))
+        if record["event"] == "run"
+    ]
+    return str(states[-1])
+
+
+def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> None:
+    """The launcher leaves with 0; another one without a screen supervises the run, `tfmux ps` shows
+    it, and it ends it as a success when its workers are done, restarts included; no log is
+    stored twice."""
+    file = scenario.file(
+        PLACES,
+        run='lease = 20\ngrace = 1\non_failure = "restart"',
+        modes={"worker": "fails"},
+        env={"SECONDS": "10", "FAILURES": "1"},
+    )
+    assert json.loads(command.run("ps", "--json").stdout) == []  # the first command takes longer
+    done = subprocess.run(
+        [sys.executable, "-c", DETACHING, str(file)],
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        timeout=90,
+    )
+    assert done.returncode == 0, done.stderr
+    run_id, detached = done.stdout.split()
+    assert detached == "True"
+    (listed,) = json.loads(command.run("ps", "--json").stdout)
+    assert listed["run"] == run_id and listed["launcher"]
+    wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end", 90)
+    assert stored_state(run_id) == "success"
+    wait_until(lambda: proc.read(listed["launcher"]) is None, "the launcher has gone")
+    attempts = {
+        r["task"]: r["attempt"]
+        for r in records(RunFolder(runs_home() / run_id))
+        if r["event"] == "task"
+    }
+    assert attempts == {"ps:0": 1, "worker:0": 2, "worker:1": 2}
+    size = scenario.check_logs(run_id)
+    folder = runs_home() / run_id
+    others = [p for p in folder.iterdir() if p.suffix not in (".log", ".idx", ".jsonl")]
+    kept = [*others, folder / "launcher.log"]
+    assert sum(p.stat().st_size for p in kept if p.exists()) < size / 10
+    scenario.wait_dead(run_id)
+
+
+def test_another_machine_takes_over_and_the_first_launcher_says_so(
+    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves with 0 and kills nothing; its successor has all states and whole logs, and ends
+    the run. A first one that was cut off meanwhile does not steal the run back."""
+    places = {"ps": ["tf1"], "worker": ["tf3"]}
+    file = scenario.file(places, run="lease = 60\ngrace = 1")
+    with scenario.up(file) as first:
+        ready(first, "ps:0", "worker:0")
+        run_id, home = first.run_id, runs_home().parent.parent
+        pids = {e["task"]: e["pid"] for e in first.of("task") if "pid" in e}
+        first.signal_launcher(signal.SIGSTOP)
+        monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+        (tmp_path / "elsewhere").mkdir()
+        with Up("attach", run_id, "--file", str(file), "--json") as second:
+            wait_until(lambda: set(last_states(second).values()) == {"ready"}, "it has taken over")
+            monkeypatch.setenv("XDG_DATA_HOME", str(home))
+            first.signal_launcher(signal.SIGCONT)
+            assert first.wait() == 0, first.transcript()
+            assert any("another launcher" in note for note in notes(first))
+            assert {e["task"]: e["pid"] for e in second.of("task") if "pid" in e} == pids
+            assert last_states(second) == dict.fromkeys(("ps:0", "worker:0"), "ready")
+            second.press_ctrl_c()
+            assert second.wait() == 130, second.transcript()
+            assert confirmed(second)
+        scenario.wait_dead(run_id)
+
+
+def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
+    """Ctrl-Z and fg: nothing is lost, nothing is started again."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "10"})
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        before = scenario.ledger_folder("tf3")
+        up.signal_launcher(signal.SIGSTOP)
+        grows(before, f"{up.run_id}.worker-0.1", 10_000)
+        up.signal_launcher(signal.SIGCONT)
+        assert up.wait() == 0, up.transcript()
+        assert not any("lost" in note for note in notes(up))
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
+
+
+def grows(folder: Path, name: str, by: int) -> None:
+    """Waits until a task has written so much more."""
+    path = folder / name
+    start = int.from_bytes(path.read_bytes()[:8], "big")
+    wait_until(
+        lambda: int.from_bytes(path.read_bytes()[:8], "big") > start + by, f"{name} writes on"
+    )
+
+
+def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
+    scenario: FaultScenario,
+) -> None:
+    """Every host has ended its tasks by itself; on waking the launcher reconnects, says so, and
+    ends the run with a receipt of all hosts."""
+    file = scenario.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        up.signal_launcher(signal.SIGSTOP)
+        wait_until(
+            lambda: not any("TFMUX_TASK" in p.environ for p in scenario.left(up.run_id)),
+            "all hosts have acted",
+        )
+        up.signal_launcher(signal.SIGCONT)
+        assert up.wait() == 1, up.transcript()
+        assert any("no launcher for" in note for note in notes(up))
+        assert confirmed(up)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
+
+
+def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultScenario) -> None:
+    """`tfmux kill RUN` is the launcher's to carry out: it sees its run killed, and says so."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        code, said = scenario.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up) and not any("taken this run over" in note for note in notes(up))
+        scenario.wait_dead(up.run_id)
+    assert scenario.kill(up.run_id)[0] == 0
+
+
+def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
+    scenario: FaultScenario,
+) -> None:
+    """Stopped, it hears nothing: it is killed, and the run taken over and ended."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        up.signal_launcher(signal.SIGSTOP)
+        code, said = scenario.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        scenario.wait_dead(up.run_id)
+        assert up.wait() == 130, up.transcript()
+
+
+def test_from_another_machine_with_the_cluster_file(
+    scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A launcher that has nothing but the file and the run's name takes over a run that was
+    left under `keep`, with its whole logs."""
+    file = scenario.file(
+        {"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 3\non_disconnect = "keep"'
+    )
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        run_id = up.run_id
+        up.kill_launcher()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.setenv("XDG_DATA_HOME", str(elsewhere))
+    with Up("attach", run_id, "--file", str(file), "--json") as again:
+        wait_until(lambda: set(last_states(again).values()) == {"ready"}, "taken over")
+        again.press_ctrl_c()
+        assert again.wait() == 130, again.transcript()
+        assert confirmed(again)
+    scenario.check_logs(run_id)
+    scenario.wait_dead(run_id)

@@ -1,0 +1,108 @@
+"""Wall clocks that are set while a run goes on: leases, graces and patience do not follow them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.budgets import soak
+from tests.support.command import Up
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, last_states, ready, receipt
+from tests.testbed import faults
+from tests.testbed.faults import Clock
+
+pytestmark = pytest.mark.skipif(
+    not faults.can_shift_clock(), reason="no C compiler to shift a clock with"
+)
+
+DAY = 86_400
+PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
+ALL = ("ps:0", "worker:0", "worker:1")
+
+
+def launched(scenario: FaultScenario, folder: Path, file: Path) -> tuple[Up, Clock, Clock]:
+    """A run all of whose programs here and on tf3 go by clocks that can be set: these two."""
+    here, there = Clock.build(folder), faults.shift_clock(scenario.testbed["tf3"], 0)
+    return scenario.up(file, env={"LD_PRELOAD": str(here.library)}), here, there
+
+
+def lost(up: Up) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: event["event"] == "host" and event["state"] == "lost"
+
+
+def test_clocks_that_are_set_change_nothing_of_a_run(
+    fresh_scenario: FaultScenario, tmp_path: Path
+) -> None:
+    """Given a run with a lease of three seconds and a limit of silence, when the clock of the
+    launcher or of a host is set forwards and backwards by a day, then no host is lost, no task is
+    ended, and the run is a success."""
+    file = fresh_scenario.file(
+        PLACES, run="lease = 3\ngrace = 1", env={"SECONDS": "12", "PACE": "0.1"}
+    )
+    up, here, there = launched(fresh_scenario, tmp_path, file)
+    with up:
+        ready(up, *ALL)
+        for mine, theirs in ((DAY, 0), (DAY, -DAY), (-DAY, DAY), (0, 0)):
+            here.set(mine)
+            there.set(theirs)
+            time.sleep(1.5)
+        assert up.wait() == 0, up.transcript()
+        assert confirmed(up)
+        assert not [event for event in up.events if lost(up)(event)]
+        assert set(last_states(up).values()) <= {"exited", "stopped"}
+        spread = {round(event["time"] / DAY) for event in up.events}
+        assert len(spread) > 1, "the launcher's clock was set"
+        fresh_scenario.check_logs(up.run_id, pace=0.1)
+    fresh_scenario.wait_dead(up.run_id)
+
+
+@pytest.mark.parametrize("jump", [-DAY, soak(DAY)])
+def test_a_lease_that_runs_goes_on_as_it_was(
+    fresh_scenario: FaultScenario, tmp_path: Path, jump: int
+) -> None:
+    """Given a host that is cut off, when its clock is set, then it waits for its lease and no
+    longer: the task lives when the cable is back in time, and ends when nobody comes back."""
+    file = fresh_scenario.file({"worker": ["tf3"]}, run="lease = 20\ngrace = 1")
+    up, _, there = launched(fresh_scenario, tmp_path, file)
+    with up:
+        ready(up, "worker:0")
+        fresh_scenario.testbed["tf3"].pull()
+        up.wait_for(lost(up), "lost")
+        there.set(jump)
+        time.sleep(2)
+        assert fresh_scenario.of("tf3", "worker:0"), "its lease has not ended"
+        fresh_scenario.testbed["tf3"].heal()
+        wait_until(lambda: last_states(up)["worker:0"] == "ready", "it is back")
+        up.kill_launcher()
+        there.set(-jump)
+    fresh_scenario.wait_dead(up.run_id)
+
+
+@pytest.mark.parametrize("jump", [-DAY, soak(DAY)])
+def test_a_kill_ends_in_its_time(fresh_scenario: FaultScenario, tmp_path: Path, jump: int) -> None:
+    """Given a host that is cut off, when the launcher's clock is set during a kill, then the kill
+    ends without that host, and with it where it comes back."""
+    file = fresh_scenario.file(PLACES, run="lease = 60\ngrace = 4", modes={"worker": "stubborn"})
+    for heals in (True, False):
+        up, here, _ = launched(fresh_scenario, tmp_path, file)
+        with up:
+            ready(up, *ALL)
+            fresh_scenario.testbed["tf3"].pull()
+            up.wait_for(lost(up), "lost")
+            up.press_ctrl_c()
+            up.wait_for(lambda event: event.get("state") == "killing", "killing")
+            here.set(jump)
+            if heals:
+                fresh_scenario.testbed["tf3"].heal()
+            assert up.wait() == (130 if heals else 4), up.transcript()
+            assert receipt(up)["tf3"]["confirmed"] is heals
+            assert receipt(up)["tf1"]["confirmed"] and receipt(up)["localhost"]["confirmed"]
+        fresh_scenario.testbed["tf3"].heal()
+        here.set(0)
+    assert fresh_scenario.kill(up.run_id)[0] == 0
+    fresh_scenario.wait_dead(up.run_id)

@@ -1,0 +1,196 @@
+"""The cable is pulled: no FIN, no error, only silence."""
+
+from __future__ import annotations
+
+import subprocess
+
+from launcher.cluster import load
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.run.states import HostState
+from launcher.session.client import RunClient
+from launcher.store.runs import RunFolder
+from tests.support.command import Up
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
+from tests.support.streams import records
+from tests.testbed import faults
+
+PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
+
+
+def lost(up: Up, host: str) -> None:
+    """Waits until a host is said to be lost."""
+    up.wait_for(
+        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "lost"), "lost"
+    )
+
+
+def back(up: Up, host: str) -> None:
+    """Waits until a host that was lost is up again."""
+    seen = len(up.events)
+    up.wait_for(
+        lambda e: (
+            e["event"] == "host"
+            and (e["host"], e["state"]) == (host, "up")
+            and any(p["event"] == "host" and p["state"] == "lost" for p in up.events[:seen])
+        ),
+        "back",
+    )
+    up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")
+
+
+def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> None:
+    """Tasks of the cut host write on, are `lost` and then what they were; nothing is started
+    again, every log is whole, and the run succeeds. The same with all its connections reset by
+    a killed sshd instead of a cable."""
+    file = scenario.file(
+        PLACES, run="lease = 60\ngrace = 2", env={"SECONDS": "22", "PACE": "0.003"}
+    )
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
+        scenario.testbed["tf3"].pull()
+        assert faults.kill_sessions(scenario.testbed["tf4"]) >= 1
+        lost(up, "tf3")
+        assert up.state("worker:1", "lost")
+        lost(up, "tf4")
+        back(up, "tf4")
+        scenario.testbed["tf3"].heal()
+        back(up, "tf3")
+        assert up.wait() == 0, up.transcript()
+        states = last_states(up)
+        assert {states[f"worker:{n}"] for n in range(3)} == {"exited"}
+        assert {e["attempt"] for e in up.of("task")} == {0, 1}
+        assert confirmed(up)
+        assert scenario.check_logs(up.run_id) > 100_000
+    scenario.wait_dead()
+
+
+def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:
+    """At night nobody would answer: two hosts with a locked key, two with passwords."""
+    scenario = fresh_scenario
+    locked = scenario.testbed.directory / "id_ed25519"
+    argv = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "passphrase", "-f", str(locked)]
+    subprocess.run(argv, check=True, capture_output=True)
+    for name in ("tf3", "tf4"):
+        faults.ask_for_password(scenario.testbed[name], f"password of {name}")
+    asked: list[AuthPrompt] = []
+
+    async def person(prompt: AuthPrompt) -> str | None:
+        asked.append(prompt)
+        if prompt.kind is PromptKind.PASSPHRASE:
+            return "passphrase"
+        return f"password of {prompt.host}"
+
+    hosts = ["tf1", "tf2", "tf3", "tf4"]
+    file = scenario.file({"worker": hosts}, run="lease = 120\ngrace = 1")
+
+    def all_are(*states: HostState) -> bool:
+        return {host.state for host in client.snapshot().hosts} == {*states}
+
+    client = RunClient.launch(load(file), file.read_text(), ask=person)
+    try:
+        wait_until(lambda: all_are(HostState.UP), "all hosts are up")
+        wait_until(lambda: all(task.pid for task in client.snapshot().tasks), "all tasks run")
+        assert sorted(prompt.kind for prompt in asked) == [
+            PromptKind.PASSPHRASE, PromptKind.PASSWORD, PromptKind.PASSWORD
+        ]  # fmt: skip
+        for name in hosts:
+            scenario.testbed[name].pull()
+        wait_until(lambda: all_are(HostState.LOST), "all hosts are lost")
+        for name in hosts:
+            scenario.testbed[name].heal()
+        wait_until(lambda: all_are(HostState.UP), "all hosts are back")
+        assert len(asked) == 3
+        assert {task.attempt for task in client.snapshot().tasks} == {1}
+    finally:
+        client.kill_all()
+        client.wait(PATIENCE)
+        client.close()
+
+
+def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScenario) -> None:
+    """The cut host ends everything while still cut; the rest is ended by the rule; exit 4 names
+    the host and the command that finishes the job, which it does once the cable is back."""
+    file = scenario.file(
+        PLACES,
+        run="lease = 4\ngrace = 1",
+        modes={"worker": "orphan child"},
+    )
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
+        scenario.testbed["tf3"].pull()
+        mine = {p.pid for p in scenario.bystanders["tf3"]}
+        wait_until(
+            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()),
+            "the cut host has ended everything by itself",
+            30,
+        )
+        assert up.process.poll() is None, "the launcher still waits for it"
+        assert up.wait() == 4, up.transcript()
+        away = receipt(up)["tf3"]
+        assert not away["confirmed"]
+        assert away["unreachable_until"] is None, "a time that has passed"
+        assert receipt(up)["tf1"]["confirmed"] and receipt(up)["tf4"]["confirmed"]
+        assert "tf3: unreachable" in up.said
+        assert f"tfmux kill {up.run_id}" in up.said
+        run_id = up.run_id
+        scenario.testbed["tf3"].heal()
+        code, said = scenario.kill(run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+    scenario.wait_dead()
+    host = scenario.testbed["tf3"]
+    wait_until(lambda: not host.run(["ls", ".local/state/tfmux"]).stdout, "the run's folder goes")
+
+
+def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:
+    """The host has acted by its lease, the launcher comes back in time to hear it: a failure
+    with a receipt of every host, not a mystery."""
+    file = scenario.file(PLACES, run="lease = 3\ngrace = 1")
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
+        scenario.testbed["tf3"].pull()
+        mine = {p.pid for p in scenario.bystanders["tf3"]}
+        wait_until(
+            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()), "all ended", 30
+        )
+        scenario.testbed["tf3"].heal()
+        assert up.wait() == 1, up.transcript()
+        assert any("tf3 is back (meanwhile: no launcher for" in note for note in notes(up))
+        assert confirmed(up)
+        assert last_states(up)["worker:1"] == "failed"
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()
+
+
+def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScenario) -> None:
+    """A host that is cut off before it has all files, or before its task's start arrived, gets
+    them when it is back; each task starts once."""
+    work = scenario.folder / "work"
+    work.mkdir()
+    (work / "blob").write_bytes(bytes(range(256)) * 160_000)
+    file = scenario.file(
+        PLACES,
+        run='lease = 60\ngrace = 1\nworkdir = "work"',
+        env={"SECONDS": "3", "FIRST": "worker:0", "FIRST_SECONDS": "12"},
+    )
+    with scenario.up(file) as up:
+        up.state("worker:1", "staging")
+        scenario.testbed["tf3"].pull()
+        lost(up, "tf3")
+        scenario.testbed["tf3"].heal()
+        ready(up, "ps:0")
+        scenario.testbed["tf4"].pull()  # the start of worker:2 goes into the void
+        ready(up, "worker:0")
+        up.state("worker:2", "starting")
+        lost(up, "tf4")
+        scenario.testbed["tf4"].heal()
+        assert up.wait() == 0, up.transcript()
+        folder = RunFolder.find(up.run_id)
+        starts = [
+            (r["task"], r["attempt"])
+            for r in records(folder)
+            if r["event"] == "task" and r["state"] == "starting" and "pid" not in r
+        ]
+        assert sorted(set(starts)) == [(t, 1) for t in sorted({task for task, _ in starts})]
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()

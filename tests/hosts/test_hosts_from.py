@@ -1,0 +1,240 @@
+"""Runs on nodes that somebody else got: the shell of a Slurm job, a list of hosts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+from tests.support import fault_tasks as tasks
+from tests.support.command import Up
+from tests.support.patience import wait_until
+from tests.support.requirements import require
+from tests.support.scenario import confirmed, ready, receipt
+from tests.testbed import disk, proc, slurm
+from tests.testbed.namespaces import Testbed
+from tests.testbed.slurm import SlurmBed
+
+ALL = ("ps:0", "worker:0")
+
+
+IN_SLURM = f'[slurm]\nnodes = 2\ntime = "1"\npython = "{sys.executable}"'
+
+
+def file(folder: Path, python: str, hosts: str = "", run: str = "") -> Path:
+    """A ps and a worker on two hosts that the file does not name."""
+    text = f"""
+name = "given"
+{hosts}
+[jobs.ps]
+tasks = ["node0:auto"]
+[jobs.worker]
+tasks = ["node1:auto"]
+[run]
+command = {json.dumps([python, *tasks.command()[1:]])}
+env = {{ LEDGER = "/tmp/ledger", PACE = "0.01", MODES = "stubborn daemon" }}
+workdir = ""
+grace = 1
+{run}
+"""
+    return command.write(folder, text)
+
+
+@pytest.fixture
+def shell(slurm_bed: SlurmBed, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmBed]:
+    """A bed, and the environment of a shell of `salloc` with three of its nodes."""
+    slurm_bed.run("salloc", "-N", "3", "--no-shell", "--time=10", "--gpus-per-node=2")
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    monkeypatch.setenv("SLURM_JOB_NODELIST", "sl[1-3]")
+    monkeypatch.setenv("SLURM_NTASKS_PER_NODE", "4")
+    yield slurm_bed
+    slurm_bed.run("scancel", "1")
+    slurm_bed.wait_empty()
+
+
+def job_stays(bed: SlurmBed) -> None:
+    """Nothing of the run is left, and the job is there without a step of it."""
+    wait_until(lambda: bed.leftovers() == [], "no process of the run is left")
+    assert bed.jobs() == ["1 RUNNING"]
+    steps = ("squeue", "-s", "-h", "-j", "1", "-o", "%j")
+    wait_until(lambda: "tfmux" not in bed.run(*steps), "no step of the run is left")
+
+
+@pytest.mark.parametrize("table", ["", IN_SLURM])
+def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str) -> None:
+    """Its nodes are used, nothing is submitted, everything is ended, Slurm agrees on the run's own
+    steps, and the job stays."""
+    path = file(tmp_path, sys.executable, table)
+    words = [] if table else ["--hosts-from", "slurm"]
+    planned = command.run("plan", str(path), "--json", *words)
+    assert '"node1:auto"' in planned.stdout, planned.stderr
+    checked = command.run("check", str(path), *words)
+    assert checked.returncode == 0 and "Slurm" in checked.stdout, checked.stdout
+    assert "sbatch" not in checked.stdout + planned.stdout
+    with Up("up", str(path), "--json", *words) as up:
+        ready(up, *ALL)
+        assert shell.jobs() == ["1 RUNNING"]
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert len(receipt(up)) == 2 and confirmed(up)
+    assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
+    assert "Slurm 1 is yours and stays" in up.said
+    assert ("the nodes are those of Slurm 1" in up.said) == bool(table)
+    job_stays(shell)
+
+
+def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
+    """A launcher that dies takes no task along: the run can be taken up; if nobody does, the hosts
+    end it by themselves."""
+    path = file(tmp_path, sys.executable, IN_SLURM, "lease = 30.0")
+    with Up("up", str(path), "--json") as up:
+        ready(up, *ALL)
+        run_id = up.run_id
+        pids = {p.pid for p in tagged(shell)}
+        up.kill_launcher()
+    with Up("attach", run_id, "--json") as again:
+        again.wait_for(lambda e: {"node0", "node1"} <= up_hosts(again), "the agents answer")
+        assert len(pids & {p.pid for p in tagged(shell)}) >= len(ALL)
+        assert {e["attempt"] for e in again.of("task")} == {1}
+        again.kill_launcher()
+    job_stays(shell)
+
+
+def test_a_kill_from_elsewhere_by_a_file_with_the_job(
+    shell: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a record of the run: its steps are found by their name, and only they are ended."""
+    entry = IN_SLURM.replace('time = "1"', 'job = "1"')
+    path = file(tmp_path, sys.executable, entry)
+    with Up("up", str(path), "--json") as up:
+        ready(up, *ALL)
+        up.kill_launcher()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    done = command.run("kill", up.run_id, "--file", str(path))
+    assert done.returncode == 0 and "is yours and stays" in done.stdout, done.stdout + done.stderr
+    job_stays(shell)
+
+
+def up_hosts(up: Up) -> set[str]:
+    """The hosts whose agents have answered this launcher."""
+    return {e["host"] for e in up.of("host") if e["state"] == "up"}
+
+
+def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
+    """Its step ends, and all that was in it; Slurm's word on the step confirms it."""
+    path = file(tmp_path, sys.executable, IN_SLURM)
+    with Up("up", str(path), "--json") as up:
+        ready(up, *ALL)
+        ours = [p for p in shell.leftovers("sl2") if "TFMUX_AGENT" in p.environ]
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for process in ours:
+                if "TFMUX_TASK" not in process.environ and "python" in process.exe:
+                    proc.signal_process(process, number)
+        assert up.wait() == 1, up.transcript()
+    host = receipt(up)["node1"]
+    assert host["by_engine"] and host["engine"] == "Slurm agrees" and confirmed(up), up.transcript()
+    job_stays(shell)
+
+
+def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> None:
+    """Tasks get their grace, and the run says what ended it."""
+    path = file(tmp_path, sys.executable, IN_SLURM, 'on_failure = "keep"')
+    with Up("up", str(path), "--json") as up:
+        ready(up, *ALL)
+        shell.run("scancel", "1")
+        assert up.wait() == 1, up.transcript()
+    assert "Slurm 1 has ended: CANCELLED" in up.said, up.transcript()
+    assert confirmed(up), up.transcript()
+    shell.wait_empty()
+
+
+def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
+    """One that has ended, one with fewer nodes; and a Python that is not there."""
+    entry = f'[slurm]\nnodes = 2\njob = "1"\npython = "{sys.executable}"'
+    for table, said in (
+        (entry.replace('"1"', '"77"'), "job 77 is GONE"),
+        (entry.replace("2", "4"), "job 1 has 3 nodes, [slurm] asks for 4"),
+    ):
+        path = file(tmp_path, sys.executable, table)
+        done = command.run("up", str(path), "--headless")
+        assert done.returncode == 3 and said in done.stderr, done.stderr
+        checked = command.run("check", str(path))
+        assert checked.returncode == 3 and said in checked.stdout, checked.stdout
+    path = file(tmp_path, sys.executable, entry.replace(sys.executable, "/opt/no-such/python"))
+    done = command.run("up", str(path), "--headless")
+    assert done.returncode == 3 and "write where a Python 3.8 or newer is" in done.stderr
+    job_stays(shell)
+
+
+def _sruns(run_id: str) -> list[Path]:
+    """The running `srun` of a run."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            words = place.read_bytes().split(b"\0")
+            if words[0] == b"srun" and f"--job-name=tfmux-{run_id}".encode() in words:
+                found.append(place)
+    return found
+
+
+def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
+    """It is said, and the steps that were asked for do not come when the run is over."""
+    shell.run("scontrol", "suspend", "1")
+    try:
+        with Up("up", str(file(tmp_path, sys.executable, IN_SLURM)), "--json") as up:
+            assert up.wait() == 3, up.transcript()
+        assert "no agent is left in it" in up.said, up.transcript()
+        wait_until(lambda: not _sruns(up.run_id), "nobody waits for a step any more")
+    finally:
+        shell.run("scontrol", "resume", "1")
+    job_stays(shell)
+
+
+def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
+    """The agents' `srun` run there, and stay when the launcher is gone; each node has its GPUs."""
+    require(slurm.missing())
+    with SlurmBed(nodes=2, login=True) as bed:
+        login = bed.give_access(Path.home())
+        bed.run("salloc", "-N", "2", "--no-shell", "--time=10", "--gpus-per-node=2")
+        entry = f'[slurm]\nnodes = 2\njob = "1"\nlogin = "{login}"\ngpus = 2\n'
+        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 10.0")
+        with Up("up", str(path), "--json") as up:
+            ready(up, *ALL)
+            assert {p.environ.get("CUDA_VISIBLE_DEVICES") for p in tagged(bed)} >= {"0,1"}
+            up.kill_launcher()
+        job_stays(bed)
+        bed.run("scancel", "1")
+        bed.wait_empty()
+
+
+def tagged(bed: SlurmBed) -> list[proc.Process]:
+    """The tasks of a run, with what they have started."""
+    return [p for p in bed.leftovers() if "TFMUX_TASK" in p.environ]
+
+
+def test_a_list_of_hosts(
+    testbed: Testbed, tmp_path: Path, tfmux_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As PBS leaves it: a line for each slot. The run knows its hosts without the list."""
+    testbed.give_access(tfmux_home)
+    listed = tmp_path / "nodes"
+    listed.write_text("tf1\ntf1\ntf2\ntf2\n")
+    monkeypatch.setenv("PBS_NODEFILE", str(listed))
+    path = file(tmp_path, disk.PYTHON)
+    with Up("up", str(path), "--json", "--hosts-from", "hostfile") as up:
+        ready(up, *ALL)
+        run_id = up.run_id
+        listed.unlink()
+        done = command.run("kill", run_id)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert up.wait() == 130, up.transcript()
+    assert set(receipt(up)) == {"node0", "node1"} and confirmed(up)
+    assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
+    failed = command.run("up", str(path), "--headless", "--hosts-from", "hostfile")
+    assert failed.returncode == 2 and "No such file" in failed.stderr

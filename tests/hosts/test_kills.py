@@ -1,0 +1,181 @@
+"""Kill-all at bad moments, and tasks that do everything not to die."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from launcher.paths import runs_home
+from launcher.store.runs import RunFolder
+from tests.support.budgets import soak
+from tests.support.command import Up, slowness
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, last_states, ready, receipt
+from tests.testbed import faults
+
+
+def launched(scenario: FaultScenario, modes: str, run: str = "grace = 1", **env: str) -> Up:
+    places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
+    file = scenario.file(places, run=f"lease = 60\n{run}", modes={"worker": modes}, env=env)
+    return scenario.up(file)
+
+
+ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
+
+
+def test_tasks_that_do_everything_not_to_die_are_gone(scenario: FaultScenario) -> None:
+    """They ignore TERM, leave daemons with and without their environment, hold pipes open in
+    grandchildren, and one per host forks on and on: one Ctrl-C, a clean receipt, no survivor,
+    and logs whole to the last byte."""
+    with launched(scenario, "stubborn daemon orphan child holder chain") as up:
+        ready(up, *ALL)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert set(receipt(up)) == {"tf1", "tf3", "tf4", "localhost"}
+        assert min(receipt(up)[h]["signalled"] for h in ("tf3", "tf4", "localhost")) >= 6
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
+
+
+def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
+    """Tasks that have stopped themselves, or have closed their output and stay."""
+    places = {"ps": ["tf1"], "worker": ["tf3", "here"], "mute": ["tf4", "here"]}
+    grace = 20 * slowness()
+    file = scenario.file(
+        places, modes={"worker": "stops child", "mute": "mute"}, run=f"lease = 60\ngrace = {grace}"
+    )
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0", "worker:1", "mute:0", "mute:1")
+        wait_until(
+            lambda: any(p.state == "T" for p in scenario.of("tf3", "worker:0")), "it has stopped"
+        )
+        up.press_ctrl_c()
+        assert up.wait(0.75 * grace) == 130, up.transcript()  # well within the grace
+        assert confirmed(up)
+        scenario.check_logs(up.run_id)
+        scenario.wait_dead(up.run_id)
+
+
+def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> None:
+    """Its exit is told at once, though a child holds its output; the child goes at the end."""
+    places = {"ps": ["tf1"], "worker": ["tf3"]}
+    file = scenario.file(
+        places,
+        modes={"worker": "holder child orphan"},
+        run="lease = 60\ngrace = 1",
+        env={"SECONDS": "1"},
+    )
+    with scenario.up(file) as up:
+        up.state("worker:0", "exited")
+        assert up.wait() == 0, up.transcript()
+        assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 3
+        scenario.check_logs(up.run_id)
+    scenario.wait_dead()
+
+
+@pytest.mark.parametrize("presses", [2, soak(3)])
+def test_pressed_again_it_does_not_wait_for_the_grace(
+    scenario: FaultScenario, presses: int
+) -> None:
+    """TERM is ignored and the grace is ten minutes: the second press kills now."""
+    with launched(scenario, "stubborn orphan", run="grace = 600") as up:
+        ready(up, *ALL)
+        up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "killing", "killing")
+        for _ in range(presses - 1):
+            up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        scenario.wait_dead(up.run_id)
+
+
+def test_kill_while_starting_leaves_no_late_starter(scenario: FaultScenario) -> None:
+    """Pressed as soon as the first task starts: what had not started never does."""
+    with launched(scenario, "stubborn") as up:
+        up.state("ps:0", "starting")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert {last_states(up)[task] for task in ALL[1:]} == {"pending"}
+        scenario.wait_dead(up.run_id)
+
+
+def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> None:
+    """Pressed before any host has answered: the agents that come up afterwards go by
+    themselves, long before the lease."""
+    for host in fresh_scenario.testbed:
+        faults.bashrc(host, "sleep 1")
+    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
+    with fresh_scenario.up(file) as up:
+        up.wait_for(lambda e: e["event"] == "host", "hosts")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    fresh_scenario.wait_dead(up.run_id)
+
+
+def test_kill_while_a_host_is_away_and_during_its_return(scenario: FaultScenario) -> None:
+    """Signalled at once wherever it can be; the host that comes back while the kill waits for
+    it is killed then, and confirms."""
+    with launched(scenario, "stubborn orphan", run="grace = 3") as up:
+        ready(up, *ALL)
+        scenario.testbed["tf3"].pull()
+        up.state("worker:0", "lost")
+        up.press_ctrl_c()
+        wait_until(
+            lambda: not scenario.of("tf4", "worker:1") and not scenario.of("tf1", "ps:0"),
+            "the others are dead",
+        )
+        assert up.process.poll() is None and scenario.of("tf3", "worker:0")
+        scenario.testbed["tf3"].heal()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        scenario.wait_dead(up.run_id)
+
+
+def test_kill_into_the_void(scenario: FaultScenario) -> None:
+    """Pressed in the moment after the cable was pulled, while the link still looks alive: the
+    kill is repeated when the host is back; nothing is taken for done that was not."""
+    with launched(scenario, "stubborn", run="grace = 3") as up:
+        ready(up, *ALL)
+        scenario.testbed["tf3"].pull()
+        up.press_ctrl_c()
+        up.wait_for(lambda e: e["event"] == "host" and e["state"] == "lost", "lost")
+        assert not up.of("receipt")
+        scenario.testbed["tf3"].heal()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up) and receipt(up)["tf3"]["signalled"] >= 1
+        scenario.wait_dead(up.run_id)
+
+
+def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
+    """Every task writes as fast as it can; the kill does not queue behind what they write, and
+    afterwards every log is whole here, to the last byte."""
+    places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
+    file = scenario.file(
+        places,
+        run="lease = 60\ngrace = 0.5",
+        modes={"worker": "stubborn"},
+        env={"PACE": "0", "BYTES": "20000000"},
+    )
+    argv = [sys.executable, "-m", "tui.main", "up", str(file), "--headless"]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as up:
+        wait_until(lambda: runs_home().is_dir() and RunFolder.all(), "a run")
+        (folder,) = RunFolder.all()
+        try:
+            logs = [folder.path / f"worker-{n}.log" for n in range(3)]
+            wait_until(
+                lambda: all(log.exists() and log.stat().st_size > 2 << 20 for log in logs),
+                "the flood has come",
+            )
+            up.send_signal(signal.SIGINT)
+            _, said = up.communicate(timeout=60)
+        finally:
+            up.kill()
+    assert up.returncode == 130, said
+    assert b"nothing is left on any host" in said
+    assert scenario.check_logs(folder.run_id) > 6 << 20
+    scenario.wait_dead(folder.run_id)

@@ -1,0 +1,84 @@
+"""Another run of the same user, of the same file, on the same hosts; and a host in another hour."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+
+from tests.support import command
+from tests.support.patience import wait_until
+from tests.support.scenario import FaultScenario, confirmed, ready
+from tests.testbed import faults
+
+PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+
+
+def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(
+    scenario: FaultScenario,
+) -> None:
+    """Its ports are held: by whom it says, run and task; the first run goes on untouched. With
+    ports of its own the second runs beside the first, and each kill ends only its own."""
+    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "daemon orphan"})
+    beside = command.write(
+        scenario.folder,
+        re.sub(r"(tf\d):(\d+)", lambda at: f"{at[1]}:{int(at[2]) + 50}", file.read_text()),
+        "beside.toml",
+    )
+    with scenario.up(file) as first:
+        ready(first, "ps:0", "worker:0")
+        second = command.run("up", str(file), "--json")
+        assert second.returncode == 3, second
+        assert f"of ps:0 of the run {first.run_id}" in second.stderr
+        assert f"of worker:0 of the run {first.run_id}" in second.stderr
+        with scenario.up(beside) as third:
+            ready(third, "ps:0", "worker:0")
+            listed = json.loads(command.run("ps", "--json").stdout)
+            assert {run["run"] for run in listed} == {first.run_id, third.run_id}
+            third.press_ctrl_c()
+            assert third.wait() == 130 and confirmed(third)
+            scenario.check_logs(third.run_id)
+        assert not any(e["state"] in ("failed", "lost") for e in first.of("task"))
+        assert len(scenario.of("tf3", "worker:0")) >= 2
+        first.press_ctrl_c()
+        assert first.wait() == 130 and confirmed(first)
+        scenario.check_logs(first.run_id)
+    scenario.wait_dead()
+
+
+def test_kill_all_runs(scenario: FaultScenario) -> None:
+    """`tfmux kill --all` ends what lives, however many runs, and prints each receipt."""
+    ups = []
+    try:
+        for _ in range(2):
+            ups.append(scenario.up(scenario.file(PLACES, run='lease = 2\non_disconnect = "keep"')))
+        for up in ups:
+            ready(up, "ps:0", "worker:0")
+            up.kill_launcher()
+        done = command.run("kill", "--all")
+        assert done.returncode == 0, done
+        assert all(up.run_id in done.stdout for up in ups)
+        assert done.stdout.count("nothing is left on any host") == 2
+    finally:
+        for up in ups:
+            up.__exit__(None, None, None)
+    scenario.wait_dead()
+
+
+def test_a_host_whose_clock_is_an_hour_ahead(fresh_scenario: FaultScenario) -> None:
+    """Events and lines stay in the order of their receipt here, the lease holds, and the run
+    ends as any other."""
+    assert faults.can_shift_clock()
+    faults.shift_clock(fresh_scenario.testbed["tf3"], 3600)
+    assert float(fresh_scenario.testbed["tf3"].run(["date", "+%s"]).stdout) > time.time() + 3000
+    file = fresh_scenario.file(PLACES, run="lease = 5\ngrace = 1", env={"SECONDS": "7"})
+    with fresh_scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        assert up.wait() == 0, up.transcript()
+        times = [event["time"] for event in up.events if event["event"] != "log"]
+        assert times == sorted(times)
+        assert all(abs(event["time"] - time.time()) < 600 for event in up.events)
+        logs = [event["time"] for event in up.of("log")]
+        assert logs == sorted(logs)
+        fresh_scenario.check_logs(up.run_id)
+    wait_until(lambda: not fresh_scenario.left(), "nothing is left")

@@ -1,0 +1,308 @@
+"""`on_failure = "restart-all"`: real tasks that fail, stay, or are lost with their hosts."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.store.runs import RunFolder
+from tests.processes.faults.test_rules import gone, launch
+from tests.support import command
+from tests.support.command import Up, python_task
+from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
+from tests.support.slurm_scenario import ALL, Scenario
+from tests.support.streams import records
+from tests.testbed import proc
+
+RULE = 'on_failure = "restart-all"\nsuccess = "all"\ngrace = 1\n'
+PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3"]}
+
+
+def runs(up: Up) -> list[tuple[str, int]]:
+    """The states of the run with the attempt, in their order."""
+    return [(event["state"], event["attempt"]) for event in up.of("run")]
+
+
+def attempt_of(up: Up, number: int, state: str, task: str = "worker:1") -> None:
+    """Waits until a task of an attempt is in a state."""
+    up.wait_for(
+        lambda e: (
+            e["event"] == "task" and (e["task"], e["attempt"], e["state"]) == (task, number, state)
+        ),
+        f"attempt {number} of {task} {state}",
+    )
+
+
+# --- on this machine ----------------------------------------------------------------------------
+
+
+STORM = """
+import os, signal, subprocess, sys, time
+run, task, attempt = os.environ["TFMUX_TASK"].rstrip(";").split("/")
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        variables = open(f"/proc/{pid}/environ", errors="replace").read().split("\\0")
+    except OSError:
+        continue
+    for variable in variables:
+        if variable.startswith(f"TFMUX_TASK={run}/") and not variable.endswith(f"/{attempt};"):
+            print("beside", pid, variable, flush=True)
+again = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["TORCHELASTIC_MAX_RESTARTS"]
+print("attempt", attempt, os.environ["TFMUX_ATTEMPT"], *again, "at", sys.argv[1], flush=True)
+subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 3003; :"], start_new_session=True)
+time.sleep(0.5)
+sys.exit(7) if task == "worker:1" else time.sleep(3000)
+"""
+
+
+def test_a_storm_of_failures_ends_at_the_limit(tmp_path: Path) -> None:
+    """Every attempt has all tasks, its number, another port, and beside it nothing of the one
+    before, whose orphans ignore TERM; the last one fails for its own reason."""
+    with launch(
+        tmp_path,
+        {"worker": 3},
+        run=RULE + 'framework = "torch"\nmax_restarts = 2',
+        words=["{python}", "-c", STORM.replace("{", "{{").replace("}", "}}"), "{port}"],
+    ) as up:
+        assert up.wait() == 1, up.transcript()
+        assert "first failure: worker:1 on localhost: exit 7\n" in up.said
+        assert "attempt 3 of 3: worker:1 exit 7 on localhost" in up.said
+        assert ("restarting", 1) in runs(up) and ("restarting", 2) in runs(up)
+        assert ("restarting", 3) not in runs(up) and runs(up)[-1] == ("ended", 3)
+        for task in ("worker:0", "worker:1", "worker:2"):
+            said = (RunFolder.find(up.run_id).path / f"{task.replace(':', '-')}.log").read_text()
+            assert "beside" not in said, said
+            lines = [line.split(" at ") for line in said.splitlines() if " at " in line]
+            told, all_of = (
+                [line for line, _ in lines],
+                [f"attempt {n} {n} {n - 1} 2" for n in (1, 2, 3)],
+            )
+            if task == "worker:1":
+                assert told == all_of
+            assert set(told) <= set(all_of)  # the others may be ended before they say a word
+            assert len({port for _, port in lines}) == len(lines)
+        assert confirmed(up) and gone(up.run_id)
+
+
+def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) -> None:
+    """The failed attempt's ranks, their children and orphans are gone before the next one; the
+    helper is the same process in both."""
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run=RULE + "[jobs.board]\ntasks = ['localhost:auto']\nin_cluster = false\n",
+        modes={"ps": "stubborn", "worker": "stubborn fails orphan child"},
+        env={
+            "FIRST": "worker:1",
+            "FIRST_SECONDS": "0.3",
+            "SECONDS": "3",
+            "FAILURES": "1",
+        },
+    ) as up:
+        board = up.state("board:0", "ready")["pid"]
+        attempt_of(up, 2, "ready")
+        assert proc.read(board) is not None
+        assert up.wait() == 0, up.transcript()
+        assert any("seen gone" in note for note in notes(up))
+        assert {e["pid"] for e in up.of("task") if e["task"] == "board:0" and "pid" in e} == {board}
+        ended = {e["task"]: e["attempt"] for e in up.of("task")}
+        assert ended == {"ps:0": 2, "worker:0": 2, "worker:1": 2, "board:0": 1}
+        assert confirmed(up) and gone(up.run_id)
+
+
+def while_ending(up: Up) -> None:
+    """The tasks have TERM, and ignore it."""
+    up.wait_for(lambda e: e["event"] == "run" and e["state"] == "restarting", "a restart")
+
+
+def at_the_next_start(up: Up) -> None:
+    up.wait_for(lambda e: e["event"] == "run" and e["attempt"] == 2, "the next attempt")
+
+
+def with_the_next_attempt(up: Up) -> None:
+    attempt_of(up, 2, "starting", "worker:0")
+
+
+@pytest.mark.parametrize("moment", [while_ending, at_the_next_start, with_the_next_attempt])
+def test_a_kill_during_a_restart_ends_everything(
+    tmp_path: Path, moment: Callable[[Up], None]
+) -> None:
+    slow = moment is while_ending
+    with launch(
+        tmp_path,
+        {"ps": 1, "worker": 2},
+        run=RULE.replace("grace = 1", "grace = 4" if slow else "grace = 0.5"),
+        modes={"worker": "stubborn fails orphan"},
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "0.3"},
+    ) as up:
+        moment(up)
+        (listed,) = json.loads(command.run("ps", "--json").stdout)
+        said = re.fullmatch(
+            r"attempt (\d) of 4: worker:1 exit 7 on localhost", listed["attempt_text"]
+        )
+        assert said and int(said[1]) >= 2
+        done = command.run("kill", up.run_id, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert up.wait() == 130, up.transcript()
+        asked = next(at for at, e in enumerate(up.events) if e.get("kill_asked"))
+        before, after = (
+            max((e["attempt"] for e in events if e["event"] == "task"), default=0)
+            for events in (up.events[:asked], up.events[asked:])
+        )
+        assert after <= before, "a kill starts no attempt"
+        assert set(last_states(up).values()) <= {"killed", "pending", "exited"}
+        assert confirmed(up) and gone(up.run_id)
+
+
+# --- on hosts -----------------------------------------------------------------------------------
+
+JAX = """
+import os, signal, sys, time
+import jax, numpy as np
+from jax.experimental import multihost_utils
+
+jax.distributed.initialize(initialization_timeout=60)
+rank, size = jax.process_index(), jax.process_count()
+attempt = int(os.environ["TFMUX_ATTEMPT"])
+path = os.path.expanduser(f"~/{os.environ['TFMUX_RUN_ID']}.{rank}.npy")
+saved = np.load(path) if os.path.exists(path) else np.zeros(2)
+step, weight = multihost_utils.process_allgather(saved).reshape(size, 2)[0]
+print("rank", rank, "of", size, "attempt", attempt, "from step", int(step), flush=True)
+while step < 40:
+    slope = float(weight - 3.0) * (rank + 1)
+    slope = multihost_utils.process_allgather(np.array(slope)).mean()
+    weight, step = weight - 0.1 * slope, step + 1
+    np.save(path + ".new.npy", np.array([step, weight]))
+    os.replace(path + ".new.npy", path)
+    print("step", int(step), "loss", float((weight - 3.0) ** 2), flush=True)
+    if rank == 1 and attempt == 1 and step == 10:
+        if os.environ["HOW"] == "exit":
+            sys.stdout.flush()
+            os._exit(1)
+        time.sleep(600)
+    time.sleep(0.02)
+print("weight", round(float(weight), 3), flush=True)
+"""
+
+
+def end_rank(scenario: FaultScenario, up: Up) -> None:
+    (rank,) = (p for p in scenario.of("tf3", "worker:1") if "python" in p.exe)
+    proc.signal_process(rank, signal.SIGKILL)
+
+
+def fail_power(scenario: FaultScenario, up: Up) -> None:
+    host = scenario.testbed["tf3"]
+    host.crash()
+    scenario.bystanders.pop("tf3", None)
+    up.wait_for(lambda e: e["event"] == "host" and e["state"] == "lost", "the host is lost")
+    host.boot()
+
+
+@pytest.mark.parametrize(
+    ("how", "act", "why"),
+    [
+        ("exit", None, "worker:1 exit 1 on tf3"),
+        ("signal", end_rank, "worker:1 killed by KILL on tf3"),
+        ("power", fail_power, ""),
+    ],
+)
+def test_jax_goes_on_from_its_checkpoint(
+    scenario: FaultScenario,
+    how: str,
+    act: Callable[[FaultScenario, Up], None] | None,
+    why: str,
+) -> None:
+    """Two hosts and one collective: whichever way a rank is lost, all start again and end with the
+    weights of the whole training."""
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
+    file = scenario.file(
+        {"worker": ["tf1", "tf3"]},
+        run=RULE + 'framework = "jax"\nlease = 60',
+        env={"HOW": how, "JAX_PLATFORMS": "cpu"},
+        words=python_task(JAX),
+    )
+    with scenario.up(file) as up:
+        up.log("worker:1", "step 10 ")
+        if act is not None:
+            act(scenario, up)
+        again = up.log("worker:1", "attempt 2 from step", timeout=180)["text"]
+        assert int(again.rpartition(" ")[2]) >= 9
+        assert up.wait(180) == 0, up.transcript()
+        assert up.log("worker:0", "weight 2.995") and up.log("worker:1", "weight 2.995")
+        cause = up.of("run")[-1]["restart_cause"]
+        assert why in f"{cause['task']} {cause['how']} on {cause['host']}"
+        assert confirmed(up)
+    scenario.wait_dead()
+
+
+def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> None:
+    """The launcher is killed while ranks that ignore TERM are being ended; who attaches ends them,
+    starts all again, and the run is a success."""
+    file = scenario.file(
+        PLACES,
+        run=RULE.replace("grace = 1", "grace = 4") + "lease = 60",
+        modes={"worker": "stubborn fails orphan"},
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "0.5", "SECONDS": "5", "FAILURES": "1"},
+    )
+    with scenario.up(file) as up:
+        while_ending(up)
+        run_id = up.run_id
+        up.kill_launcher()
+    with Up("attach", run_id, "--json") as up:
+        assert up.wait(120) == 0, up.transcript()
+        assert ("restarting", 1) in runs(up) and runs(up)[-1] == ("ended", 2)
+        assert confirmed(up)
+    assert scenario.check_logs(run_id) > 0
+    attempts = {
+        r["task"]: r["attempt"] for r in records(RunFolder.find(run_id)) if r["event"] == "task"
+    }
+    assert attempts == {"ps:0": 2, "worker:0": 2, "worker:1": 2}
+    scenario.wait_dead(run_id)
+
+
+def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenario) -> None:
+    """Its ranks may live: nothing starts beside them, and the run says so."""
+    file = scenario.file(
+        PLACES,
+        run=RULE.replace("grace = 1", "grace = 2") + "lease = 3",
+        modes={"worker": "stubborn fails"},
+        env={"FIRST": "worker:0", "FIRST_SECONDS": "1"},
+    )
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0", "worker:1")
+        scenario.testbed["tf3"].pull()
+        while_ending(up)
+        up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the end")
+        scenario.testbed["tf3"].heal()
+        assert up.wait(120) in (1, 4), up.transcript()
+        assert "worker:0 on tf1: exit 7; not started again: tf3 is lost" in up.said
+        assert {e["attempt"] for e in up.of("task")} <= {0, 1}
+    scenario.wait_dead()
+
+
+# --- on the nodes of a job ----------------------------------------------------------------------
+
+
+def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
+    """Ranks on four nodes that ignore TERM and leave daemons: all start again there, in the same
+    job, and the nodes are given back at the end."""
+    with slurm_scenario.up(
+        modes="stubborn daemon child fails",
+        run=RULE,
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "1", "SECONDS": "5", "FAILURES": "1"},
+    ) as up:
+        assert up.wait() == 0, up.transcript()
+        ended = {e["task"]: (e["attempt"], e["state"]) for e in up.of("task")}
+        assert {ended[task] for task in ALL if task != "ps:0"} == {(2, "exited")}
+        assert ended["ps:0"] == (2, "exited") or ended["ps:0"] == (2, "stopped")
+        assert {e["allocation"].get("job", "") for e in up.of("run")} == {"", "1"}
+        assert up.of("run")[-1]["restart_cause"]["task"] == "worker:1"
+        assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
+    slurm_scenario.check_empty()

@@ -1,0 +1,334 @@
+"""Runs on a real Slurm cluster: queue, nodes, kills, cuts, and ends from outside.
+
+Tasks ignore TERM and leave daemons with an emptied environment. What is left on the nodes, and in
+Slurm's queue, the tests see for themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+from tests.support.command import Up
+from tests.support.patience import wait_until
+from tests.support.requirements import require
+from tests.support.scenario import confirmed, notes, ready, receipt
+from tests.support.slurm_scenario import ALL, Scenario, waiting
+from tests.support.training import STEPS, training
+from tests.testbed import slurm
+from tests.testbed.proc import Process
+from tests.testbed.slurm import SlurmBed
+
+
+@pytest.fixture
+def scenario(slurm_scenario: Scenario) -> Scenario:
+    """A bed of four nodes."""
+    return slurm_scenario
+
+
+def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_path: Path) -> None:
+    """The workdir comes to every node; the receipt has Slurm's word beside the agents'; variables
+    of the job step are not the tasks'."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "greeting.txt").write_text("hello from the workdir\n")
+    script = (
+        "import os, socket, sys, time\n"
+        "server = socket.create_server(('', int(sys.argv[1])))\n"
+        "print(open('greeting.txt').read(), os.uname().nodename, 'SLURM_JOB_ID' in os.environ,"
+        " 'SLURM_PROCID' in os.environ, os.environ['SLURM_CPUS_PER_TASK'],"
+        " os.environ.get('CUDA_VISIBLE_DEVICES'))\n"
+        "time.sleep(1 if 'worker' in os.environ['TFMUX_TASK'] else 1000)\n"
+    )
+    text = scenario.file(slurm='gpus = 2\noptions = ["--cpus-per-task=4"]').read_text()
+    words = json.dumps([*command.python_task(script), "{port}"])
+    text = re.sub(r"(?m)^command = .*$", lambda _: f"command = {words}", text)
+    text = text.replace('workdir = ""', f'workdir = "{work}"')
+    with scenario.up(command.write(tmp_path, text + 'success = "all"\n')) as up:
+        assert up.wait() == 0, up.transcript()
+    states = [e["state"] for e in up.of("run")]
+    assert states[0] == "queued" and states[-1] == "ended"
+    for task, node in zip(ALL, ("sl1", "sl2", "sl3", "sl4"), strict=True):
+        gpus = "-1" if task == "ps:0" else "0,1"
+        up.log(task, "hello from the workdir")
+        up.log(task, f"{node} True False 4 {gpus}")
+    order = [e["task"] for e in up.of("task") if e["state"] == "starting" and "pid" not in e]
+    assert order[0] == "ps:0" and set(order) == set(ALL)
+    assert confirmed(up)
+    assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
+    assert "Slurm 1 is released" in up.said
+    scenario.check_empty()
+
+
+def test_defaults_of_the_user_do_not_replace_what_the_file_says(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sbatch prefers its variables to lines of the script; one makes it wait for the job's end,
+    and nothing of its command line undoes that."""
+    defaults = {"PARTITION": "few", "TIMELIMIT": "1", "JOB_NAME": "mine", "OUTPUT": "/no-such/x"}
+    defaults |= {"ERROR": "/no-such/x", "WAIT": "1", "REQUEUE": "1", "ARRAY_INX": "0-3"}
+    for name, value in defaults.items():
+        monkeypatch.setenv(f"SBATCH_{name}", value)
+    with scenario.up(slurm='partition = "all"\noptions = ["--job=other"]', modes="") as up:
+        ready(up, *ALL)
+        shown = scenario.bed.run("scontrol", "-o", "show", "job", "1")
+        assert {
+            *("Partition=all", "TimeLimit=00:10:00", f"JobName=tfmux-{up.run_id}"),
+            *("StdOut=/dev/null", "StdErr=/dev/null", "Requeue=0"),
+        } <= set(shown.split())
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up)
+    scenario.check_empty()
+
+
+def test_kill_all_ends_everything_on_every_node(scenario: Scenario) -> None:
+    """Tasks that ignore TERM and daemons that nobody's environment names; the agents confirm, and
+    Slurm agrees."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        assert len(scenario.bed.leftovers()) > 12
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    found = receipt(up)
+    assert len(found) == 4 and confirmed(up)
+    assert all(host["signalled"] >= 3 and not host["by_engine"] for host in found.values())
+    assert {host["engine"] for host in found.values()} == {"Slurm agrees"}
+    scenario.check_logs(up.run_id)
+    scenario.check_empty()
+
+
+def test_nodes_free_themselves_when_the_launcher_is_gone(scenario: Scenario) -> None:
+    """Killed launcher: the agents act when their lease ends, and the job with them."""
+    with scenario.up(run="lease = 10.0\ngrace = 1.0") as up:
+        ready(up, *ALL)
+        up.kill_launcher()
+    scenario.bed.wait_empty()
+
+
+def test_a_run_is_listed_and_taken_up_without_a_file(scenario: Scenario) -> None:
+    """The journal knows the job and its nodes: ps, attach and kill need nothing else."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        run_id = up.run_id
+        up.kill_launcher()
+    listed = json.loads(command.run("ps", "--json").stdout)
+    assert [run["launcher"] for run in listed] == [None]
+    assert all(host["agent"] and host["tasks"] for host in listed[0]["hosts"])
+    with Up("attach", run_id, "--json") as again:
+        again.state("worker:2", "ready")
+        again.press_ctrl_c()
+        assert again.wait() == 130, again.transcript()
+    assert len(receipt(again)) == 4 and confirmed(again)
+    scenario.check_logs(run_id)
+    scenario.check_empty()
+
+
+def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
+    """Tasks get their grace, the run says who ended it, and the receipt is true."""
+    with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        scenario.bed.run("scancel", "1")
+        assert up.wait() == 1, up.transcript()
+    assert any("Slurm 1 has ended" in note for note in notes(up)), up.transcript()
+    assert "Slurm 1 has ended: CANCELLED" in up.said
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
+    scenario.check_empty()
+
+
+def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> None:
+    """Queued is a state with a reason; the receipt of a kill says that nothing had started."""
+    scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
+    wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
+    with scenario.up() as up:
+        told = waiting(up, "Resources")
+        assert told["state"] == "queued"
+        assert told["allocation"]["engine"] == "Slurm" and told["allocation"]["job"] == "2"
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert "Slurm 2 was cancelled in the queue: nothing had started" in up.said
+    assert scenario.bed.jobs() == ["1 RUNNING"]
+    scenario.bed.run("scancel", "1")
+    scenario.bed.wait_empty()
+
+
+def test_a_run_whose_launcher_died_in_the_queue_is_killed(scenario: Scenario) -> None:
+    """No launcher, no agent, but a job that would start."""
+    scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
+    wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
+    with scenario.up() as up:
+        waiting(up, "Resources")
+        run_id = up.run_id
+        up.kill_launcher()
+    listed = json.loads(command.run("ps", "--json").stdout)
+    assert [(run["state"], run["launcher"]) for run in listed] == [("queued", None)]
+    done = command.run("kill", run_id)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert scenario.bed.jobs() == ["1 RUNNING"]
+    scenario.bed.run("scancel", "1")
+    scenario.bed.wait_empty()
+
+
+def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario) -> None:
+    """sbatch accepts it, and it would wait for ever."""
+    with scenario.up(nodes=9) as up:
+        up.wait_for(
+            lambda e: "write a smaller nodes" in e.get("note", ""), "what to change in the file"
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130
+    scenario.check_empty()
+
+
+def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> None:
+    """The names of nodes are given in Slurm's order; a node without tasks is freed, too."""
+    file = scenario.file(nodes=3, slurm='options = ["--exclude=sl2"]')
+    file.write_text(file.read_text().replace('"node1:auto", ', ""))
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        tagged = {n for n in scenario.bed.names for p in scenario.bed.leftovers(n) if tag(p)}
+        assert tagged == {"sl1", "sl4"}
+        assert scenario.agents("sl3") and not scenario.agents("sl2")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert set(receipt(up)) == {"node0", "node2"} and confirmed(up)
+    scenario.check_empty()
+
+
+def tag(process: Process) -> bool:
+    """It belongs to a task."""
+    return "TFMUX_TASK" in process.environ
+
+
+def test_a_grace_that_slurm_cuts_short_is_said_at_the_launch(scenario: Scenario) -> None:
+    """As a note of the run, not only by `check`."""
+    with scenario.up(run="grace = 9.0", modes="") as up:
+        up.wait_for(lambda e: "write a grace below 5" in e.get("note", ""), "the note")
+        ready(up, *ALL)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    scenario.check_empty()
+
+
+def test_a_cut_node_comes_back_and_no_byte_is_lost(scenario: Scenario) -> None:
+    """The bridge is a new job step; the agent and its tasks were there all the time."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.cut("sl3")
+        up.state("worker:1", "lost")
+        scenario.bed.heal("sl3")
+        up.wait_for(
+            lambda e: (
+                e["event"] == "task"
+                and e["task"] == "worker:1"
+                and e["state"] == "ready"
+                and any(o["task"] == "worker:1" and o["state"] == "lost" for o in up.of("task"))
+            ),
+            "worker:1 is back",
+        )
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert confirmed(up)
+    scenario.check_logs(up.run_id)
+    scenario.check_empty()
+
+
+def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario) -> None:
+    """That the allocation could not be released is said, with what to do; it frees itself."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.stop_controller()
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert [p for p in scenario.bed.leftovers() if "TFMUX_TASK" in p.environ] == []
+        assert "could not be released" in up.said and "scancel 1" in up.said
+    scenario.bed.start_controller()
+    scenario.bed.wait_empty()
+
+
+def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> None:
+    """Neither its agent nor Slurm can say what is left there."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.crash("sl4")
+        up.state("worker:2", "lost")
+        up.press_ctrl_c()
+        assert up.wait() == 4, up.transcript()
+    found = receipt(up)
+    assert [host["confirmed"] for host in found.values()] == [True, True, True, False]
+    assert scenario.bed.leftovers() == []
+    scenario.bed.boot("sl4")
+    scenario.bed.wait_empty()
+
+
+def test_through_a_login_node(tmp_path: Path) -> None:
+    """sbatch, squeue and every srun run there."""
+    require(slurm.missing())
+    with SlurmBed(login=True) as bed:
+        scenario = Scenario(bed, tmp_path)
+        login = bed.give_access(Path.home())
+        with scenario.up(slurm=f'login = "{login}"', nodes=3) as up:
+            ready(up, *ALL[:3])
+            up.press_ctrl_c()
+            assert up.wait() == 130, up.transcript()
+        assert len(receipt(up)) == 3 and confirmed(up)
+        scenario.check_empty()
+
+
+def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
+    """It calls a job ended whose daemons live; the agent ends them, and it is the one that
+    confirms."""
+    require(slurm.missing())
+    with SlurmBed(track="linuxproc") as bed:
+        scenario = Scenario(bed, tmp_path)
+        with scenario.up() as up:
+            ready(up, *ALL)
+            up.press_ctrl_c()
+            assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert all("cannot confirm it" in host["engine"] for host in receipt(up).values())
+        scenario.check_empty()
+
+
+def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: Path) -> None:
+    """What can be known without an allocation: whether the request would be taken, and what a
+    kill can rely on."""
+    done = command.run("check", str(scenario.file(run="grace = 9.0")), "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    codes = {finding["code"] for finding in json.loads(done.stdout)["findings"]}
+    assert codes == {"ok", "slurm-killwait"}
+    told = command.run("check", str(scenario.file(nodes=3)))
+    assert "3 nodes of Slurm" in told.stdout and "node1  worker:0" in told.stdout, told.stdout
+    refused = command.run("check", str(scenario.file(slurm='partition = "nowhere"')))
+    assert refused.returncode == 3 and "invalid partition" in refused.stdout
+    assert scenario.bed.jobs() == []
+
+
+@pytest.mark.soak
+def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
+    """The bundled trainer, which comes with the run, on nodes that have TensorFlow."""
+    table = f'[slurm]\nnodes = 3\ntime = "10"\npython = {json.dumps(sys.executable)}\n'
+    logdir = f'logdir = "{scenario.bed.folder}/logs"'
+    text = training(table, ("node0", "node1", "node2"), logdir)
+    with scenario.up(command.write(scenario.folder, text)) as up:
+        assert up.wait(300) == 0, up.transcript()
+    assert max(e["step"] for e in up.of("metric") if "step" in e) >= STEPS
+    assert len(receipt(up)) == 3 and confirmed(up)
+    scenario.check_empty()
+
+
+@pytest.mark.soak
+def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
+    """Slurm's TERM comes first, so tasks have their grace; the run says what ended it."""
+    with scenario.up(slurm='time = "1"', run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        assert up.wait(200) == 1, up.transcript()
+    assert "Slurm 1 has ended: TIMEOUT" in up.said
+    assert len(receipt(up)) == 4 and confirmed(up)
+    scenario.check_empty()

@@ -1,0 +1,222 @@
+"""Jobs that Slurm or somebody else takes back, agents that are gone, and other users."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster import load
+from launcher.hosts.frames import Rules
+from launcher.slurm.job import SlurmJob
+from launcher.slurm.login import LocalCommands
+from tests.support import command
+from tests.support.command import Up
+from tests.support.patience import wait_until
+from tests.support.requirements import require
+from tests.support.scenario import confirmed, last_states, ready, receipt
+from tests.support.slurm_scenario import ALL, Scenario
+from tests.testbed import TestbedError, proc, slurm
+from tests.testbed.slurm import SlurmBed
+
+NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
+@pytest.fixture
+def scenario(slurm_scenario: Scenario) -> Scenario:
+    """A bed of four nodes."""
+    return slurm_scenario
+
+
+def kill_agent(scenario: Scenario, name: str) -> None:
+    """The agent of a node and its watchdog die in the same moment, with their bridge."""
+    agents = scenario.agents(name)
+    assert len(agents) >= 2
+    for number in (signal.SIGSTOP, signal.SIGKILL):
+        for process in agents:
+            proc.signal_process(process, number)
+
+
+# --- agents that are gone -------------------------------------------------------------------------
+
+
+def test_slurm_ends_what_an_agent_has_left(scenario: Scenario) -> None:
+    """The agent's step ends with it, and its cgroup: that Slurm says so stands in the receipt. No
+    other agent will come, so the run does not wait for the lease."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        kill_agent(scenario, "sl3")
+        assert up.wait() == 1, up.transcript()
+    assert "its host's agent has died" in up.said and "node2: none left" in up.said, up.transcript()
+    host = receipt(up)["node2"]
+    assert host["by_engine"] and host["confirmed"] and host["engine"] == "Slurm agrees"
+    assert confirmed(up)
+    scenario.check_empty()
+
+
+def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
+    """Daemons outlive the job, and Slurm calls it ended: the host is not confirmed."""
+    require(slurm.missing())
+    with SlurmBed(track="linuxproc") as bed:
+        scenario = Scenario(bed, tmp_path)
+        with scenario.up() as up:
+            ready(up, *ALL)
+            kill_agent(scenario, "sl3")
+            up.state("worker:1", "lost")
+            up.press_ctrl_c()
+            assert up.wait() == 4, up.transcript()
+        assert "node2: unreachable; Slurm cannot confirm it" in up.said, up.transcript()
+        found = receipt(up)
+        assert [host["confirmed"] for host in found.values()] == [True, True, False, True]
+        assert "does not track processes by proctrack/cgroup" in found["node2"]["engine"]
+        assert "cannot confirm it" in up.said and f"tfmux kill {up.run_id}" in up.said
+        left = bed.leftovers("sl3")
+        assert left, "the case that the receipt warns of"
+        assert bed.leftovers("sl1", "sl2", "sl4") == []
+        for process in left:
+            proc.signal_process(process, signal.SIGKILL)
+        bed.wait_empty()
+
+
+# --- jobs that are taken back ---------------------------------------------------------------------
+
+
+def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
+    """Slurm refuses it for users; where an administrator insists, the run ends with it."""
+    with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        with pytest.raises(TestbedError):
+            scenario.bed.run("scontrol", "requeue", "1")
+        scenario.bed.run("scontrol", "update", "jobid=1", "requeue=1")
+        scenario.bed.run("scontrol", "requeue", "1")
+        assert up.wait() == 1, up.transcript()
+    assert "back into the queue" in up.said, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
+    scenario.check_empty()
+
+
+@pytest.mark.soak
+def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
+    """The tasks get their grace, and the run says what ended it."""
+    with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
+        ready(up, *ALL)
+        urgent = ("sbatch", "-p", "urgent", "-N4", "--exclusive", "-t10", "-o/dev/null")
+        scenario.bed.run(*urgent, "--wrap", "sleep 1000")
+        assert up.wait() == 1, up.transcript()
+    assert "Slurm 1 has ended: PREEMPTED" in up.said, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up), up.transcript()
+    scenario.bed.run("scancel", "2")
+    scenario.bed.wait_empty()
+
+
+@pytest.mark.soak
+def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
+    """Agents and tasks stand still, which looks like a cut; then they are there again."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.run("scontrol", "suspend", "1")
+        for task in ALL:
+            up.state(task, "lost")
+        scenario.bed.run("scontrol", "resume", "1")
+        wait_until(lambda: set(last_states(up).values()) == {"ready"}, "all are back")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    found = receipt(up)
+    assert len(found) == 4 and confirmed(up), up.transcript()
+    # On a busy machine a bridge may end once more, and the job with its logs before it is back.
+    hosts = {event["task"]: event["host"] for event in up.of("task")}
+    scenario.check_logs(up.run_id, [t for t in ALL if not found[hosts[t]]["by_engine"]])
+    scenario.check_empty()
+
+
+def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
+    """No agent answers; Slurm ends it and has the word."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        scenario.bed.run("scontrol", "suspend", "1")
+        up.state("worker:2", "lost")
+        up.press_ctrl_c()
+        code = up.wait()
+    assert code == (130 if confirmed(up) else 4), up.transcript()
+    assert confirmed(up), up.transcript()
+    scenario.check_empty()
+
+
+# --- other login nodes ----------------------------------------------------------------------------
+
+
+def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the cluster file and no record of the run: the job's name leads to the nodes. The
+    lease is long: agents that end their tasks before the kill comes are another case."""
+    file = scenario.file(run="lease = 120.0\ngrace = 1.0")
+    with scenario.up(file) as up:
+        ready(up, *ALL)
+        up.kill_launcher()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
+    done = command.run("kill", up.run_id, "--file", str(file))
+    assert done.returncode == 0, done.stdout + done.stderr
+    said = done.stdout + done.stderr
+    assert said.count("(agent; Slurm agrees)") == 4 and "Slurm 1 is released" in said, said
+    scenario.check_empty()
+
+
+# --- other users ----------------------------------------------------------------------------------
+
+
+def as_nobody(*argv: str) -> subprocess.CompletedProcess[str]:
+    """Runs one of Slurm's commands as another user."""
+    return subprocess.run([*NOBODY, *argv], capture_output=True, text=True, timeout=60, cwd="/")
+
+
+def hold(bed: SlurmBed, name: str) -> str:
+    """A job of another user with a name of ours; returns its id."""
+    words = (f"--job-name={name}", "-N1", "-t10", "-o/dev/null", "--parsable", "-D/")
+    done = as_nobody("sbatch", *words, "--wrap", "sleep 1000")
+    assert done.returncode == 0, done.stderr
+    job = done.stdout.strip()
+    wait_until(lambda: f"{job} RUNNING" in bed.jobs(), "the other user's job runs")
+    return job
+
+
+async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenario) -> None:
+    """Names are visible to all, and anybody can take them."""
+    file = scenario.file(nodes=2)
+    table = load(file).slurm
+    assert table is not None
+    run_id = "s-20260101-000000-abcd"
+    rules = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
+    engine = SlurmJob(table, run_id, rules, LocalCommands())
+    job = hold(scenario.bed, f"tfmux-{run_id}")
+    assert await engine.find() == ""
+    assert (await engine.poll(job)).nodes, "it can be seen, as every job can"
+    done = command.run("kill", run_id, "--file", str(file))
+    assert done.returncode != 0, done.stdout + done.stderr
+    assert scenario.bed.jobs() == [f"{job} RUNNING"]
+    scenario.bed.run("scancel", job)
+    scenario.bed.wait_empty()
+
+
+def test_a_run_of_another_user_cannot_be_reached(scenario: Scenario) -> None:
+    """Neither its job, nor its nodes; and a job that takes its name changes nothing for it."""
+    with scenario.up() as up:
+        ready(up, *ALL)
+        for argv in (
+            ("scancel", "1"),
+            ("scontrol", "suspend", "1"),
+            ("srun", "--jobid=1", "--overlap", "-N1", "-n1", "-wsl1", "--mpi=none", "true"),
+        ):
+            assert as_nobody(*argv).returncode != 0, argv
+        job = hold(scenario.bed, f"tfmux-{up.run_id}")
+        up.kill_launcher()
+    with Up("attach", up.run_id, "--json") as again:
+        ready(again, *ALL)
+        again.press_ctrl_c()
+        assert again.wait() == 130, again.transcript()
+    assert len(receipt(again)) == 4 and confirmed(again)
+    wait_until(lambda: scenario.bed.jobs() == [f"{job} RUNNING"], "only the other's is left")
+    scenario.bed.run("scancel", job)
+    scenario.bed.wait_empty()

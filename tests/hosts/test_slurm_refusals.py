@@ -1,0 +1,292 @@
+"""Requests that Slurm cannot meet, or nobody can make: one error, what to do, and nothing left."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+from tests.support.command import Up
+from tests.support.patience import wait_until
+from tests.support.requirements import require
+from tests.support.scenario import confirmed, ready, receipt
+from tests.support.slurm_scenario import ALL, Scenario
+from tests.testbed import slurm
+from tests.testbed.slurm import SlurmBed
+
+REFUSED_SECONDS = 30.0
+"""Within so many seconds (on an idle machine) a request that cannot be made is given up."""
+
+
+@pytest.fixture
+def scenario(slurm_scenario: Scenario) -> Scenario:
+    """A bed of four nodes."""
+    return slurm_scenario
+
+
+def refused(file: Path, *said: str | re.Pattern[str]) -> None:
+    """A launch ends with 3 and these words or patterns, and nothing is in doubt."""
+    bound = REFUSED_SECONDS * command.slowness()
+    began = time.monotonic()
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 3, up.transcript()
+    assert time.monotonic() - began < bound
+    for words in said:
+        pattern = re.compile(re.escape(words)) if isinstance(words, str) else words
+        assert pattern.search(up.said), up.transcript()
+    assert "nothing was started" in up.said
+    assert "could not be released" not in up.said and "no answer" not in up.said
+    assert up.of("receipt") == [] or receipt(up) == {} or confirmed(up), up.transcript()
+
+
+def blocked(file: Path, *said: str) -> None:
+    """The check says the same."""
+    done = command.run("check", str(file))
+    assert done.returncode == 3, done.stdout + done.stderr
+    words = " ".join(done.stdout.split())
+    assert all(one in words for one in said), done.stdout
+
+
+def test_no_sbatch(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm's commands are not on this machine."""
+    said = ("sbatch: No such file or directory", 'login = "user@host"')
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(tmp_path))
+        refused(scenario.file(), *said)
+        blocked(scenario.file(), *said)
+    scenario.check_empty()
+
+
+def test_login_hosts_that_let_nobody_in(tmp_path: Path) -> None:
+    """No such machine, no sshd there, no such user, a user without a shell, one without Slurm."""
+    require(slurm.missing())
+    with SlurmBed(nodes=1, login=True) as bed:
+        scenario = Scenario(bed, tmp_path)
+        address = bed.give_access(Path.home()).partition("@")[2].partition(":")[0]
+        nowhere = address.rpartition(".")[0] + ".199"
+        for login, said in {
+            f"root@{nowhere}:22": ("login", nowhere),
+            f"root@{address}:23": ("login", "refused"),
+            f"no-such-user@{address}:22": ("login", "permission denied"),
+            f"daemon@{address}:22": ("not available",),
+        }.items():
+            file = scenario.file(nodes=2, slurm=f'login = "{login}"')
+            refused(file, *said)
+            blocked(file, *said)
+        assert bed.jobs() == []
+
+
+def test_munge_is_down(scenario: Scenario) -> None:
+    """Nobody can say to Slurm who he is."""
+    with scenario.bed.without_munge():
+        refused(scenario.file(), "munge")
+        blocked(scenario.file(), "munge")
+    scenario.check_empty()
+
+
+@pytest.mark.parametrize(
+    ("slurm", "said"),
+    [
+        ('partition = "nowhere"', ("invalid partition", "sinfo -s lists them")),
+        ('partition = "closed"', ("Invalid user id", "this user may not submit that")),
+        ("gpus = 99", ("not available", "correct nodes, gpus or options")),
+        ('options = ["--no-such-option"]', ("unrecognized option", "correct options")),
+    ],
+)
+def test_what_sbatch_refuses_is_said_with_what_to_change(
+    scenario: Scenario, slurm: str, said: Sequence[str]
+) -> None:
+    """An account without rights, a partition that is not there, more than any node has."""
+    file = scenario.file(slurm=slurm)
+    refused(file, *said)
+    blocked(file, *said)
+    scenario.check_empty()
+
+
+def test_a_time_that_the_partition_does_not_allow(scenario: Scenario) -> None:
+    """sbatch would take it, and it would wait for ever."""
+    file = scenario.file(slurm='partition = "short"')
+    said = ("short allows 1:00", "write a shorter time")
+    refused(file, *said)
+    blocked(file, *said)
+    scenario.check_empty()
+
+
+@pytest.mark.parametrize(
+    ("partition", "said"),
+    [("few", "fewer nodes"), ("members", "write an account that the partition allows")],
+)
+def test_what_a_partition_never_gives_is_said_in_the_queue(
+    scenario: Scenario, partition: str, said: str
+) -> None:
+    """sbatch takes it: more nodes than it allows, an account that it does not."""
+    with scenario.up(slurm=f'partition = "{partition}"') as up:
+        up.wait_for(lambda e: said in e.get("note", ""), "what to change")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert "cancelled in the queue: nothing had started" in up.said
+    scenario.check_empty()
+
+
+def without_python(file: Path, python: str) -> Path:
+    """The file with another interpreter on the nodes."""
+    lines = file.read_text().splitlines()
+    lines = [f'python = "{python}"' if line.startswith("python = ") else line for line in lines]
+    file.write_text("\n".join(lines) + "\n")
+    return file
+
+
+def test_no_python_on_any_node(scenario: Scenario) -> None:
+    """The job is over before anybody has reached a node."""
+    file = without_python(scenario.file(), "/opt/no-such/python")
+    refused(file, "write where a Python 3.8 or newer is")
+    scenario.check_empty()
+
+
+def test_no_python_on_one_node(scenario: Scenario) -> None:
+    """The node is named; the agents of the others end."""
+    for name in scenario.bed.names[:3]:
+        scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
+    file = without_python(scenario.file(), "/tmp/python")
+    refused(file, "node3 (sl4)", "via: srun -Q", "write where a Python 3.8 or newer is")
+    scenario.check_empty()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_homes_that_are_one_disk_and_homes_that_are_not(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """Folders of a run have the host's name in them, and nothing is looked for on another
+    node. The bed's folder is one disk for all nodes; their `/tmp` is their own."""
+    place = scenario.bed.folder if shared else Path("/tmp")
+    state = place / "state-of-tests"
+    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+    with scenario.up() as up:
+        ready(up, *ALL)
+        runs = {
+            name: scenario.bed.run_on(name, "find", str(state), "-name", f"{up.run_id}*")
+            for name in scenario.bed.names
+        }
+        counts = [len(found.split()) for found in runs.values()]
+        assert counts == ([4] * 4 if shared else [1] * 4), runs
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert len(receipt(up)) == 4 and confirmed(up)
+    scenario.check_logs(up.run_id)
+    for name in scenario.bed.names:
+        left = scenario.bed.run_on(name, "find", str(state), "-name", f"{up.run_id}*")
+        assert left == "", name
+    scenario.check_empty()
+
+
+READ_ONLY = ("mount", "-o", "remount,ro", "/tmp")
+FULL = ("mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", "/var/lib")
+"""There is room for the user's folder, but not for the run's in it."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [(READ_ONLY, "/tmp: Read-only file system"), (FULL, "No space left on device")],
+    ids=["read-only", "full"],
+)
+@pytest.mark.parametrize("names", [["sl3"], ["sl1", "sl2", "sl3", "sl4"]], ids=["one", "all"])
+def test_agents_that_cannot_make_their_folder(
+    scenario: Scenario,
+    monkeypatch: pytest.MonkeyPatch,
+    names: Sequence[str],
+    fault: Sequence[str],
+    said: str,
+) -> None:
+    """The node is named with the reason, and nothing is waited for. Where all have ended before
+    anybody looked, it is said what they lacked; a slow machine looks in time."""
+    monkeypatch.setenv("XDG_STATE_HOME", "/var/lib")
+    for name in scenario.bed.names:
+        scenario.bed.run_on(name, "mount", "-t", "tmpfs", "none", "/var/lib")
+    for name in names:
+        scenario.bed.run_on(name, *fault)
+    if len(names) == 1:
+        refused(scenario.file(modes=""), "node2 (sl3)", said)
+    else:
+        named = rf"node2 \(sl3\): .*{re.escape(said)}"
+        refused(scenario.file(modes=""), re.compile(f"cannot make its folder on a node|{named}"))
+    scenario.check_empty()
+
+
+def test_nodes_that_do_not_know_each_other(scenario: Scenario, tmp_path: Path) -> None:
+    """TensorFlow's tasks would wait for each other; a name of this machine that is not known is
+    a note."""
+    names = scenario.bed.folder / "hosts"
+    poor = scenario.bed.folder / "poor-hosts"
+    poor.write_text("".join(x + "\n" for x in names.read_text().splitlines() if "sl3" not in x))
+    scenario.bed.run_on("sl2", "mount", "--bind", str(poor), "/etc/hosts")
+    refused(scenario.file(), "sl2 cannot resolve sl3, the name of node2", "/etc/hosts")
+    scenario.check_empty()
+    scenario.bed.run_on("sl2", "umount", "/etc/hosts")
+    known = [x for x in names.read_text().splitlines() if x.split()[1] in ("localhost", "slctl")]
+    known += [x for x in names.read_text().splitlines() if x.split()[1] in scenario.bed.names]
+    poor.write_text("\n".join(known) + "\n")
+    scenario.bed.run_on("sl1", "mount", "--bind", str(poor), "/etc/hosts")
+    with scenario.up() as up:
+        up.wait_for(lambda e: "sl1 cannot resolve" in e.get("note", ""), "a note on the name")
+        ready(up, *ALL)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    scenario.check_empty()
+
+
+# --- a kill while sbatch is under way -------------------------------------------------------------
+
+WRAPPER = """#!/bin/sh
+touch {folder}/asked
+(sleep {seconds}; {sbatch} "$@"; status=$?; touch {folder}/done; exit $status)
+status=$?
+exit $status
+"""
+
+
+def wrap_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Path:
+    """Puts an sbatch that is so slow before the real one, as sites have wrappers of it."""
+    real = shutil.which("sbatch")
+    places = folder / "wrappers"
+    places.mkdir()
+    wrapper = places / "sbatch"
+    wrapper.write_text(WRAPPER.format(folder=places, seconds=seconds, sbatch=real))
+    wrapper.chmod(0o755)
+    path = f"{places}:{Path(real or '').parent}:/usr/bin:/bin"
+    monkeypatch.setenv("PATH", path)
+    return places
+
+
+def test_a_kill_while_sbatch_submits_leaves_no_job(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What sbatch has begun it may still do: its answer is waited for, and the job cancelled."""
+    marks = wrap_sbatch(tmp_path, monkeypatch, 3)
+    with scenario.up() as up:
+        wait_until((marks / "asked").exists, "sbatch is under way")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    wait_until((marks / "done").exists, "sbatch has ended")
+    assert "Slurm 1 was cancelled in the queue: nothing had started" in up.said
+    scenario.check_empty()
+
+
+def test_a_second_kill_does_not_wait_for_sbatch(
+    scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is ended; that its job may still come is said, with the command for it."""
+    marks = wrap_sbatch(tmp_path, monkeypatch, 1000)
+    with scenario.up() as up:
+        wait_until((marks / "asked").exists, "sbatch is under way")
+        up.press_ctrl_c()
+        up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the first press")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert f"scancel --me --name=tfmux-{up.run_id}" in up.said
+    assert not (marks / "done").exists()
+    scenario.check_empty()

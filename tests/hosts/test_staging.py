@@ -1,0 +1,307 @@
+"""Files on their way to a host: what goes, what is kept there, and what goes wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.support.command import Up, python_task, write
+from tests.testbed.faults import allow_one_session, full_home, read_only_home
+from tests.testbed.inprocess import SshServer
+from tests.testbed.namespaces import Testbed
+
+LISTING = """
+import hashlib, json, os
+found = {}
+for base, folders, names in os.walk("."):
+    for name in [*names, *(f for f in folders if os.path.islink(os.path.join(base, f)))]:
+        path = os.path.join(base, name)
+        if os.path.islink(path):
+            found[path] = "-> " + os.readlink(path)
+        else:
+            run = "x" if os.access(path, os.X_OK) else "-"
+            found[path] = run + hashlib.sha256(open(path, "rb").read()).hexdigest()
+print("FOUND", json.dumps(found))
+"""
+
+
+def cluster(host: str, workdir: str, script: str = LISTING, run: str = "") -> str:
+    """A cluster of one worker on the host `far`, that runs a script in its workdir."""
+    return f"""
+name = "staged"
+{host}
+[jobs.worker]
+tasks = ["far:auto"]
+[run]
+command = {json.dumps(list(python_task(script)))}
+workdir = "{workdir}"
+{run}
+[start.ready]
+worker = "started"
+"""
+
+
+def on_server(server: SshServer, workdir: str, script: str = LISTING, run: str = "") -> str:
+    """The same, on the in-process SSH server."""
+    return cluster(server.host_toml("far", sys.executable), workdir, script, run)
+
+
+def launch(file: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Runs to a good end: what the task found in its workdir, and the progress of the host."""
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    found = [e["text"] for e in up.of("log") if e["text"].startswith("FOUND ")]
+    listing = json.loads(found[0].removeprefix("FOUND ")) if found else {}
+    return listing, [e for e in up.of("host") if "staged_total" in e]
+
+
+def code(data: bytes, run: str = "-") -> str:
+    """A file as the listing shows it."""
+    return run + hashlib.sha256(data).hexdigest()
+
+
+def test_the_tree_arrives_as_it_is(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Contents, executable bits and links inside the tree arrive; what is ignored, excluded or
+    never of use does not, and neither does a directory that is ignored as a whole."""
+    root = tmp_path / "work"
+    for name in ("src", "out", ".git", "src/__pycache__"):
+        (root / name).mkdir(parents=True)
+    (root / "train.py").write_bytes(b"print('hi')\n")
+    (root / "run.sh").write_bytes(b"#!/bin/sh\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "empty").write_bytes(b"")
+    (root / "src/öäü space.py").write_bytes(b"x = 1\n")
+    (root / "src/link.py").symlink_to("../train.py")
+    (root / "latest").symlink_to("src")
+    (root / ".gitignore").write_bytes(b"out/\n*.tmp\n")
+    (root / "src/.gitignore").write_bytes(b"local.py\n")
+    for name in ("out/big", ".git/config", "src/a.tmp", "src/local.py", "m.ckpt"):
+        (root / name).write_bytes(b"no")
+    (root / "src/__pycache__/a.pyc").write_bytes(b"no")
+    file = write(tmp_path, on_server(ssh_server, "work", run='exclude = ["*.ckpt"]'))
+    found, _ = launch(file)
+    assert found == {
+        "./train.py": code(b"print('hi')\n"),
+        "./run.sh": code(b"#!/bin/sh\n", "x"),
+        "./empty": code(b""),
+        "./src/öäü space.py": code(b"x = 1\n"),
+        "./src/link.py": "-> ../train.py",
+        "./latest": "-> src",
+        "./.gitignore": code(b"out/\n*.tmp\n"),
+        "./src/.gitignore": code(b"local.py\n"),
+    }
+
+
+def test_a_second_launch_sends_what_changed(ssh_server: SshServer, tmp_path: Path) -> None:
+    """The first launch sends everything, an unchanged one nothing, the next the changed file
+    alone; a removed file is gone, a new one there."""
+    root = tmp_path / "work"
+    root.mkdir()
+    for number in range(50):
+        (root / f"{number}.txt").write_text(f"number {number}\n" * 100)
+    file = write(tmp_path, on_server(ssh_server, "work"))
+    first, progress = launch(file)
+    assert len(first) == 50
+    assert progress[-1]["staged_bytes"] == progress[-1]["staged_total"]
+    assert progress[-1]["staged_files"] == progress[-1]["staged_total_files"] > 50
+    again, progress = launch(file)
+    assert again == first
+    assert progress == []
+    (root / "7.txt").write_text("changed")
+    (root / "8.txt").unlink()
+    (root / "new.txt").write_text("new")
+    changed, progress = launch(file)
+    assert progress[-1]["staged_total_files"] == 2
+    assert progress[-1]["staged_total"] == len("changed") + len("new")
+    assert changed["./7.txt"] == code(b"changed")
+    assert "./8.txt" not in changed and "./new.txt" in changed
+
+
+def test_what_a_run_leaves_in_its_workdir_is_not_there_in_the_next(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """A task that changes, removes, replaces and adds files, and locks a folder, changes
+    nothing for the next launch."""
+    root = tmp_path / "work"
+    (root / "sub").mkdir(parents=True)
+    for name in ("a", "b", "c", "sub/d"):
+        (root / name).write_text(f"this is {name}")
+    os.utime(root / "a", (1e9, 1e9))
+    script = LISTING + (
+        'open("a", "r+").write("THIS"); os.utime("a", (1e9, 1e9)); os.unlink("b")\n'
+        'os.unlink("c"); os.symlink("a", "c"); os.makedirs("more/deep"); open("more/x", "w")\n'
+        'open("sub/y", "w"); os.chmod("sub", 0)\n'
+    )
+    file = write(tmp_path, on_server(ssh_server, "work", script))
+    first, _ = launch(file)
+    assert set(first) == {"./a", "./b", "./c", "./sub/d"}
+    again, progress = launch(file)
+    assert again == first
+    assert progress == []
+
+
+def test_a_link_that_leads_outside_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Named, with where it leads; nothing is started."""
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "secret").symlink_to("/etc/passwd")
+    with Up("up", str(write(tmp_path, on_server(ssh_server, "work"))), "--json") as up:
+        assert up.wait() == 3, up.transcript()
+    assert "secret" in up.said and "/etc/passwd" in up.said
+
+
+def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
+    """The connection breaks while contents flow: what has arrived whole is not sent again, and
+    the task finds every byte."""
+    root = tmp_path / "work"
+    root.mkdir()
+    for number in range(192):
+        (root / f"{number}").write_bytes(os.urandom(1 << 18))
+    file = write(tmp_path, on_server(ssh_server, "work"))
+    with Up("up", str(file), "--json") as up:
+        up.wait_for(lambda e: e.get("staged_bytes", 0) >= 16 << 20, "progress")
+        ssh_server.drop_connections()
+        assert up.wait() == 0, up.transcript()
+    states = [e["state"] for e in up.of("host")]
+    assert "lost" in states, up.transcript()
+    back = up.of("host")[states.index("up", states.index("lost")) + 1 :]
+    everything = up.wait_for(lambda e: "staged_total" in e, "progress")["staged_total"]
+    assert all(e.get("staged_total", 0) < everything for e in back), up.transcript()
+    text = next(e["text"] for e in up.of("log"))
+    found = json.loads(text.removeprefix("FOUND "))
+    assert found == {f"./{p.name}": code(p.read_bytes()) for p in root.iterdir()}
+
+
+def test_a_large_file_goes_again_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
+    """From its beginning, and it is whole; no part of the first try stays on the host."""
+    (tmp_path / "work").mkdir()
+    data = os.urandom(64 << 20)
+    (tmp_path / "work/big").write_bytes(data)
+    file = write(tmp_path, on_server(ssh_server, "work"))
+    with Up("up", str(file), "--json") as up:
+        up.wait_for(lambda e: e.get("staged_bytes", 0) >= 32 << 20, "progress")
+        ssh_server.drop_connections()
+        assert up.wait() == 0, up.transcript()
+    states = [e["state"] for e in up.of("host")]
+    assert "lost" in states, up.transcript()
+    back = up.of("host")[states.index("up", states.index("lost")) + 1 :]
+    rest = [e["staged_total"] for e in back if "staged_total" in e]
+    assert rest and max(rest) >= 64 << 20, up.transcript()
+    assert not list((ssh_server.home / ".cache/tfmux").glob("??/*.*"))
+    found = json.loads(next(e["text"] for e in up.of("log")).removeprefix("FOUND "))
+    assert found == {"./big": code(data)}
+
+
+def test_data_comes_whole_and_has_a_place_in_the_workdir(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """A data directory of the workdir keeps its relative path although it is ignored, one from
+    elsewhere comes under its own name, and a job's data goes where the job is."""
+    root = tmp_path / "work"
+    (root / "data/digits").mkdir(parents=True)
+    (tmp_path / "mnist/train").mkdir(parents=True)
+    (tmp_path / "more").mkdir()
+    (root / ".gitignore").write_text("data/\n")
+    (root / "data/other").write_text("ignored")
+    (root / "data/digits/a.pyc").write_text("a")
+    (tmp_path / "mnist/train/.gitignore").write_text("*")
+    (tmp_path / "mnist/train/b.ckpt").write_text("b")
+    (tmp_path / "more/c").write_text("c")
+    run = f'exclude = ["*.ckpt"]\ndata = ["work/data/digits", "{tmp_path}/mnist"]'
+    text = on_server(ssh_server, "work", run=run)
+    text = text.replace("[run]", 'data = ["more"]\n[run]', 1)
+    found, _ = launch(write(tmp_path, text))
+    assert set(found) == {
+        "./.gitignore",
+        "./data/digits/a.pyc",
+        "./mnist/train/.gitignore",
+        "./mnist/train/b.ckpt",
+        "./more/c",
+    }
+
+
+def test_data_may_be_a_link_of_the_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
+    """So that one relative path serves the tasks of this machine and of the hosts."""
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/a").write_text("a")
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/mnist").symlink_to("../mnist")
+    text = on_server(ssh_server, "work", run='data = ["work/mnist"]')
+    found, _ = launch(write(tmp_path, text))
+    assert found == {"./mnist/a": code(b"a")}
+
+
+def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
+    """With workdir = "" nothing else is copied, and the task starts where the data is."""
+    (tmp_path / "mnist").mkdir()
+    (tmp_path / "mnist/a").write_text("a")
+    (tmp_path / "unwanted").write_text("x")
+    found, _ = launch(write(tmp_path, on_server(ssh_server, "", run='data = ["mnist"]')))
+    assert found == {"./mnist/a": code(b"a")}
+
+
+def test_data_of_two_places_with_one_name_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Both are named; nothing is started."""
+    for name in ("a/set", "b/set", "work"):
+        (tmp_path / name).mkdir(parents=True)
+    text = on_server(ssh_server, "work", run='data = ["a/set", "b/set"]')
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 3, up.transcript()
+    assert "a/set" in up.said and "b/set" in up.said
+
+
+def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_path: Path) -> None:
+    """The host can write no more in the middle of a content: told at once, with the path and
+    the reason, exit 3; no part of it stays there."""
+    ssh_server.bashrc("ulimit -f 2000\n")
+    root = tmp_path / "work"
+    root.mkdir()
+    (root / "big").write_bytes(os.urandom(12 << 20))
+    (root / "small").write_bytes(b"small")
+    with Up("up", str(write(tmp_path, on_server(ssh_server, "work"))), "--json") as up:
+        assert up.wait() == 3, up.transcript()
+    assert str(ssh_server.home / ".cache/tfmux") in up.said
+    assert "too large" in up.said
+    left = [path for path in (ssh_server.home / ".cache").rglob("*") if path.is_file()]
+    assert not [path for path in left if "." in path.name], left
+
+
+def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> None:
+    """The path and the reason on stderr, exit 3, no process left."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
+    full_home(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 3, up.transcript()
+    assert "tf1" in up.said and "/tfmux/" in up.said
+    assert "No space left on device" in up.said
+    assert not testbed["tf1"].leftovers()
+
+
+def test_a_login_that_may_have_but_one_session_is_no_hindrance(
+    testbed: Testbed, tmp_path: Path
+) -> None:
+    """Files go by a login of their own then."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/a").write_text("a")
+    allow_one_session(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
+    found, _ = launch(write(tmp_path, text))
+    assert found == {"./a": code(b"a")}
+
+
+def test_a_read_only_home_is_no_hindrance(testbed: Testbed, tmp_path: Path) -> None:
+    """The files go to a private place in the host's /tmp, and the run's own are gone after it."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
+    read_only_home(testbed["tf1"])
+    text = cluster(testbed.hosts_toml(), "work").replace("far:", "tf1:")
+    found, _ = launch(write(tmp_path, text))
+    assert found == {"./big": code((tmp_path / "work/big").read_bytes())}
+    left = testbed["tf1"].run(["sh", "-c", "ls -A /tmp/tfmux-*/state"]).stdout
+    assert left.strip() == b""

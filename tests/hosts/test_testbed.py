@@ -1,0 +1,380 @@
+"""The testbed of four hosts: what it promises to the tests that stand on it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE, wait_until
+from tests.testbed import TestbedError, faults, private_tmp, proc, sockets
+from tests.testbed.host import Host
+from tests.testbed.namespaces import Testbed
+from tests.testbed.watch import Watch
+
+
+class Ssh:
+    """The system's own OpenSSH client with the configuration of a test's home."""
+
+    def __init__(self, home: Path) -> None:
+        self._argv = ["ssh", "-F", str(home / ".ssh/config"), "-o", "BatchMode=yes"]
+
+    def __call__(self, host: Host, command: str, *options: str) -> str:
+        """Run a command to its end and return its output."""
+        done = self.run(host, command, *options)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def run(self, host: Host, command: str, *options: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to whatever end it has."""
+        argv = [*self._argv, *options, host.name, command]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE)
+
+    @contextmanager
+    def session(self, host: Host, command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a command that goes on, with pipes to its stdin and from its stdout."""
+        argv = [*self._argv, host.name, command]
+        client = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        with client:
+            try:
+                yield client
+            finally:
+                client.kill()
+
+
+@pytest.fixture
+def ssh(testbed: Testbed, tfmux_home: Path) -> Ssh:
+    """An OpenSSH client that may log in to all hosts of the testbed."""
+    testbed.give_access(tfmux_home)
+    return Ssh(tfmux_home)
+
+
+def end_all(testbed: Testbed) -> None:
+    """Kill everything but the hosts' sshd, and see it gone."""
+    for host in testbed:
+        for process in host.leftovers():
+            proc.signal_process(process, signal.SIGKILL)
+            assert proc.wait_gone(process, 10)
+
+
+# --- machines ---------------------------------------------------------------------------------
+
+
+def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
+    """Names, accounts, homes and process tables are each host's own."""
+    for host in testbed:
+        words = ssh(host, "hostname; id -un; pwd; cat /proc/1/comm; ls /proc | grep -c '^[0-9]'")
+        *known, processes = words.split()
+        assert known == [host.name, host.account.name, host.account.home, "sshd"]
+        assert int(processes) < 12
+    assert [host.account.uid == 0 for host in testbed] == [True, True, False, False]
+
+
+def test_hosts_know_and_reach_each_other_by_name(testbed: Testbed) -> None:
+    """Each host connects to each other one's sshd by name, whoever asks."""
+    for host in testbed:
+        for other in testbed:
+            assert host.banner(other.name).stdout == b"SSH-", (host.name, other.name)
+
+
+def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
+    """TensorFlow works on a host; the project and what only the launcher needs are not there."""
+    ours = ("launcher", "tui", "trainer", "textual", "asyncssh", "pydantic", "pytest")
+    look = f"import importlib.util as u; print([name for name in {ours} if u.find_spec(name)])"
+    for host in testbed:
+        assert host.run([host.python, "-c", look]).stdout == b"[]\n"
+        assert host.run(["test", "-e", str(REPOSITORY)], check=False).returncode == 1
+        assert host.run(["ls", "-A", "/tmp"]).stdout == b""
+    add = "import tensorflow as tf; print(int(tf.reduce_sum([1, 2])))"
+    assert testbed["tf4"].run([testbed["tf4"].python, "-c", add]).stdout == b"3\n"
+
+
+async def test_hosts_tables_of_a_cluster_file_log_in(testbed: Testbed) -> None:
+    """What `hosts_toml` says is enough for asyncssh, with host keys checked."""
+    tables = tomllib.loads(testbed.hosts_toml())["hosts"]
+    for name, table in tables.items():
+        user, _, place = table["ssh"].partition("@")
+        address, _, port = place.partition(":")
+        async with asyncssh.connect(
+            address,
+            int(port),
+            username=user,
+            client_keys=[table["identity"]],
+            known_hosts=table["known_hosts"],
+            config=None,
+        ) as connection:
+            done = await connection.run(f"hostname; {table['python']} -V")
+        assert str(done.stdout).split()[:2] == [name, "Python"]
+    assert list(tables) == ["tf1", "tf2", "tf3", "tf4"]
+
+
+def test_a_project_below_tmp_is_seen_in_a_private_tmp(
+    testbed_possible: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a clone below `/tmp`, a namespace with a `/tmp` of its own shows that clone, what else
+    is asked for, and nothing more."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        clone, kept, other = Path(folder, "my clone"), Path(folder, "kept"), Path(folder, "other")
+        for each in (clone, kept, other):
+            each.mkdir()
+            (each / "file").write_text(each.name)
+        monkeypatch.setattr(private_tmp, "REPOSITORY", clone)
+        monkeypatch.setattr(sys, "prefix", str(clone / ".venv"))
+        script = f"set -e\n{private_tmp.mounting(kept)}\nfind /tmp -type f"
+        done = subprocess.run(
+            ["unshare", "--mount", "sh", "-c", script], check=True, capture_output=True, text=True
+        )
+        seen = [line for line in done.stdout.splitlines() if line.startswith(folder)]
+        assert sorted(seen) == [f"{kept}/file", f"{clone}/file"]
+
+
+def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
+    """A file is on one host alone; after a crash the home is as it was and `/tmp` empty."""
+    host, other = testbed["tf3"], testbed["tf4"]
+    for path in ("/tmp/there", "/home/tfuser/deep/there"):
+        host.write(path, "here\n")
+        assert not os.path.exists(path)
+        with pytest.raises(FileNotFoundError):
+            other.read(path)
+    host.crash()
+    assert host.read("/home/tfuser/deep/there") == b"here\n"
+    host.boot()
+    assert host.read("/home/tfuser/deep/there") == b"here\n"
+    with pytest.raises(FileNotFoundError):
+        host.read("/tmp/there")
+
+
+def test_user_cannot_write_outside_of_home(testbed: Testbed) -> None:
+    """The ordinary user meets real permissions: others' homes, the system, root's files."""
+    for path in ("/home/root/x", "/usr/x", "/opt/tf/x", "/etc/x"):
+        assert testbed["tf3"].run(["touch", path], check=False).returncode == 1, path
+
+
+# --- the cable --------------------------------------------------------------------------------
+
+
+def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: Ssh) -> None:
+    """A session says nothing while the cable is out, does not end, and loses no byte."""
+    host = testbed["tf2"]
+    with ssh.session(host, "cat") as client:
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write(b"one\n")
+        assert client.stdout.readline() == b"one\n"
+        host.pull()
+        client.stdin.write(b"two\n")
+        assert not host.reachable(timeout=0.5)
+        assert client.poll() is None
+        host.heal()
+        assert client.stdout.readline() == b"two\n"
+
+
+def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
+    testbed: Testbed, ssh: Ssh
+) -> None:
+    """A crashed host's processes are gone and its peers are not told; it boots again."""
+    host = testbed["tf1"]
+    with ssh.session(host, "setsid sleep 1000 & cat") as client:
+        assert client.stdin is not None and client.stdout is not None
+        client.stdin.write(b"one\n")
+        assert client.stdout.readline() == b"one\n"
+        before = host.processes()
+        assert len(before) > 3
+        host.crash()
+        assert all(proc.read(process.pid) is None for process in before)
+        assert client.poll() is None
+    assert testbed["tf2"].up and not host.reachable(timeout=0.5)
+    host.boot()
+    assert ssh(host, "hostname").strip() == host.name
+    assert host.leftovers() == []
+
+
+def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
+    """Without its sshd a host is down with all its processes, and can be booted."""
+    host = testbed["tf3"]
+    host.run(["sh", "-c", "exec sleep 1000 >/dev/null 2>&1 &"])
+    first, other = host.processes()
+    assert first.pid == host.pid and proc.signal_process(first, signal.SIGKILL)
+    wait_until(lambda: not host.up, "the host is down")
+    assert proc.read(other.pid) is None
+    with pytest.raises(TestbedError, match="tf3 is down"):
+        host.processes()
+    host.boot()
+    assert host.reachable()
+    wait_until(lambda: host.leftovers() == [], "what looked at it has ended")
+
+
+# --- looking ----------------------------------------------------------------------------------
+
+
+def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
+    """A daemon in its own session is found with its tag, and no other host's is."""
+    for host in (testbed["tf1"], testbed["tf3"]):
+        tag = f"TFMUX_TASK='run/{host.name}:0/1;'"
+        ssh(host, f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
+    alone = [("sleep", "1000")] * 2
+    wait_until(
+        lambda: [each.argv for host in testbed for each in host.leftovers()] == alone,
+        "the shells end",
+    )
+    (found,) = testbed["tf3"].leftovers()
+    assert found.tag == "run/tf3:0/1;"
+    assert found.argv == ("sleep", "1000")
+    assert (found.ppid, found.uid) == (testbed["tf3"].pid, testbed["tf3"].account.uid)
+    assert found.inner != found.pid
+    assert testbed["tf3"].read(f"/proc/{found.inner}/comm") == b"sleep\n"
+    assert found.started <= proc.now()
+    end_all(testbed)
+
+
+def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) -> None:
+    """Signals reach exactly one process of one host."""
+    host = testbed["tf4"]
+    for seconds in ("1000", "1001"):
+        host.run(["sh", "-c", f"exec sleep {seconds} >/dev/null 2>&1 &"])
+    first, second = host.leftovers()
+    assert proc.signal_process(first, signal.SIGSTOP)
+    wait_until(lambda: [each.state for each in host.leftovers()] == ["T", "S"], "one stands still")
+    assert proc.signal_process(first, signal.SIGKILL)
+    assert proc.wait_gone(first, 10)
+    assert host.leftovers() == [second]
+    wait_until(lambda: proc.read(first.pid) != first, "its parent has read its status")
+    assert not proc.signal_process(first, signal.SIGKILL)
+
+
+def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
+    """A listening port comes with the process that holds it; a host sees only its own."""
+    host = testbed["tf2"]
+    host.run(["sh", "-c", "exec python3 -m http.server 2222 -b 0.0.0.0 >/dev/null 2>&1 &"])
+    wait_until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
+    (server,) = host.leftovers()
+    assert {each.port: each.pids for each in host.listeners()} == {
+        22: (host.pid,),
+        2222: (server.pid,),
+    }
+    assert [each.port for each in testbed["tf1"].listeners()] == [22]
+
+
+def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
+    """What starts before a port listens, and what after, is told apart without any log."""
+    first, second = testbed["tf1"], testbed["tf2"]
+    with Watch(first, second) as watch:
+        second.run(["sh", "-c", "TFMUX_TASK='r/early;' exec sleep 1000 >/dev/null 2>&1 &"])
+        wait_until(lambda: bool(watch.processes("early")), "the early one was seen")
+        wait_until(lambda: proc.now() > watch.first_start("early") + 0.05, "ticks have passed")
+        first.run(["sh", "-c", "exec python3 -m http.server 2222 >/dev/null 2>&1 &"])
+        wait_until(lambda: 2222 in sockets.listening_ports(first.pid), "it listens")
+        wait_until(lambda: watch.listens(first, 2222), "and was seen to")
+        wait_until(lambda: proc.now() > watch.open_from(first, 2222) + 0.05, "ticks have passed")
+        second.run(["sh", "-c", "TFMUX_TASK='r/late;' exec sleep 1000 >/dev/null 2>&1 &"])
+        wait_until(lambda: bool(watch.processes("late")), "the late one was seen")
+    assert watch.first_start("early") < watch.closed_until(first, 2222)
+    assert watch.first_start("late") >= watch.closed_until(first, 2222)
+    assert watch.processes("early", first) == []
+    end_all(testbed)
+
+
+# --- faults -----------------------------------------------------------------------------------
+
+
+def test_bashrc_and_login_shell_are_the_hosts_own(testbed: Testbed, ssh: Ssh) -> None:
+    """A command over SSH runs through the account's shell and what it sources."""
+    faults.bashrc(testbed["tf1"], "echo noise; sleep 0.5")
+    before = time.monotonic()
+    assert ssh(testbed["tf1"], "echo $0").split() == ["noise", "bash"]
+    assert time.monotonic() - before >= 0.5
+    assert faults.has_shell(testbed["tf3"], "/bin/dash")
+    faults.login_shell(testbed["tf3"], "/bin/dash")
+    assert ssh(testbed["tf3"], "echo $0").strip() == "dash"
+    assert not faults.has_shell(testbed["tf3"], "/bin/no-such-shell")
+
+
+@pytest.mark.parametrize("name", ["tf1", "tf3"])
+def test_home_can_be_full_or_read_only(testbed: Testbed, ssh: Ssh, name: str) -> None:
+    """Nothing can be written to the home, keys are still read, `/tmp` works."""
+    host = testbed[name]
+    faults.full_home(host)
+    assert "No space left" in ssh.run(host, "echo x > new; echo y > ~/other").stderr
+    host.crash()
+    host.boot()
+    assert ssh(host, "echo x > new && cat new").strip() == "x"
+    faults.read_only_home(host)
+    assert "Read-only" in ssh.run(host, "echo y > other").stderr
+    assert ssh(host, "cat new; echo z > /tmp/z; cat /tmp/z").split() == ["x", "z"]
+
+
+def test_homes_can_be_one_share(testbed: Testbed, ssh: Ssh) -> None:
+    """What one host writes to the home the other finds in its own; `/tmp` is not shared."""
+    faults.share_home(testbed["tf3"], testbed["tf4"])
+    ssh(testbed["tf3"], "echo x > new; echo x > /tmp/new")
+    assert ssh(testbed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
+
+
+def test_changed_host_key_is_noticed(testbed: Testbed, ssh: Ssh) -> None:
+    """A client that knew the host refuses it after its key has changed."""
+    faults.new_host_key(testbed["tf2"])
+    done = ssh.run(testbed["tf2"], "true")
+    assert done.returncode == 255
+    assert "REMOTE HOST IDENTIFICATION HAS CHANGED" in done.stderr
+
+
+def test_refused_key_is_told_as_that(testbed: Testbed, ssh: Ssh) -> None:
+    """Without its line in authorized_keys the client's key is no good."""
+    faults.refuse_keys(testbed["tf3"])
+    assert "Permission denied (publickey)" in ssh.run(testbed["tf3"], "true").stderr
+
+
+def test_frozen_sshd_accepts_and_says_nothing(testbed: Testbed, ssh: Ssh) -> None:
+    """TCP connects to a frozen sshd, no banner comes, and it goes on when thawed."""
+    host = testbed["tf1"]
+    faults.freeze_sshd(host)
+    assert host.reachable()
+    done = ssh.run(host, "true", "-o", "ConnectTimeout=1")
+    assert "timed out during banner exchange" in done.stderr
+    faults.thaw_sshd(host)
+    assert ssh(host, "hostname").strip() == host.name
+
+
+def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -> None:
+    """The client of a killed session ends with an error; the host takes the next login."""
+    host = testbed["tf2"]
+    with ssh.session(host, "echo ready; cat") as client:
+        assert client.stdout is not None
+        assert client.stdout.readline() == b"ready\n"
+        assert faults.kill_sessions(host) >= 1
+        assert client.wait(PATIENCE) == 255
+    assert ssh(host, "hostname").strip() == host.name
+
+
+def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
+    """Packets to a dropped port vanish, from everywhere or from one address, until opened."""
+    host, near, far = testbed["tf1"], testbed["tf2"], testbed["tf3"]
+    faults.drop_port(host, 22, near.address)
+    assert near.banner("tf1").returncode == 124  # timeout's own status: no answer at all
+    assert far.banner("tf1").stdout == b"SSH-"
+    faults.open_port(host, 22, near.address)
+    assert near.banner("tf1").stdout == b"SSH-"
+    faults.drop_port(host, 2222)
+    assert far.banner("tf1", 2222).returncode == 124
+    refused = far.banner("tf1", 2223)
+    assert refused.returncode == 1 and b"refused" in refused.stderr
+
+
+@pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
+def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
+    """All programs of one host see another wall clock, and only that host's do."""
+    faults.shift_clock(testbed["tf4"], -3600)
+    script = "import time, datetime; print(time.time(), datetime.datetime.now().timestamp())"
+    for host, offset in ((testbed["tf3"], 0), (testbed["tf4"], -3600)):
+        times = ssh(host, f"date +%s; {host.python} -IS -c '{script}'").split()
+        assert all(abs(float(each) - time.time() - offset) < 60 for each in times), host.name

@@ -1,0 +1,178 @@
+"""Beginning and end of testbeds: side by side, after failures and kills, and where none can be."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE
+from tests.support.requirements import require_testbed
+from tests.testbed import network, proc
+from tests.testbed.frozen import FreezableDisk
+from tests.testbed.namespaces import Testbed, clear_stale
+
+_SPACES = ("net", "pid", "mnt", "uts")
+_INNER = """
+import time, pytest
+from tests.hosts.test_testbed_life import show
+
+def test_inner(testbed):
+    testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
+    print("TESTBED", *show(testbed), flush=True)
+    END
+"""
+
+
+def show(testbed: Testbed) -> list[str]:
+    """Return what `traces` needs to find a testbed: the time, bridge, directory and namespaces."""
+    spaces = [
+        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in testbed for kind in _SPACES
+    ]
+    return [str(proc.now()), testbed.bridge, str(testbed.directory), *spaces]
+
+
+@contextmanager
+def inner(tmp_path: Path, end: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """Run a test with a testbed of its own in another pytest, up to the line that shows it."""
+    (tmp_path / "test_inner.py").write_text(_INNER.replace("END", end))
+    argv = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-s", "-q"]
+    argv += [
+        "-c",
+        str(REPOSITORY / "pyproject.toml"),
+        f"--rootdir={tmp_path}",
+        f"--confcutdir={tmp_path}",
+    ]
+    with subprocess.Popen(
+        [*argv, str(tmp_path / "test_inner.py")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+    ) as child:
+        assert child.stdout is not None
+        output = []
+        try:
+            for line in child.stdout:
+                output.append(line)
+                if "TESTBED " in line:
+                    break
+            else:
+                pytest.fail("".join(output))
+            yield child, line[line.index("TESTBED ") :].split()[1:]
+        finally:
+            child.kill()
+
+
+def rest(child: subprocess.Popen[str]) -> str:
+    """Return what the inner pytest said after it had shown its testbed."""
+    assert child.stdout is not None
+    return child.stdout.read()
+
+
+def traces(shown: list[str]) -> list[str]:
+    """Return all that is left of a testbed.
+
+    A later one, of another test run, may be given the same bridge and namespace numbers.
+    """
+    moment, bridge, directory, *spaces = shown
+    with network.lock():
+        others = {claim.bridge for claim in network.claims() if str(claim.directory) != directory}
+        names = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
+    left = [] if bridge in others else names
+    if os.path.exists(directory):
+        left.append(directory)
+    left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
+    for process in [each for each in proc.scan() if each.started < float(moment)]:
+        for kind in _SPACES:
+            try:
+                inode = os.stat(f"/proc/{process.pid}/ns/{kind}").st_ino
+            except OSError:
+                continue
+            if str(inode) in spaces:
+                left.append(f"{process} in {kind}:{inode}")
+    return left
+
+
+@pytest.mark.usefixtures("testbed_possible")
+def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
+    """A test that fails takes its testbed down like one that passes."""
+    with inner(tmp_path, "assert False") as (child, shown):
+        assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
+        assert traces(shown) == []
+
+
+@pytest.mark.usefixtures("testbed_possible")
+def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of a test takes the testbed down too."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        assert len(traces(shown)) > 5
+        child.send_signal(signal.SIGINT)
+        assert child.wait(PATIENCE) == pytest.ExitCode.INTERRUPTED, rest(child)
+        assert traces(shown) == []
+
+
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
+    tmp_path: Path, testbed: Testbed
+) -> None:
+    """What a SIGKILLed run left is taken down by the next; a testbed in use is not touched."""
+    with inner(tmp_path, "time.sleep(1000)") as (child, shown):
+        clear_stale()
+        assert child.poll() is None
+        assert len(traces(shown)) > 5
+        child.kill()
+        child.wait(PATIENCE)
+        clear_stale()
+        assert traces(shown) == []
+    assert all(host.reachable() for host in testbed)
+
+
+@pytest.mark.usefixtures("testbed_possible")
+def test_testbeds_stand_side_by_side() -> None:
+    """A second testbed has other addresses; its hosts do not see the first one's; both end."""
+    with Testbed() as one, Testbed() as other:
+        shown = [show(one), show(other)]
+        assert {host.address for host in one}.isdisjoint(host.address for host in other)
+        assert all(host.reachable() for host in [*one, *other])
+        assert one["tf1"].banner(other["tf1"].address).returncode != 0
+        assert all(len(traces(each)) > 5 for each in shown)
+    assert [traces(each) for each in shown] == [[], []]
+
+
+def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A developer without root sees why it is skipped; a CI run must not pass without it."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="needs root"):
+        require_testbed()
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="needs root"):
+        require_testbed()
+
+
+def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, testbed_possible: None) -> None:
+    """A write hangs while the file system is frozen, and goes on when it is thawed."""
+    with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
+        written = threading.Event()
+
+        def write() -> None:
+            (disk.mountpoint / "file").write_text("text")
+            written.set()
+
+        disk.freeze()
+        threading.Thread(target=write, daemon=True).start()
+        assert not written.wait(0.5)
+        disk.thaw()
+        assert written.wait(PATIENCE)

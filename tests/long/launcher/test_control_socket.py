@@ -1,0 +1,321 @@
+"""States and prompts that are sent to the clients of a run, and those that do not read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
+from launcher.ids import new_run_id
+from launcher.run.snapshot import RunView
+from launcher.run.states import RunPhase
+from launcher.run.views import Views
+from launcher.session import server
+from launcher.session.client import connect
+from launcher.session.server import ControlSocket, PromptQueue, socket_path
+from tests.support.crash import failed
+from tests.support.patience import PATIENCE, until
+
+
+def views_of(run_id: str, state: RunPhase = RunPhase.RUNNING) -> Views:
+    """A run without hosts."""
+    return Views(RunView(run_id, "r", state, 0.0))
+
+
+def said(message: dict[str, Any]) -> list[str]:
+    """The notes in a message."""
+    return [one["note"] for one in message["changed"] if one["event"] == "note"]
+
+
+def state_in(message: dict[str, Any]) -> list[str]:
+    """The states of the run in a message."""
+    return [one["state"] for one in message["changed"] if one["event"] == "run"]
+
+
+async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> None:
+    """A thousand changes in half a second are at most thirty a second; one that comes after a
+    pause does not wait for the next interval."""
+    run_id = new_run_id("paced")
+    notes = 0
+    views = views_of(run_id)
+    views.note("0")
+    control = ControlSocket(
+        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
+    )
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
+        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert said(json.loads(await reader.readline())) == ["0"]
+        began = time.monotonic()
+        received = 0
+        while notes < 1000:
+            notes += 1
+            views.note(str(notes))
+            control.changed()
+            await asyncio.sleep(0.0005)
+        seen = "0"
+        while seen != "1000":
+            seen = said(json.loads(await reader.readline()))[-1]
+            received += 1
+        assert received <= 2 + 30 * (time.monotonic() - began)
+        writer.close()
+
+
+async def test_connections_that_say_nothing_lock_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as are served at once; they are told why they are closed, and one that has
+    subscribed stays."""
+    monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
+    run_id = new_run_id("idle")
+    views = views_of(run_id)
+    control = ControlSocket(
+        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
+    )
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        path = socket_path(run_id)
+        reader, writer = await asyncio.open_unix_connection(path)
+        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert "changed" in json.loads(await reader.readline())
+        idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
+        for silent, end in idle:
+            assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
+            assert await silent.read() == b""
+            end.close()
+        late, end = await asyncio.open_unix_connection(path)
+        end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert "changed" in json.loads(await late.readline())
+        end.close()
+        views.note("new")
+        control.changed()
+        assert said(json.loads(await reader.readline())) == ["new"]
+        writer.close()
+
+
+async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() -> None:
+    """Sixty-four that subscribed and never spoke again kept `tfmux kill` out. The displaced one has
+    not gone by itself: that does not end the run."""
+    run_id = new_run_id("full")
+    views = views_of(run_id)
+    commands: list[object] = []
+    control = ControlSocket(
+        run_id, commands.append, PromptQueue(lambda: None), lambda: views, failed
+    )
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        clients = []
+        for _ in range(64):
+            reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
+            writer.write(b'{"command": "subscribe", "on_close": "kill"}\n')
+            await reader.readline()
+            clients.append((reader, writer))
+        clients[0][1].write(b'{"command": "signal", "task": "worker:0", "name": "TERM"}\n')
+        await until(lambda: commands, "its command came")
+        newcomer = connect(run_id)
+        newcomer.sendall(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        newcomer.sendall(b'{"command": "kill_all", "by_person": true, "force": false}\n')
+        assert "displaced" in json.loads(await clients[1][0].readline())["disconnected"]
+        assert await clients[1][0].read() == b""
+        await until(lambda: len(commands) == 2, "the kill came")
+        assert [getattr(command, "by_person", None) for command in commands] == [None, True]
+        newcomer.close()
+        views.note("new")
+        control.changed()
+        for reader, writer in (clients[0], *clients[2:]):
+            assert said(json.loads(await reader.readline())) == ["new"]
+            writer.write(b'{"command": "detach"}\n')
+            writer.close()
+
+
+async def test_nothing_is_made_for_nobody() -> None:
+    """Without a client no change is kept to be sent."""
+    views = views_of("paced-2")
+    control = ControlSocket(
+        "paced-2", lambda _: None, PromptQueue(lambda: None), lambda: views, failed
+    )
+    async with control.listening():
+        views.note("for nobody")
+        control.changed()
+        await asyncio.sleep(0.1)
+    assert not views.pop_touched()
+
+
+async def test_the_beginning_of_a_kill_waits_for_no_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that hears for three seconds nothing of its kill has another launcher take the run
+    over."""
+    monkeypatch.setattr(server, "_SECONDS_BETWEEN", PATIENCE * 2)
+    run_id = new_run_id("paced")
+    views = views_of(run_id)
+    control = ControlSocket(
+        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
+    )
+    async with control.listening(), asyncio.timeout(PATIENCE):
+        reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
+        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        assert state_in(json.loads(await reader.readline())) == ["running"]
+        views.update_run(state=RunPhase.KILLING)
+        control.changed()  # would be sent when everybody has lost patience
+        control.changed(True)
+        assert state_in(json.loads(await reader.readline())) == ["killing"]
+        writer.close()
+
+
+# --- clients that do not read -------------------------------------------------------------------
+
+
+class Launcher:
+    """A control socket, and the state and prompts behind it."""
+
+    def __init__(self) -> None:
+        self.run_id = new_run_id("unread")
+        self.state = views_of(self.run_id)
+        self.prompts = PromptQueue(lambda: self.control.send_prompts())
+        self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.views, failed)
+        self.made = 0
+        """States that were asked for."""
+
+    def views(self) -> Views:
+        self.made += 1
+        return self.state
+
+    async def note(self, text: str) -> None:
+        """Sends a state in which that is waited for."""
+        self.state.update_run(waiting=text)
+        self.control.changed(at_once=True)
+        await asyncio.sleep(0)
+
+    async def subscribed(self, count: int) -> None:
+        """Waits for so many clients."""
+        while self.prompts.others + self.prompts.responders < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Launcher]:
+    launcher = Launcher()
+    async with launcher.control.listening(), asyncio.timeout(PATIENCE):
+        yield launcher
+
+
+@pytest.fixture
+def links(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
+    """Connections that are closed at the end; how long a last message takes is not the matter."""
+    monkeypatch.setattr(server, "_FLUSH_SECONDS", PATIENCE)
+    with ExitStack() as stack:
+        yield stack
+
+
+def awaited(message: dict[str, Any]) -> list[str]:
+    """What is waited for, in a message."""
+    return [one.get("waiting", "") for one in message["changed"] if one["event"] == "run"]
+
+
+def subscribe(links: ExitStack, launcher: Launcher, **wanted: bool) -> socket.socket:
+    """A client that is connected and reads nothing."""
+    link = links.enter_context(connect(launcher.run_id))
+    command = {"command": "subscribe", "on_close": "nothing", **wanted}
+    link.sendall(json.dumps(command).encode() + b"\n")
+    return link
+
+
+async def read(link: socket.socket, last: str) -> AsyncIterator[dict[str, Any]]:
+    """The messages that come, to the one with this key."""
+    reader, writer = await asyncio.open_unix_connection(sock=link.dup(), limit=1 << 24)
+    try:
+        message: dict[str, Any] = {}
+        while last not in message:
+            message = json.loads(await reader.readline())
+            yield message
+    finally:
+        writer.close()
+
+
+async def test_thousands_of_states_for_clients_that_never_read_cost_no_memory(
+    links: ExitStack,
+) -> None:
+    """Each has one that it has not read, at most, and gets the newest one when it reads."""
+    async with serving() as launcher:
+        clients = [subscribe(links, launcher) for _ in range(20)]
+        await launcher.subscribed(20)
+        tracemalloc.start()
+        try:
+            for number in range(2000):
+                await launcher.note(f"{number:05000}")
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 20 * 150_000
+        count = 0
+        async for message in read(clients[7], "nothing"):
+            count += 1
+            if awaited(message) == [launcher.state.run.waiting]:
+                break
+        assert count < 100
+
+
+async def test_the_last_state_comes_to_a_client_that_is_behind(links: ExitStack) -> None:
+    """It kept the one before, and `finished` came all the same: `tfmux kill` waited for ever."""
+    async with serving() as launcher:
+        link = subscribe(links, launcher)
+        await launcher.subscribed(1)
+        await launcher.note("x" * 600_000)
+        await launcher.note("not for it")
+        launcher.state.update_run(state=RunPhase.ENDED)
+        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
+        *_, last, end = [message async for message in read(link, "finished")]
+        assert state_in(last) == ["ended"] and end == {"finished": True}
+        await finishing
+
+
+async def test_no_states_are_made_for_clients_that_do_not_read(links: ExitStack) -> None:
+    """They were, thirty times a second, to see whether one had read. When it has, it gets the
+    newest one."""
+    async with serving() as launcher:
+        link = subscribe(links, launcher)
+        await launcher.subscribed(1)
+        await launcher.note("x" * 600_000)
+        await launcher.note("newest")
+        made = launcher.made
+        await asyncio.sleep(0.5)
+        assert launcher.made <= made + 1
+        async for message in read(link, "nothing"):
+            if awaited(message) == ["newest"]:
+                break
+
+
+async def test_prompts_that_nobody_reads_are_sent_once(
+    monkeypatch: pytest.MonkeyPatch, links: ExitStack
+) -> None:
+    """A stopped screen was sent the list again for each answer of hundreds."""
+    monkeypatch.setattr(server, "_MERGE_SECONDS", 0.0)
+    questions = [AuthPrompt(f"tf{n}", "x" * 1000, False, PromptKind.HOST_KEY) for n in range(300)]
+    async with serving() as launcher:
+        link = subscribe(links, launcher, prompts=True)
+        await launcher.subscribed(1)
+        answers = [asyncio.create_task(launcher.prompts(each)) for each in questions]
+        await asyncio.sleep(0)
+        tracemalloc.start()
+        try:
+            for number, answer in enumerate(answers, 1):
+                assert launcher.prompts.answer(number, "yes")
+                assert await answer == "yes"
+                await asyncio.sleep(0.001)
+            held, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert held < 1_000_000
+        lists = 0
+        async for message in read(link, "nothing"):
+            lists += "prompts" in message
+            if message.get("prompts") == []:
+                break
+        assert lists < 100

@@ -1,0 +1,298 @@
+"""A host's link alone: an agent that says half, too much or nonsense, and a disk that is full."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent import wire
+from launcher.errors import HostError
+from launcher.hosts import bootstrap, link
+from launcher.hosts.bootstrap import LinkSettings
+from launcher.hosts.frames import Kill, KillReceipt
+from launcher.hosts.link import Link, Stored
+from launcher.hosts.transport import Transport
+from launcher.ids import TaskId
+from launcher.store.logs import LogStore
+from tests.support.agent_frames import RULES
+
+TASK = TaskId("worker", 0)
+WELCOME = wire.encode(
+    wire.WELCOME,
+    {"version": wire.VERSION, "pid": 7, "home": "/h", "stage": "/s", "environ": {}, "tasks": []},
+)
+
+
+class Scripted(Transport):
+    """A transport whose other side is the test."""
+
+    def __init__(self, nonce: str) -> None:
+        self.said: asyncio.Queue[bytes] = asyncio.Queue()
+        self.heard = b""
+        self.closed = False
+        self.said.put_nowait(b"motd\n" + bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE)
+
+    async def read(self) -> bytes:
+        return b"" if self.closed else await self.said.get()
+
+    def write(self, data: bytes) -> None:
+        self.heard += data
+
+    async def drain(self) -> None:
+        return
+
+    async def aclose(self) -> None:
+        self.closed = True
+        self.said.put_nowait(b"")
+
+    @property
+    def complaint(self) -> str:
+        return "\x1b]52;c;eA==\x07the shell complains"
+
+    def frames(self) -> list[wire.Frame]:
+        """What the launcher has said after the agent's source."""
+        loader = 8 + int(self.heard[:8])
+        packed = int(self.heard[loader : loader + 8])
+        return [*wire.Decoder().feed(self.heard[loader + 8 + packed :])]
+
+
+class Ears:
+    """Hears what a link says."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, Any]] = []
+        self.news = asyncio.Event()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def hear(*words: Any) -> None:
+            self.heard.append((name, words))
+            self.news.set()
+
+        return hear
+
+    async def wait(self, name: str) -> Any:
+        """The words of the first call of that name."""
+        async with asyncio.timeout(20):
+            while True:
+                found = [words for said, words in self.heard if said == name]
+                if found:
+                    return found[0]
+                self.news.clear()
+                await self.news.wait()
+
+
+async def come_true(condition: Callable[[], object]) -> None:
+    """Waits for something that has no event of its own."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+class Sink:
+    """Stores in this thread; while `takes` is unset, nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.takes = True
+        self.waiting: list[tuple[TaskId, int, bytes, Stored]] = []
+        self._logs = LogStore(folder)
+
+    def size(self, task: TaskId) -> int:
+        return self._logs.open(task).size
+
+    def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        self.waiting.append((task, offset, data, stored))
+        if self.takes:
+            self.store_waiting()
+
+    def store_waiting(self) -> None:
+        while self.waiting:
+            task, offset, data, stored = self.waiting.pop(0)
+            self._logs.open(task).append(offset, data, 1.0)
+            stored(len(data))
+
+    def forget(self, stored: Stored) -> None:
+        self.waiting = [one for one in self.waiting if one[3] is not stored]
+
+    def grown(self, task: TaskId, size: int) -> None:
+        """A log of this machine would be counted."""
+
+
+class Line:
+    """A link, its ears, its sink and its transports, running."""
+
+    def __init__(self, folder: Path) -> None:
+        self.ears = Ears()
+        self.transports: list[Scripted] = []
+        self.sink = Sink(folder)
+        tasks = {TASK: 1 << 40}
+        settings = LinkSettings("run", "h", RULES, local=False, tasks=tasks)
+        self.link = Link(settings, self.open, self.sink, self.ears)
+        self.task = asyncio.create_task(self.link.run())
+
+    async def open(self, run_id: str, nonce: str, beside: Transport | None = None) -> Transport:
+        self.transports.append(Scripted(nonce))
+        return self.transports[-1]
+
+    async def up(self) -> Scripted:
+        """The handshake is over."""
+        await come_true(lambda: self.transports)
+        self.transports[0].said.put_nowait(WELCOME)
+        await self.ears.wait("link_up")
+        self.link.follow(TASK, 0, 1 << 40)
+        return self.transports[0]
+
+    async def close(self) -> None:
+        await self.link.aclose()
+        await self.task
+
+
+def granted(transport: Scripted) -> list[int]:
+    """The credits that the launcher has given."""
+    return [f.json()["up_to"] for f in transport.frames() if f.type == wire.CREDIT]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (b"\0\0\0\5" + bytes([wire.WELCOME]) + b"[1,2]", "WELCOME: Input should be an object"),
+        (b"\xff\xff\xff\xff" + bytes([wire.WELCOME]), "4294967295 bytes"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "not from an agent"),
+        (wire.encode(wire.WELCOME), "h broke the protocol: WELCOME: version: Field required"),
+        (wire.encode(wire.WELCOME, {"version": wire.VERSION}), "WELCOME: pid: Field required"),
+        (wire.encode(wire.ERROR, {"text": "this agent speaks version 1"}), "speaks version 1"),
+        (b"", "did not answer the handshake: the shell complains"),
+    ],
+)
+async def test_what_is_no_welcome_is_refused_with_the_reason(
+    tmp_path: Path, answer: bytes, reason: str
+) -> None:
+    """An oversized, cut, wrong or missing WELCOME: one clear error, no crash, no hang."""
+    line = Line(tmp_path)
+    await come_true(lambda: line.transports)
+    line.transports[0].said.put_nowait(answer)
+    _, error = await line.ears.wait("link_refused")
+    assert isinstance(error, HostError)
+    assert reason in error.reason and error.reason.isprintable()
+    await line.task
+
+
+async def test_half_a_welcome_and_then_silence_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The login worked, some bytes came, and then nothing: the link does not wait for ever."""
+    monkeypatch.setattr(link, "START_SECONDS", 0.5)
+    line = Line(tmp_path)
+    await come_true(lambda: line.transports)
+    line.transports[0].said.put_nowait(WELCOME[:-3])
+    _, error = await line.ears.wait("link_refused")
+    assert "did not answer the handshake" in error.reason
+    await line.task
+
+
+async def test_log_bytes_out_of_order_end_the_link(tmp_path: Path) -> None:
+    """A gap in a log is no accident, for the channel keeps the order: nothing of it is stored,
+    and the host is not connected to again."""
+    line = Line(tmp_path)
+    transport = await line.up()
+    transport.said.put_nowait(wire.encode_data(0, 0, b"abc"))
+    transport.said.put_nowait(wire.encode_data(0, 7, b"hij"))
+    _, reason = await line.ears.wait("link_lost")
+    assert "h broke the protocol: DATA of worker:0 at byte 7 instead of 3" in reason
+    await line.task
+    assert len(line.transports) == 1 and line.sink.size(TASK) == 3
+
+
+async def test_a_receipt_behind_bytes_that_are_not_stored_is_heard(tmp_path: Path) -> None:
+    """While the sink does not say that bytes are on disk there is no new credit; what comes
+    behind them does not wait; when they are, the credit goes on."""
+    line = Line(tmp_path)
+    line.sink.takes = False
+    transport = await line.up()
+    chunk = bytes(64 * 1024)
+    for number in range(16):
+        transport.said.put_nowait(wire.encode_data(0, number * len(chunk), chunk))
+    line.link.send(Kill(1, None, 0.0))
+    receipt = {"ids": [1], "tasks": None, "signalled": 2, "survivors": [], "seconds": 0.1}
+    receipt["confirmed"] = True
+    transport.said.put_nowait(wire.encode(wire.RECEIPT, receipt))
+    host, said = await line.ears.wait("agent_said")
+    assert host == "h" and isinstance(said, KillReceipt)
+    assert (said.ids, said.tasks, said.signalled) == ((1,), None, 2)
+    assert len(line.sink.waiting) == 16 and line.sink.size(TASK) == 0
+    assert granted(transport) == [link.WINDOW]
+    line.sink.store_waiting()
+    assert line.sink.size(TASK) == 16 * len(chunk)
+    assert granted(transport)[-1] == link.WINDOW + 16 * len(chunk)
+    await line.close()
+
+
+async def test_a_link_that_is_closed_while_it_handles_frames_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another machine takes the run over under a flood: it is no error."""
+    line = Line(tmp_path)
+    transport = await line.up()
+    closing: list[asyncio.Task[None]] = []
+
+    def store(task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
+        if not closing:
+            closing.append(asyncio.create_task(line.link.aclose()))
+
+    monkeypatch.setattr(line.sink, "store", store)
+    frames = [wire.encode_data(0, number, b"x") for number in range(16)]
+    transport.said.put_nowait(b"".join(frames))
+    await line.task
+    await closing[0]
+
+
+async def test_bytes_of_an_earlier_connection_give_no_credit_to_the_next(tmp_path: Path) -> None:
+    """They are forgotten, and come again from where the file ends; one that was being stored at
+    that moment does not count twice."""
+    line = Line(tmp_path)
+    line.sink.takes = False
+    first = await line.up()
+    first.said.put_nowait(wire.encode_data(0, 0, b"x" * 1000))
+    await come_true(lambda: line.sink.waiting)
+    (_, _, _, stored) = line.sink.waiting[0]
+    await first.aclose()
+    await come_true(lambda: len(line.transports) == 2)
+    await come_true(lambda: line.transports[1].heard)
+    assert not line.sink.waiting
+    line.transports[1].said.put_nowait(WELCOME)
+    await come_true(lambda: granted(line.transports[1]))
+    stored(link.WINDOW)
+    assert granted(line.transports[1]) == [link.WINDOW]
+    await line.close()
+
+
+async def test_a_kill_goes_out_at_once(tmp_path: Path) -> None:
+    """Whatever waits to be read, a kill is on its way when `send` returns; on a link that is
+    down it is refused, for whoever has it to try again."""
+    line = Line(tmp_path)
+    assert not line.link.send(Kill(1, None, 0.0))
+    transport = await line.up()
+    for number in range(100):
+        transport.said.put_nowait(wire.encode_data(0, number, b"x"))
+    assert line.link.send(Kill(2, None, 0.0))
+    assert [f.json()["id"] for f in transport.frames() if f.type == wire.KILL] == [2]
+    await line.close()
+
+
+async def test_a_busy_loop_is_no_silence_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a host has said meanwhile is heard late; the connection stays."""
+    monkeypatch.setattr(LinkSettings, "beat", 0.1)
+    line = Line(tmp_path)
+    transport = await line.up()
+    line.link.last_heard -= 0.5
+    beats = len([f for f in transport.frames() if f.type == wire.BEAT])
+    time.sleep(1.5)  # noqa: ASYNC251
+    await come_true(lambda: len([f for f in transport.frames() if f.type == wire.BEAT]) > beats + 2)
+    assert line.link.connected and len(line.transports) == 1
+    await line.close()

@@ -1,0 +1,176 @@
+"""Keys that come in one burst, as from a paste, a script or a slow connection: each goes where the
+key before it has led."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from textual import events
+
+from launcher.cluster import library, load
+from launcher.cluster.templates import ONE_MACHINE, render
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.patience import wait_until
+from tests.support.screens import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.run_clients import RunClients
+from tui.screens.dialogs import Confirm
+from tui.screens.home import HomeScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.run import RunScreen
+
+
+def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
+    """Keys that are all there before the app has a turn."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_from_a_template_to_a_cluster() -> None:
+    """Template, name, Tab, hosts, Enter."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "demos")
+        erase = ["backspace"] * len("ps-workers")
+        burst(app, ["a", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
+        await shows(pilot, "hosts × jobs")
+    clients.close()
+    assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
+
+
+async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
+    """As Tab does."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "demos")
+        burst(app, ["a", "2", *"a", "enter"])
+        app.post_message(events.Paste("tf[1-2]"))
+        burst(app, ["enter"])
+        await shows(pilot, "hosts × jobs")
+    clients.close()
+    assert list(load(library.path_of("a")).hosts) == ["tf1", "tf2"]
+
+
+async def test_a_form_a_text_and_the_key_that_saves(tmp_path: Path) -> None:
+    """Ctrl-S has priority over the text's own keys, but does not overtake what was typed."""
+    path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
+    clients = RunClients()
+    home = HomeScreen(clients)
+    app = TfmuxApp(pages=[home], config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        app.push_screen(home.editor(path))
+        await shows(pilot, "hosts × jobs")
+        burst(app, ["f2", "1", *" --seed=7", "enter", "tab", "#", "4", "enter", "ctrl+s"])
+        await until(pilot, lambda: '"--seed=7"' in path.read_text())
+        assert "#4\n" in path.read_text()
+    clients.close()
+
+
+async def test_the_answer_right_behind_a_command_that_asks(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer waits for the dialog; that one waits for nothing, whatever else the app does."""
+    app, release, snapshot = TfmuxApp(run, config=Config()), asyncio.Event(), run.snapshot
+    run.all_tasks(state=TaskState.RUNNING)
+
+    def busy() -> Snapshot:
+        app.call_next(release.wait)
+        return snapshot()
+
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        assert isinstance(app.screen, RunScreen)
+        control = Mock(living=True, snapshot=busy, signal=run.signal)
+        monkeypatch.setattr(app.screen, "control", control)
+        burst(app, "xyrn")
+        asyncio.get_running_loop().call_later(1, release.set)
+        await until(pilot, lambda: bool(run.asked))
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        burst(app, "H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == ["signal worker:0 TERM"]
+
+
+async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
+    """The prompt has the letters, and the screen what comes behind Enter."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        burst(app, ["slash", *"xH", "enter", "H"])
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == []
+
+
+async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
+    """It is handled before keys that wait for the one before them."""
+    app = TfmuxApp(run, config=Config())
+    held = asyncio.Event()
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        assert app.focused is not None
+        app.focused.call_later(held.wait)  # the focused widget is busy
+        burst(app, ["j", "k", "f9"])
+        await asyncio.to_thread(wait_until, lambda: bool(run.asked), "the kill")
+        held.set()
+    assert run.asked == ["kill_all"]
+
+
+async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRun) -> None:
+    """What has come while the screen was busy is handled in one turn, and another key after it."""
+    for number in range(2000):
+        run.write("worker:0", b"line %d\n" % number)
+    app = TfmuxApp(run, config=Config())
+    turns = 0
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "line 1999")
+        burst(app, [*["k"] * 1000, "H"])
+        while not isinstance(app.screen, HostsScreen):
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns < 1000
+        await pilot.press("escape")
+        await shows(pilot, "line 999")
+
+
+async def test_each_step_of_a_search_counts(run: ScriptedRun) -> None:
+    """Steps that are asked for before the first hit is found, and several within one frame."""
+    run.write(
+        "worker:0", b"".join(b"needle %d\n" % i if i % 100 == 5 else b"hay\n" for i in range(1000))
+    )
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "hay")
+        burst(app, ["slash", *"needle", "enter", "N", "N"])
+        await shows(pilot, "/needle 8 of 10")
+        burst(app, ["n", "n", "n", "n"])
+        await shows(pilot, "/needle 2 of 10")
+        burst(app, ["N", "n", "n", "N"])
+        await shows(pilot, "/needle 2 of 10")
+        assert any("needle 105" in row for row in screen_text(app))
+
+
+async def test_each_step_from_error_to_error_counts(run: ScriptedRun) -> None:
+    """Steps that are asked for before all logs have been searched, and several within one frame."""
+    for number in range(5):
+        run.write("worker:0", b"fine\nValueError: bad %d\n" % number)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "fine")
+        burst(app, ["e", "e", "e"])
+        await until(pilot, lambda: "error 3 of 5" in messages(app))
+        burst(app, ["E", "E", "e"])
+        await until(pilot, lambda: "error 2 of 5" in messages(app))
+
+
+def messages(app: TfmuxApp) -> list[str]:
+    """What notifications say."""
+    return [note.message for note in app._notifications]

@@ -1,0 +1,54 @@
+"""The metrics screen on thousands of tasks."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from unittest.mock import patch
+
+from launcher.run.states import RunPhase
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import shows, until
+from tui import curves
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.screens import metrics
+from tui.screens.metrics import MetricsScreen
+from tui.widgets.table import Table
+
+STEP = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
+
+
+async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> None:
+    """Of a thousand tasks twelve have curves, and the rows in sight have figures; all can be
+    scrolled to. Each second all of them were computed: with 8,000 the screen stood still."""
+    run = ScriptedRun(tmp_path, workers=1000)
+    run.change(state=RunPhase.RUNNING)
+    for number in range(1000):
+        for i in range(3):
+            text = STEP % (i, 10 * i, number)
+            run.write(f"worker:{number}", text, now=time.time() - 10 + 3 * i)
+    computed = 0
+
+    def counted(*args: object) -> curves.Curve:
+        nonlocal computed
+        computed += 1
+        return curves.rates(*args)  # type: ignore[arg-type]
+
+    app = TfmuxApp(run, config=Config())
+    with patch.object(metrics, "rates", counted):
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.press("M")
+            await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
+            await shows(pilot, "Loss, smoothing 0.6, 12 of 1000 tasks")
+            await shows(pilot, "Figures at 0:")
+            await shows(pilot, "worker:6")
+            table = app.screen.query_one(Table)
+            computed = 0
+            before = table.scroll_offset.y
+            await pilot.press("end")
+            await until(pilot, lambda: table.scroll_offset.y > before)
+            await shows(pilot, "worker:999")
+            await shows(pilot, "step")
+            assert 7 <= computed < 500
+    run.logs.close()

@@ -1,0 +1,115 @@
+"""The command palette, and keys of the config file."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from textual import events
+from textual.command import CommandPalette, Hits
+
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import shows, until
+from tui.app import TfmuxApp
+from tui.config import Config, load_config
+from tui.palette import Palette
+from tui.screens.hosts import HostsScreen
+from tui.screens.run import RunScreen
+
+
+async def test_enter_waits_for_the_commands_that_are_looked_for(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a slow machine Enter came before the list was there, and was lost."""
+    searched, found, search = [], asyncio.Event(), Palette.search
+
+    async def slow(self: Palette, query: str) -> Hits:
+        searched.append(query)
+        await found.wait()
+        async for hit in search(self, query):
+            yield hit
+
+    monkeypatch.setattr(Palette, "search", slow)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        for key in (*"hosts", "enter"):  # `press` would wait for what holds the palette
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: "hosts" in searched)
+        found.set()
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == []
+
+
+async def test_the_palette_closes_while_commands_are_looked_for(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A letter typed while the palette closed looked for commands that had no list any more, and
+    the app ended with NoMatches."""
+    searched, closed, search = [], asyncio.Event(), Palette.search
+
+    async def slow(self: Palette, query: str = "") -> Hits:
+        searched.append(query)
+        await closed.wait()
+        async for hit in search(self, query):
+            yield hit
+
+    async def shutdown(self: Palette) -> None:
+        closed.set()
+        await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(Palette, "search", slow)
+    monkeypatch.setattr(Palette, "discover", slow)
+    monkeypatch.setattr(Palette, "shutdown", shutdown)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+p")
+        await until(pilot, lambda: isinstance(app.screen, CommandPalette))
+        app.post_message(events.Key("u", "u"))
+        await until(pilot, lambda: "u" in searched)
+        app.screen.dismiss()
+        await until(pilot, lambda: closed.is_set() and isinstance(app.screen, RunScreen))
+        await pilot.press("H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+
+
+async def test_the_palette_misses_no_key(run: ScriptedRun) -> None:
+    """Letters right behind the key that opens it were lost, and Enter took a command that the
+    rest stood for."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: bool(app.focused))
+        for key in ("ctrl+p", *"hosts", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+    assert run.asked == []
+
+
+async def test_keys_of_ones_own(run: ScriptedRun, tmp_path: Path) -> None:
+    """The config file rebinds keys and sets the theme; what is wrong in it is said."""
+    path = tmp_path / "config.toml"
+    path.write_text('theme = "nord"\n[keys]\nkill_all = "f12"\n"no.such" = "x"\n')
+    app = TfmuxApp(run, config=load_config(path))
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shows(pilot, "keys.no.such: there is no such command")
+        assert app.theme == "nord"
+        await pilot.press("f9")
+        assert run.asked == []
+        await pilot.press("f12")
+        assert run.asked == ["kill_all"]
+
+
+async def test_the_palette_goes_to_a_task(run: ScriptedRun) -> None:
+    """By its name, with a sentence beside each command instead of its id."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("ctrl+p", *"go to worker:2")
+        await shows(pilot, "pending on tf4")
+        await pilot.press("enter")
+        screen = app.screen_stack[0]
+        assert isinstance(screen, RunScreen)
+        await until(pilot, lambda: str(screen.area.pane_layout.focused) == "worker:2")
+        await pilot.press("ctrl+p", *"zoom")
+        await shows(pilot, "The focused pane alone, and back")

@@ -1,0 +1,174 @@
+"""Borders of panes: titles, the focus, and what the lower one shows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual._styles_cache import StylesCache
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.strip import Strip
+
+from launcher.run.states import RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.curves import sparkline
+from tui.widgets.pane import Pane
+from tui.widgets.pane_area import PaneGrid
+
+STEP = (
+    b"After %d training steps (%d global steps), loss on training batch is %.4f."
+    b"  (0.010 sec/batch)\n"
+)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_borders_have_the_width_of_their_pane(tmp_path: Path, size: tuple[int, int]) -> None:
+    """Whatever the title holds, wide characters and what looks like markup too."""
+    run = ScriptedRun(tmp_path, workers=3, hosts=4)
+    for task in run.snapshot().tasks:
+        run.task(str(task.id), host="host-漢字[red]", state=TaskState.RUNNING, step=12_340)
+        run.write(str(task.id), b"x" * 500 + b"\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=size) as pilot:
+        await shows(pilot, "x" * 30)
+        if size[0] > 80:
+            await shows(pilot, "host-漢字[red]")
+        rows = screen_text(app)
+        assert all(cell_len(row) == size[0] for row in rows)
+        for pane in app.screen.query(Pane):
+            region = pane.region
+            title = pane.render_lines(Region(0, 0, region.width, 1))[0]
+            assert (
+                title.cell_length == region.width
+                and str(pane.view and pane.view.task) in title.text
+            )
+    run.logs.close()
+
+
+async def test_nothing_is_drawn_before_there_are_panes() -> None:
+    """Textual would draw the name of the class."""
+
+    class Empty(App[None]):
+        def compose(self) -> ComposeResult:
+            yield PaneGrid()
+
+    app = Empty()
+    async with app.run_test(size=(80, 24)):
+        assert app.screen.query_one(PaneGrid).size.height
+        assert not "".join(screen_text(app)).strip()
+
+
+def test_a_sparkline_needs_a_few_values() -> None:
+    """And has a cell for each as long as there are few."""
+    assert sparkline([3.0, 2.0, 1.0]) == ""
+    assert sparkline([4.0, 3.0, 2.0, 1.0]) == "█▆▃▁"
+    assert sparkline([float(i) for i in range(100)], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([1.0] * 5 + [float("inf")]) == "▁▁▁▁▁"
+    assert sparkline([1.0] * 13 + [1.7e308, -1.7e308, 1.7e308]) == "▁" * 12
+    assert sparkline([9e299] * 14 + [-9e299] * 14)[::11] == "█▁"
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_the_focused_pane_is_plain_to_see(
+    run: ScriptedRun, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without colours too, it alone has heavy lines; they move with the focus."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=size) as pilot:
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        for name in ("worker:0", "worker:1"):
+            await shows(pilot, f"▸{name}")
+            text = "\n".join(screen_text(app))
+            assert text.count("━") > 10 and text.count("┓") == (size[0] >= 120)
+            heavy = [row for row in screen_text(app) if "━━" in row]
+            assert f"▸{name} " in heavy[0] and len(heavy) == 1 + (size[0] >= 120)
+            await pilot.press("tab")
+
+
+async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
+    """At 80×24 a pane has a row for its title and all others for its log."""
+    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(100)))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await shows(pilot, "line 99")
+        shown = [row for row in screen_text(app) if row.startswith("line ")]
+        pane = app.focused
+        assert isinstance(pane, Pane) and len(shown) == pane.outer_size.height - 1
+
+
+async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> None:
+    """The bar only where the number of steps is known; trouble colours the border."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        run.change(state=RunPhase.RUNNING)
+        for i in range(30):
+            run.write("worker:1", STEP % (i, i * 10, 2.0 - i / 30))
+        await shows(pilot, "▄▃▂▂▁ ─")
+        assert not any("29 %" in row for row in screen_text(app))
+        run.change(total_steps=1000)
+        await shows(pilot, "╰─ ━━━╌╌╌╌╌╌╌╌╌  29 %  ")
+        pane = app.screen.query(Pane)[2]
+        calm = pane.render_lines(pane.region.reset_offset)[1]
+        run.task("worker:1", state=TaskState.FAILED, exit_code=1)
+        await shows(pilot, "worker:1 @tf3  exit 1")
+        assert pane.render_lines(pane.region.reset_offset)[1] != calm
+
+
+async def test_unchanged_lines_are_not_drawn_again(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step in the title costs the two rows of the border, not the pane."""
+    run.change(state=RunPhase.RUNNING, total_steps=1000)
+    run.task("worker:1", state=TaskState.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "worker:1 @tf3  running")
+        pane = app.screen.query(Pane)[2]
+        drawn: set[int] = set()
+        render = StylesCache.render_line
+
+        def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
+            if cache is pane._styles_cache:
+                drawn.add(y)
+            return render(cache, styles, y, *rest)
+
+        await pilot.pause(1.2)
+        monkeypatch.setattr(StylesCache, "render_line", spy)
+        run.task("worker:1", step=120)
+        await shows(pilot, "step 120")
+        await shows(pilot, "12 %")
+        assert drawn == {0, pane.outer_size.height - 1}
+
+
+async def test_a_pane_is_not_drawn_because_another_one_is(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Textual paints all panes when one has changed: the lines of the others are kept."""
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "▸worker:0")
+        drawn: set[str] = set()
+        painted: set[str] = set()
+        rows, lines = Pane._make_page, Pane.render_lines
+
+        def spy(self: Pane) -> list[Strip]:
+            drawn.add(f"{self.view and self.view.task}")
+            return rows(self)
+
+        def spy_on_all(self: Pane, crop: Region) -> list[Strip]:
+            painted.add(f"{self.view and self.view.task}")
+            return lines(self, crop)
+
+        monkeypatch.setattr(Pane, "_make_page", spy)
+        monkeypatch.setattr(Pane, "render_lines", spy_on_all)
+        run.write("worker:1", b"a line of worker 1\n")
+        await shows(pilot, "a line of worker 1")
+        assert drawn == {"worker:1"} and painted >= {"ps:0", "worker:0", "worker:1"}

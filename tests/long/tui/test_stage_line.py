@@ -1,0 +1,82 @@
+"""Stage line: the start order as a picture, at every width."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.run.states import RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.format import StatusColor
+from tui.widgets.header import Form, stage_parts
+
+COLOURS = dict.fromkeys(StatusColor, "red")
+PENDING, STARTING, READY = TaskState.PENDING, TaskState.STARTING, TaskState.READY
+
+
+def tasks(job: str, stage: int, *states: TaskState, chief: bool = False) -> tuple[TaskView, ...]:
+    return tuple(
+        TaskView(TaskId(job, i), "h", "h:1", state, is_chief=chief and i == 0, stage=stage)
+        for i, state in enumerate(states)
+    )
+
+
+def line(form: Form, *members: TaskView, state: RunPhase = RunPhase.STARTING) -> str:
+    snapshot = Snapshot("run", "name", state, 0.0, tasks=members, waiting_since=100.0)
+    return "".join(part.text for part in stage_parts(snapshot, 103.5, form, COLOURS))
+
+
+def test_each_stage_fills_as_its_tasks_become_ready() -> None:
+    """The example of the design: what is up, what starts and for how long, what waits."""
+    ps = tasks("ps", 0, READY, READY)
+    chief = tasks("chief", 1, STARTING)
+    workers = tasks("worker", 2, PENDING, PENDING, PENDING)
+    text = line(Form.FULL, *ps, *chief, *workers)
+    assert text == "ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting"
+    assert line(Form.NARROW, *ps, *chief, *workers) == "ps ✓ ▸ chief 0/1 ▸ workers 0/3"
+    chief, workers = tasks("chief", 1, READY), tasks("worker", 2, READY, STARTING, PENDING)
+    text = line(Form.FULL, *ps, *chief, *workers)
+    assert text == "ps ██ 2/2 ▸ chief █ ✓ ▸ workers █▒░ 1/3 starting 3 s"
+
+
+def test_a_worker_that_is_chief_is_a_stage_of_its_own() -> None:
+    """And one of the workers; what starts beside the workers stands beside them."""
+    first, *others = tasks("worker", 2, READY, READY, chief=True)
+    members = (
+        *tasks("ps", 0, READY),
+        replace(first, stage=1),
+        *others,
+        replace(tasks("tensorboard", 2, READY)[0], in_cluster=False),
+    )
+    assert line(Form.NARROW, *members) == "ps ✓ ▸ chief ✓ ▸ workers ✓  tensorboard ✓"
+
+
+def test_states_are_seen_without_colours() -> None:
+    """A failed task has a glyph and a count; of many tasks eight cells show the shares."""
+    workers = tasks("worker", 0, READY, TaskState.FAILED, PENDING)
+    assert line(Form.FULL, *workers) == "workers █✗░ 1/3 starting 3 s !1"
+    assert line(Form.NARROW, *workers) == "workers 1/3 !1"
+    many = tasks("worker", 0, *[READY] * 32, *[STARTING] * 16, *[PENDING] * 16)
+    assert line(Form.FULL, *many) == "workers ████▒▒░░ 32/64 starting 3 s"
+
+
+async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:
+    """80 columns have its narrow form and what is waited for; more columns have the whole one."""
+    run.task("ps:0", state=READY)
+    run.task("worker:0", state=STARTING)
+    run.change(waiting="worker:0 on tf2:2222", waiting_since=0.0)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        expected = "ps ✓ ▸ chief 0/1 ▸ workers 0/3  waiting for worker:0 on tf2:2222 — "
+        await until(pilot, lambda: expected in screen_text(app)[0])
+        await pilot.resize_terminal(200, 50)
+        await until(pilot, lambda: "▸ chief ▒ starting" in screen_text(app)[0])
+        assert "▸ workers ▒░░ waiting  starting: waiting for worker:0" in screen_text(app)[0]
+        run.all_tasks(state=READY)
+        run.change(state=RunPhase.RUNNING)
+        await until(pilot, lambda: "running 0:" in screen_text(app)[0])
+        assert "▸" not in screen_text(app)[0] and "mnist-async" in screen_text(app)[0]

@@ -1,5 +1,0 @@
-"""Paths that tests use."""
-
-from pathlib import Path
-
-REPOSITORY = Path(__file__).resolve().parent.parent

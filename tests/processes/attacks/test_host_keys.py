@@ -1,0 +1,241 @@
+"""Trust in host keys: revoked, unknown and changed entries of known_hosts, each judged
+as OpenSSH's client judges it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import asyncssh
+import pytest
+
+from launcher.errors import HostKeyError, UnreachableError
+from launcher.hosts.host_keys import accepted_keys
+from tests.support.clients import Clients, Person
+from tests.testbed import keys
+
+
+def another_key(folder: Path) -> str:
+    """Type and base64 of a key that is not the server's."""
+    return " ".join(keys.make_key(folder / "other", "other").public.split()[:2])
+
+
+async def refused(clients: Clients, match: str, code: str, *, accept_new: bool = True) -> str:
+    """Neither client logs in; returns our sentence."""
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255, theirs
+    with pytest.raises((HostKeyError, UnreachableError), match=match) as told:
+        await clients.ours(Person("yes"), accept_new=accept_new)
+    assert told.value.code == code
+    assert clients.server.logins == 0
+    return str(told.value)
+
+
+# --- revoked ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", ["*", "PLACE"])
+async def test_a_revoked_line_of_known_hosts_is_named(clients: Clients, names: str) -> None:
+    """`@revoked` beside a line that trusts the same key."""
+    names = names.replace("PLACE", clients.place)
+    with clients.known_hosts.open("a") as file:
+        file.write(f"@revoked {names} {clients.host_key}\n")
+    said = await refused(clients, "revoked", "key-refused")
+    assert f"{clients.known_hosts}:2" in said
+
+
+# --- authorities ------------------------------------------------------------------------------
+
+
+class Authority:
+    """Signs the server's key."""
+
+    def __init__(self, clients: Clients, principal: str) -> None:
+        self._ca = asyncssh.generate_private_key("ssh-ed25519")
+        self.line = self._ca.export_public_key().decode().strip()
+        server = clients.server
+        host_key = asyncssh.read_private_key(server.host_key.path)
+        made = self._ca.generate_host_certificate(host_key, "id", principals=[principal])
+        acceptor = server._acceptor
+        assert acceptor is not None
+        server._call(lambda: acceptor.update(server_host_keys=[(host_key, made)]))
+
+
+async def test_an_authority_vouches_for_the_name(clients: Clients) -> None:
+    """`@cert-authority` trusts a certificate of this host, and no other one's."""
+    authority = Authority(clients, "127.0.0.1")
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+
+
+async def test_a_certificate_of_another_host_is_refused(clients: Clients) -> None:
+    """The authority is trusted; the name in the certificate is not this one's."""
+    authority = Authority(clients, "elsewhere.example.org")
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    await refused(clients, "cannot be trusted", "key-refused")
+
+
+@pytest.mark.parametrize("whose", ["the authority's", "the host's"])
+async def test_a_certificate_with_a_revoked_key_is_refused(clients: Clients, whose: str) -> None:
+    """The key of the host or of its authority has a line with `@revoked`."""
+    authority = Authority(clients, "127.0.0.1")
+    line = authority.line if whose == "the authority's" else clients.host_key
+    clients.known_hosts.write_text(
+        f"@cert-authority {clients.place} {authority.line}\n@revoked * {line}\n"
+    )
+    said = await refused(clients, "revoked", "key-refused")
+    assert f"{clients.known_hosts}:2" in said
+
+
+async def test_a_certificate_of_nobody_known_is_a_first_contact(clients: Clients) -> None:
+    """Without an authority the plain key counts, as with `ssh`."""
+    Authority(clients, "127.0.0.1")
+    clients.known_hosts.unlink()
+    theirs = await asyncio.to_thread(clients.openssh, "-o", "StrictHostKeyChecking=accept-new")
+    assert theirs.returncode == 0, theirs
+    clients.known_hosts.unlink()
+    await clients.ours(accept_new=True)
+    assert accepted_keys().read_text() == f"{clients.place} {clients.host_key}\n"
+
+
+# --- names and addresses ----------------------------------------------------------------------
+
+
+async def test_a_key_known_for_an_address_is_not_trusted_for_a_name(clients: Clients) -> None:
+    """Only the name counts, as with `CheckHostIP no`; who is asked sees the other name."""
+    clients.configure("HostName localhost", "AddressFamily inet")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255 and "Host key verification failed" in theirs.stderr
+    person = Person("no")
+    with pytest.raises(HostKeyError, match="not known here") as told:
+        await clients.ours(person)
+    assert f"known as {clients.place} ({clients.known_hosts}:1)" in str(told.value)
+    (question,) = person.asked
+    assert f"[localhost]:{clients.server.port}" in question.text
+    assert f"The same key is known as {clients.place} ({clients.known_hosts}:1)" in question.text
+    assert clients.server.logins == 0
+
+
+async def test_another_key_of_the_address_does_not_matter(clients: Clients, tmp_path: Path) -> None:
+    """A re-used address: the name is known with its new key, the address with the old one."""
+    port = clients.server.port
+    clients.known_hosts.write_text(
+        f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
+    )
+    clients.configure("HostName localhost", "AddressFamily inet")
+    assert (await asyncio.to_thread(clients.openssh)).returncode == 0
+    await clients.ours()
+
+
+async def test_check_host_ip_looks_at_the_address_too(clients: Clients, tmp_path: Path) -> None:
+    """The same with `CheckHostIP yes`: refused, and the remedy is about the address."""
+    port = clients.server.port
+    clients.known_hosts.write_text(
+        f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
+    )
+    clients.configure("HostName localhost", "AddressFamily inet", "CheckHostIP yes")
+    with pytest.raises(HostKeyError, match="HAS CHANGED") as told:
+        await clients.ours(accept_new=True)
+    assert f"-R '{clients.place}'" in told.value.todo
+
+
+@pytest.mark.parametrize("known_as", ["far-away", "PLACE"])
+async def test_an_alias_stands_alone(clients: Clients, known_as: str) -> None:
+    """`HostKeyAlias` is looked up without a port, and nothing else is."""
+    clients.configure("HostKeyAlias Far-Away")
+    clients.known_hosts.write_text(
+        f"{known_as.replace('PLACE', clients.place)} {clients.host_key}\n"
+    )
+    theirs = await asyncio.to_thread(clients.openssh)
+    if known_as == "far-away":
+        assert theirs.returncode == 0
+        await clients.ours()
+        return
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="not known here"):
+        await clients.ours()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "trusted"),
+    [
+        ("[127.0.0.?]:PORT", True),
+        ("*,![127.0.0.1]:PORT", True),
+        ("![127.0.0.2]:PORT,*", True),
+        ("![127.0.0.1]:PORT", False),
+        ("127.0.0.0/8", False),
+        ("127.0.0.1", True),
+        ("127.0.0.[1]", False),
+        ("elsewhere", False),
+    ],
+)
+async def test_patterns_mean_what_they_mean_to_ssh(
+    clients: Clients, pattern: str, trusted: bool
+) -> None:
+    """Wildcards, negations, port 22 as the second look; no networks, no brackets."""
+    pattern = pattern.replace("PORT", str(clients.server.port))
+    clients.known_hosts.write_text(f"{pattern} {clients.host_key}\n")
+    assert ((await asyncio.to_thread(clients.openssh)).returncode == 0) == trusted
+    if trusted:
+        await clients.ours()
+    else:
+        with pytest.raises(HostKeyError, match="not known here"):
+            await clients.ours()
+
+
+# --- changed ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "where", ["plain", "hashed", "ours", "both", "alias", "wildcard", "two lines", "path"]
+)
+async def test_the_printed_command_helps(clients: Clients, tmp_path: Path, where: str) -> None:
+    """After a change exactly the command in the sentence makes it a first contact again."""
+    old = another_key(tmp_path)
+    user = clients.known_hosts
+    if where == "path":
+        user = tmp_path / "it's a $(path)"
+        clients.configure(f'UserKnownHostsFile /dev/null "{user}"')
+    if where == "alias":
+        clients.configure("HostKeyAlias the-machine")
+    place = "the-machine" if where == "alias" else clients.place
+    line = f"# first\n{place} {old}\n"
+    user.write_text("" if where == "ours" else line)
+    if where == "hashed":
+        subprocess.run(["ssh-keygen", "-q", "-H", "-f", user], check=True, capture_output=True)
+    if where == "two lines":
+        ecdsa = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode()
+        user.write_text(f"{line}x,{place} {ecdsa}")
+    if where == "wildcard":
+        user.write_text(f"[127.0.0.*]:{clients.server.port} {old}\n")
+    if where in ("ours", "both"):
+        accepted_keys().parent.mkdir(parents=True, exist_ok=True)
+        accepted_keys().write_text(f"{place} {old}\n")
+    theirs = await asyncio.to_thread(clients.openssh)
+    assert theirs.returncode == 255
+    with pytest.raises(HostKeyError, match="HAS CHANGED") as told:
+        await clients.ours(Person("yes"), accept_new=True)
+    if where not in ("ours", "wildcard"):
+        assert f"{user.name}:{2 if where != 'wildcard' else 1}" in told.value.what
+    (printed,) = re.findall("`([^`]*)`", told.value.todo)
+    assert all(word.endswith("ssh-keygen") for word in shlex.split(printed)[:1])
+    done = subprocess.run(printed, shell=True, capture_output=True, text=True)
+    assert done.returncode == 0, done
+    await clients.ours(accept_new=True)
+    await clients.ours()
+    assert clients.host_key in accepted_keys().read_text()
+
+
+async def test_a_changed_key_behind_an_authority_says_where(clients: Clients) -> None:
+    """No command removes an authority; its file and line are named."""
+    authority = Authority(clients, "127.0.0.1")
+    server = clients.server
+    clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
+    server.new_host_key()
+    with pytest.raises(HostKeyError) as told:
+        await clients.ours(accept_new=True)
+    assert f"{clients.known_hosts}:1" in str(told.value)

@@ -1,0 +1,380 @@
+"""Something in the launcher itself breaks: it dies as of a SIGKILL, the next one takes the run up,
+and where all of them break the run ends with 4, the reason first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.agent.folders import FolderError
+from launcher.cluster import load
+from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunPhase, TaskState
+from launcher.session import launcher_process, server
+from launcher.session.client import RunClient
+from launcher.session.hosts import HostStats
+from launcher.session.records import StoredRun
+from launcher.store.runs import RunFolder
+from tests.support import command
+from tests.support.breaks.sitecustomize import PLACES
+from tests.support.command import write
+from tests.support.paths import REPOSITORY, SUPPORT
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.scenario import FaultScenario
+from tests.support.snapshots import wait
+from tests.testbed import guard
+from tests.testbed.launcher_thread import LauncherThread, launch
+
+FILE = """
+name = "breaks"
+[jobs.worker]
+tasks = ["localhost:auto"]
+[run]
+command = ["sh", "-c", "i=0; while true; do i=$((i+1)); echo step $i loss 2; sleep 0.05; done"]
+workdir = ""
+grace = 1
+on_disconnect = "keep"
+[start.ready]
+worker = "started"
+"""
+WORKER = TaskId("worker", 0)
+BEFORE = ["the worker that reads logs", "the link", "a decision", "what clients are sent"]
+BEFORE += ["the records", "the stream"]
+AT_THE_END = ["the kill", "the receipt", "a release", "the end", "the links' end"]
+ONCE, FOR_GOOD = 1, 1000
+Break = Callable[[str, int], Path]
+
+
+@pytest.fixture
+def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Break:
+    """Has a place of so many launcher processes break; returns the file that is the moment."""
+
+    def set_up(place: str, times: int) -> Path:
+        assert place in PLACES
+        monkeypatch.setattr(launcher_process, "subprocess", subprocess)  # each is a new interpreter
+        monkeypatch.setenv("PYTHONPATH", str(SUPPORT / "breaks"))
+        monkeypatch.setenv("BREAKS", place)
+        monkeypatch.setenv("BREAKS_TIMES", str(times))
+        monkeypatch.setenv("BREAKS_FOLDER", str(tmp_path))
+        return tmp_path / "now"
+
+    return set_up
+
+
+@contextmanager
+def launched(folder: Path, text: str = FILE) -> Iterator[RunClient]:
+    """A run whose task writes; in the end it is killed, with launchers that do not break."""
+    file = write(folder, text)
+    client = RunClient.launch(load(file), text)
+    try:
+        yield client
+    finally:
+        client.close()
+        os.environ.pop("BREAKS", None)
+        if not StoredRun(client.folder).over:
+            done = command.run("kill", client.run_id, "--force")
+            assert done.returncode == 0, done
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
+
+
+def running(client: RunClient) -> Snapshot:
+    """The run when its task writes."""
+    return wait(client, lambda s: (s.task(WORKER).step or 0) > 2, "its task writes")
+
+
+def stepping(least: int) -> Callable[[Snapshot], object]:
+    """The task has come to a step, as a launcher says."""
+    return lambda seen: (seen.task(WORKER).step or 0) >= least
+
+
+@pytest.mark.parametrize("place", BEFORE)
+def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: str) -> None:
+    """The task is the same process, under the next launcher, and why the first one died is on
+    record."""
+    now = broken(place, ONCE)
+    with launched(tmp_path) as client:
+        before = running(client)
+        now.touch()
+        if place == "a decision":
+            client.restart(WORKER)  # which is lost with the launcher
+        wait(client, lambda _: client.lost_launchers == 1, "it breaks")
+        after = wait(client, stepping((before.step or 0) + 40), "later steps")
+        assert after.task(WORKER).pid == before.task(WORKER).pid
+        assert after.state is RunPhase.RUNNING and after.task(WORKER).attempt == 1
+        died = "the launcher before this one has died: "
+        assert any(died in note and f"boom in {place}" in note for note in after.notes)
+        log = (client.folder.path / "launcher.log").read_text()
+        assert log.count("Traceback") == 1 and f"boom in {place}" in log
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 130 and ended.clean and not ended.launcher_error
+        assert client.lost_launchers == 1
+
+
+@pytest.mark.parametrize("place", AT_THE_END)
+def test_a_kill_comes_to_its_end_although_something_breaks_once(
+    tmp_path: Path, broken: Break, place: str
+) -> None:
+    """Two more keys do no harm; the receipt is that of the next launcher."""
+    now = broken(place, ONCE)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        for _ in range(3):
+            client.press_kill()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.state, ended.exit_code) == (RunPhase.ENDED, 130)
+        assert ended.receipt is not None and ended.clean and not ended.launcher_error
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        assert client.lost_launchers == 1
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
+        assert StoredRun(client.folder).over
+
+
+@pytest.mark.parametrize("place", [*BEFORE, *AT_THE_END])
+def test_what_breaks_for_good_ends_the_run_with_4(
+    tmp_path: Path, broken: Break, place: str
+) -> None:
+    """Never a hang, never a success; what is confirmed is dead, and what lives is not confirmed."""
+    now = broken(place, FOR_GOOD)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        if place in AT_THE_END:
+            client.press_kill()
+        elif place == "a decision":
+            client.restart(WORKER)
+        assert client.wait(PATIENCE), "it hangs"
+        ended = client.snapshot()
+        assert (ended.state, ended.exit_code) == (RunPhase.ENDED, 4)
+        assert f"boom in {place}" in ended.launcher_error
+        assert 4 <= client.lost_launchers <= 5
+        assert ended.receipt is not None
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        if ended.clean:
+            assert not guard.tasks_here()
+        if guard.tasks_here():
+            assert not StoredRun(client.folder).over
+
+
+def test_what_breaks_behind_the_end_changes_nothing(tmp_path: Path, broken: Break) -> None:
+    """Where the end is on the disk already, nobody takes the run up."""
+    now = broken("the last wait", ONCE)
+    with launched(tmp_path) as client:
+        running(client)
+        now.touch()
+        client.press_kill()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 130 and ended.clean and not ended.launcher_error
+
+
+def test_what_breaks_at_the_start_starts_nothing(tmp_path: Path, broken: Break) -> None:
+    """Each launcher dies before it has begun."""
+    broken("the start", FOR_GOOD).touch()
+    with launched(tmp_path) as client:
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 4 and "boom in the start" in ended.launcher_error
+        assert not guard.tasks_here() and client.lost_launchers == 5
+
+
+def test_the_last_launcher_kills_everything(tmp_path: Path, broken: Break) -> None:
+    """Three in a row cannot go on with the run; the one after them can still end it."""
+    now, told = broken("the take-up", FOR_GOOD), tmp_path / "told"
+    hook = f'[hooks]\non_failure = ["sh", "-c", "cat > {told}"]\n'
+    with launched(tmp_path, FILE + hook) as client:
+        running(client)
+        now.touch()
+        pid = client.folder.launcher_pid()
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.exit_code, client.lost_launchers) == (4, 4)
+        why = "HostsChecked: RuntimeError: boom in the take-up (4 times)"
+        assert ended.launcher_error == why
+        assert ended.receipt is not None and ended.clean
+        assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+        wait_until(lambda: not FaultScenario.here(client.run_id), "nothing is left")
+        assert StoredRun(client.folder).snapshot().launcher_error == why
+        assert json.loads(told.read_text())["exit_code"] == 4
+
+
+def test_no_success_where_nothing_can_be_released(tmp_path: Path, broken: Break) -> None:
+    """All tasks have done what they should, but results may be missing."""
+    broken("a release", FOR_GOOD).touch()
+    with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
+        assert client.wait(PATIENCE)
+        assert client.snapshot().exit_code == 4
+    assert not guard.tasks_here()
+
+
+def test_a_success_although_a_release_broke_once(tmp_path: Path, broken: Break) -> None:
+    """The next launcher brings the end about."""
+    broken("a release", ONCE).touch()
+    with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert (ended.exit_code, ended.task(WORKER).state) == (0, TaskState.EXITED)
+        assert client.lost_launchers == 1
+
+
+def test_tasks_of_this_machine_end_with_their_launcher_under_stop(
+    tmp_path: Path, broken: Break
+) -> None:
+    """Their agent ends them at once, as promised: the next launcher finds them dead, and the run
+    has failed. It says what the launcher died of."""
+    now = broken("what clients are sent", ONCE)
+    with launched(tmp_path, FILE.replace("keep", "stop")) as client:
+        running(client)
+        now.touch()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        assert ended.exit_code == 1 and ended.clean
+        assert any("boom in what clients are sent" in note for note in ended.notes)
+
+
+@pytest.mark.parametrize("times", [ONCE, FOR_GOOD])
+def test_the_command_goes_on_or_exits_4_with_the_reason_first(
+    tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    """`up --headless` under launchers that break when their task writes."""
+    now = broken("what clients are sent", times)
+    argv = [sys.executable, "-m", "tui.main", "up", "--headless", str(write(tmp_path, FILE))]
+    process = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        now.touch()
+        if times == ONCE:
+            wait_until(lambda: (tmp_path / "launchers").stat().st_size == 2, "another launcher")
+            now.unlink()
+            for _ in range(50):
+                process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+        process.wait()
+    assert "boom in what clients are sent; starting another" in said
+    if times == ONCE:
+        assert process.returncode == 130, said
+        assert "nothing is left on any host" in said
+    else:
+        assert process.returncode == 4, said
+        report = said[said.index("✗ failed") :].splitlines()
+        assert "the launcher failed: snapshot: RuntimeError: boom in what clients" in report[1]
+        assert "localhost: not confirmed" in said and "finish with: tfmux kill" in said
+        monkeypatch.delenv("BREAKS")
+        assert command.run("kill", "--all").returncode == 0
+    assert not guard.tasks_here()
+
+
+def test_figures_of_hosts_are_no_reason_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is said, and the run goes on to its own end."""
+
+    async def boom(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(HostStats, "poll", boom)
+    run = launch(load(write(tmp_path, FILE)), FILE)
+    wait_until(lambda: any("stats" in note for note in run.snapshot().notes), "it is said")
+    run.kill_all()
+    assert run.wait(PATIENCE)
+    assert run.snapshot().exit_code == 130 and not run.snapshot().launcher_error
+
+
+@pytest.fixture
+def unusable(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Launchers on threads here cannot listen."""
+
+    def path(run_id: str) -> Path:
+        raise request.param
+
+    monkeypatch.setattr(server, "socket_path", path)
+
+
+ERRORS = [OSError("no room"), FolderError("/tmp: no room")]
+
+
+@pytest.mark.parametrize("unusable", ERRORS, ids=repr, indirect=True)
+@pytest.mark.usefixtures("unusable")
+def test_a_launcher_that_cannot_listen_is_said(tmp_path: Path) -> None:
+    """It fails before anything was started."""
+    text = FILE
+    run = launch(load(write(tmp_path, text)), text)
+    assert run.wait(PATIENCE)
+    assert run.snapshot().exit_code == 4 and "no room" in run.snapshot().launcher_error
+    run.close()
+
+
+@pytest.fixture
+def abandoned(tmp_path: Path) -> Iterator[RunFolder]:
+    """A run that goes on although its launcher process has died."""
+    run = RunClient.launch(load(write(tmp_path, FILE)), FILE)
+    wait_until(lambda: run.snapshot().state is RunPhase.RUNNING, "it runs")
+    run.stay_alive()
+    run.close()
+    pid = run.folder.launcher_pid()
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: run.folder.launcher_pid() is None, "its launcher is dead")
+    yield run.folder
+    if not StoredRun(run.folder).over:
+        assert command.run("kill", run.run_id, "--force").returncode == 0
+    assert not guard.tasks_here()
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
+    abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """Nobody else can connect to it, but whoever has started it wants the tasks dead."""
+
+    def unusable(run_id: str) -> Path:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "socket_path", unusable)
+        client = RunClient.attach(abandoned, process=LauncherThread())
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        ended = client.snapshot()
+        client.close()
+    assert ended.receipt is not None and ended.receipt.clean
+    assert [host.host for host in ended.receipt.hosts] == ["localhost"]
+    assert any("no other client can connect" in note for note in ended.notes)
+    assert not guard.tasks_here()
+
+
+def test_launchers_that_cannot_take_a_run_up_confirm_nothing(
+    abandoned: RunFolder, broken: Break
+) -> None:
+    """Its tasks live: the receipt says so of their host, and the run is still to be ended."""
+    broken("the start", FOR_GOOD).touch()
+    client = RunClient.attach(abandoned)
+    assert client.wait(PATIENCE)
+    ended = client.snapshot()
+    client.close()
+    os.environ.pop("BREAKS")
+    assert guard.tasks_here()
+    assert ended.exit_code == 4 and "boom in the start" in ended.launcher_error
+    assert ended.receipt is not None and not ended.receipt.clean
+    assert [(host.host, host.confirmed) for host in ended.receipt.hosts] == [("localhost", False)]
+    assert not StoredRun(abandoned).over

@@ -1,0 +1,195 @@
+"""No false receipt: fork chains that ignore TERM, against the real agent.
+
+A process of such a chain lives for milliseconds: no look at `/proc` proves that there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.agent import processes, wire
+from tests.support.agent_client import Client, family, sleepers, watchdog_and_agent
+from tests.support.budgets import budget
+from tests.support.fixtures.launcher import client
+from tests.support.paths import SUPPORT
+from tests.support.patience import wait_until
+from tests.testbed import proc
+
+__all__ = ["client"]
+
+PAUSES = (500, 2_000, 5_000, 50_000)
+"""Microseconds that a process of a chain lives."""
+
+KILLS = budget(5, 500)
+GRACES = (0.0, 0.05, 0.2)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Path]:
+    """The program, under a name that nothing else on this machine has; what is left of it is
+    ended."""
+    program = tmp_path / f"c{os.urandom(5).hex()}"
+    source = SUPPORT / "chain.c"
+    subprocess.run(["gcc", "-O1", "-o", program, source], check=True)
+    yield program
+    for file in filter(Path.is_file, tmp_path.iterdir()):
+        file.unlink()  # which ends them
+
+
+def alive(program: Path, looks: int = 1) -> set[int]:
+    """Living processes of a program. One look may miss one that is just being forked, and one that
+    has ended when its turn comes: the youngest are looked at first."""
+    found: set[int] = set()
+    for _ in range(looks):
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+        newest = int(Path("/proc/loadavg").read_text().split()[-1])
+        for pid in sorted(pids, key=lambda pid: (pid > newest, -pid)):
+            try:
+                stat = Path(f"/proc/{pid}/stat").read_bytes()
+            except OSError:
+                continue
+            if f"({program.name}) ".encode() in stat and stat.split(b") ")[-1][:1] not in b"ZX":
+                found.add(pid)
+    return found
+
+
+def start(client: Client, task: str, attempt: int, program: Path, *words: str | int) -> None:
+    """Starts a chain, and waits until it forks."""
+    argv = [str(program), *map(str, words)]
+    assert client.start(task, argv, attempt=attempt)["error"] == ""
+    client.get(wire.EXITED, task=task, attempt=attempt)  # its first process has
+
+
+def judge(receipt: dict[str, object], program: Path, left: set[int]) -> None:
+    """A receipt that says that nothing is left must be right; another names a survivor."""
+    if receipt["confirmed"] and not receipt["survivors"]:
+        assert not left, f"a false receipt: {sorted(left)} live, {receipt}"
+    else:
+        assert receipt["survivors"] or receipt["doubt"], receipt
+        wait_until(lambda: not alive(program, looks=5), "the survivors have gone", 2.0)
+
+
+@pytest.mark.parametrize("words", [(), ("setsid",), ("empty",), ("setsid", "empty")], ids=str)
+def test_chains_are_gone_when_the_receipt_says_so(
+    client: Client, chain: Path, words: tuple[str, ...]
+) -> None:
+    """Kill of everything: chains of four speeds at once, fifty times."""
+    confirmed = 0
+    for attempt in range(1, KILLS + 1):
+        for number, pause in enumerate(PAUSES):
+            start(client, f"w:{number}", attempt, chain, pause, *words)
+        receipt = client.kill(grace=GRACES[attempt % len(GRACES)])
+        judge(receipt, chain, alive(chain, looks=3))
+        confirmed += receipt["confirmed"] and not receipt["survivors"]
+    assert confirmed == KILLS
+    assert not alive(chain, looks=10)
+    assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
+
+
+@pytest.mark.parametrize("words", [(), ("setsid",), ("empty",), ("setsid", "empty")], ids=str)
+def test_a_single_kill_claims_no_more_than_a_look(
+    client: Client, chain: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """Kill of one task: its receipt says at most that the task is seen gone. A quiet neighbour and
+    a neighbour's chain live on. A chain that has escaped the looks dies with everything."""
+    other = tmp_path / f"n{os.urandom(5).hex()}"
+    other.write_bytes(chain.read_bytes())
+    other.chmod(0o755)
+    quiet = client.start("quiet:0", ["sleep", "1000"])
+    start(client, "chain:0", 1, other, 2_000, *words)
+    for attempt in range(1, KILLS + 1):
+        pause = PAUSES[attempt % len(PAUSES)]
+        start(client, "w:0", attempt, chain, pause, *words)
+        receipt = client.kill(["w:0"], grace=GRACES[attempt % len(GRACES)])
+        assert not receipt["confirmed"] and not receipt["survivors"], receipt
+    neighbour = proc.read(quiet["pid"])
+    assert neighbour is not None and neighbour.alive
+    wait_until(lambda: alive(other), "the neighbour's chain lives on")
+    receipt = client.kill()
+    assert receipt["confirmed"] and not receipt["survivors"]
+    assert not alive(other, looks=10) and not alive(chain, looks=10)
+
+
+def test_no_number_of_forks_keeps_an_agent_from_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children of a fork bomb end faster than they can be reaped. The bomb itself would use up the
+    pids of this machine."""
+    monkeypatch.setattr(os, "waitpid", lambda *_: (4711, 0))
+    reaped, none_left = processes.reap()
+    assert set(reaped) == {(4711, 0)} and not none_left
+
+
+def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -> None:
+    """Its first process has ended, its environment is empty: the session says whose it is."""
+    mark = f"mark-{client.run_id}"
+    script = f'env -i sh -c "sleep 1000; :" {mark} >/dev/null 2>&1 &'
+    client.start("w:0", ["sh", "-c", script])
+    client.get(wire.EXITED, task="w:0", status=0)
+    wait_until(lambda: sleepers(mark), "it runs")
+    receipt = client.kill(["w:0"])
+    assert receipt["signalled"] == 2 and not receipt["survivors"], receipt
+    assert not sleepers(mark)
+
+
+def test_a_task_that_kills_its_parent_ends_all_tasks_of_its_host(
+    client: Client, chain: Path
+) -> None:
+    """The parent of a task is the agent: the watchdog ends what is left, as after any other death
+    of the agent, and nothing lives on."""
+    quiet = client.start("quiet:0", ["sleep", "1000"])
+    watchdog, _ = watchdog_and_agent(client.run_id)
+    argv = [str(chain), "5000", "parent", "setsid", "empty"]
+    client.send(wire.START, client.start_body("w:0", argv))
+    assert proc.wait_gone(watchdog, 20)
+    assert not alive(chain, looks=10)
+    neighbour = proc.read(quiet["pid"])
+    assert neighbour is None or not neighbour.alive
+    client.everything()
+
+
+def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
+    """The agent is killed: the watchdog, too, goes only when the kernel says that nothing is
+    left, chains of every speed included."""
+    for number, pause in enumerate(PAUSES):
+        start(client, f"w:{number}", 1, chain, pause, "setsid", "empty")
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(agent, signal.SIGKILL)
+    assert proc.wait_gone(watchdog, 20)
+    assert not alive(chain, looks=10)
+    client.everything()
+
+
+def test_a_program_of_the_agents_own_holds_up_no_receipt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An `nvidia-smi` that hangs is neither a member nor a survivor, and its end is not taken
+    for a task's."""
+    script = tmp_path / "nvidia-smi"
+    script.write_text("#!/bin/sh\nexec sleep 3000\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Client(f"t-{os.urandom(4).hex()}") as client:
+        client.hello()
+        client.start("w:0", ["sleep", "1000"])
+        client.ask(wire.STATS, {})
+        wait_until(lambda: hanging(client), "nvidia-smi runs")
+        for _ in range(3):
+            client.ask(wire.STATS, {})
+        assert len(hanging(client)) == 1
+        client.send(wire.GPUS, {"id": 100})
+        wait_until(lambda: len(hanging(client)) == 2, "it runs for this question, too")
+        receipt = client.kill()
+        assert receipt["survivors"] == [] and receipt["confirmed"] and receipt["signalled"] == 1
+        assert hanging(client), "it is not the kill's business"
+        client.leave()
+        wait_until(lambda: not hanging(client), "it goes with the agent")
+
+
+def hanging(client: Client) -> list[proc.Process]:
+    """The programs of the agent's own."""
+    return [p for p in family(client.run_id) if p.argv == ("sleep", "3000")]

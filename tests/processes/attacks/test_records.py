@@ -1,0 +1,365 @@
+"""Odd records and odd things among the runs: counted and named, and no other run suffers."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.paths import runs_home
+from launcher.run.snapshot import Metric
+from launcher.run.states import RunPhase
+from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.store.metrics_file import MetricsFile
+from launcher.store.runs import RunFolder
+from launcher.store.stream import LONGEST, Damage, encode, parse
+from tests.support.command import Up, python_task, run, write
+from tests.testbed.inprocess import SshServer
+
+CLUSTER = """
+name = "odd"
+[jobs.worker]
+tasks = ["localhost:auto"]
+[run]
+command = ["sleep", "1000"]
+[start.ready]
+worker = "started"
+"""
+BEGIN = {"time": 1000.0, "event": "run", "run": "odd", "name": "odd", "state": "connecting"}
+BEGIN["started"] = 1000.0
+NOTE = {"time": 1001.0, "event": "note", "number": 1, "note": "seen\x1b[2J"}
+END = {**BEGIN, "event": "end", "state": "ended", "ended": 1002.0, "clean": True}
+TASK = {"time": 1, "event": "task", "task": "worker:0", "host": "localhost", "address": "x:1"}
+LINES: dict[str, bytes] = {
+    "null": b"null\n",
+    "number": b"123\n",
+    "text": b'"a text"\n',
+    "nobody": b'{"event": "host", "time": 1, "state": "up"}\n',
+    "receipt": b'{"event": "receipt", "time": 1, "hosts": null}\n',
+    "cut": b'{"event": "note\n',
+    "nan": b'{"event": "note", "number": 2, "note": "x", "time": NaN}\n',
+    "late": b'{"event": "note", "number": 2, "note": "x", "time": 1e300}\n',
+    "unknown": b'{"event": "undone", "time": 1}\n',
+    "task": b'{"event": "task", "time": 1, "task": 7.0}\n',
+    "never started": json.dumps({**TASK, "state": "exited"}).encode() + b"\n",
+    "no cause": json.dumps({**BEGIN, "state": "killing"}).encode() + b"\n",
+    "no outcome": json.dumps({**BEGIN, "state": "ended"}).encode() + b"\n",
+    "kind": b'{"event": ["run"], "time": 1}\n',
+    "end": b'{"event": "end", "state": "ended"}\n',
+    "binary": bytes(range(11, 256)) * 4 + b"\n",
+    "deep": b"[" * 100_000 + b"\n",
+    "deep text": b'{"event": ' + b"[" * 900 + b"]" * 900 + b"}\n",
+    "digits": b'{"event": "note", "number": 2, "time": ' + b"9" * 50_000 + b"}\n",
+}
+
+
+def odd_run(name: str, stream: bytes | None, text: str = CLUSTER) -> RunFolder:
+    """The folder of a run with such a stream."""
+    path = runs_home() / f"odd-20261120-183002-{name.replace(' ', '-')}"
+    path.mkdir(parents=True)
+    (path / "cluster.toml").write_text(text)
+    folder = RunFolder(path)
+    if stream is not None:
+        folder.events.write_bytes(stream)
+    return folder
+
+
+def odd_entries() -> set[str]:
+    """Things among the runs that are no runs to be looked at; their names."""
+    home = runs_home()
+    (home / "a-file").write_text("no folder")
+    (home / "dangling").symlink_to("nowhere")
+    (home / "circle").symlink_to("circle")
+    (home / "no-cluster-file").mkdir()
+    (home / "no-cluster-file/events.jsonl").write_text("null\n")
+    (home / "folder-for-file/cluster.toml").mkdir(parents=True)
+    odd_run("toml", b"", "name = [[[")
+    return {
+        "a-file",
+        "dangling",
+        "circle",
+        "no-cluster-file",
+        "folder-for-file",
+        "odd-20261120-183002-toml",
+    }
+
+
+def damage_of(folder: RunFolder) -> Damage:
+    """What could not be read of a run."""
+    return StoredRun(folder).damage
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
+    """Summary and run know the records around it; the run is not taken for ended."""
+    whole = [json.dumps(BEGIN).encode() + b"\n", LINES[name], json.dumps(NOTE).encode() + b"\n"]
+    folder = odd_run(name, b"".join(whole))
+    stored = StoredRun(folder)
+    assert stored.damage.records == 1
+    assert stored.snapshot().notes == ("seen",)
+    assert not stored.over and not stored.complete
+    told = summary(folder)
+    assert (told.started, told.last) == (1000.0, 1001.0)
+    assert not told.over and told.problem == f"1 record of {folder.run_id} could not be read"
+
+
+def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None:
+    """It is counted, and what stands before and behind it is read."""
+    folder = odd_run("long", json.dumps(BEGIN).encode() + b"\n")
+    with folder.events.open("r+b") as file:
+        file.seek(400 << 20)
+        file.write(b"\n" + json.dumps(NOTE).encode() + b"\n")
+    tracemalloc.start()
+    try:
+        stored = StoredRun(folder)
+        told = summary(folder)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert stored.damage.records == 1
+    assert stored.snapshot().notes == ("seen",)
+    assert told.last == 1001.0
+    assert peak < 2.5 * LONGEST
+
+
+def stream_of(*records: dict[str, Any]) -> bytes:
+    """The bytes of a stream."""
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
+    """Another launcher has taken it up, or half a record of one is there."""
+    ended = odd_run("ended", stream_of(BEGIN, END))
+    assert StoredRun(ended).complete and summary(ended).over
+    for name, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
+        folder = odd_run(f"more-{name}", stream_of(BEGIN, END) + more)
+        assert not StoredRun(folder).complete and not summary(folder).over
+
+
+def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
+    folder = odd_run("crash", stream_of(BEGIN, NOTE) + b'{"time": 1, "eve')
+    assert not StoredRun(folder).damage
+
+
+def test_metrics_are_read_as_they_grow() -> None:
+    """Odd rows are counted; a line that has no end yet waits."""
+    folder = odd_run("metrics", stream_of(BEGIN))
+    task = TaskId("worker", 0)
+    metrics = MetricsFile(folder.metrics)
+    assert not metrics.read()
+    row = b'{"time": %s, "event": "metric", "task": "worker:0", "host": "h", "values": {%s}}\n'
+    rows = [row % (b"1000.0", b'"step": 1.0, "loss": "NaN"'), b"null\n", row % (b"1e300", b"")]
+    rows += [row % (b'"x"', b""), row[:20]]
+    folder.metrics.write_bytes(b"".join(rows))
+    assert metrics.read() and metrics.damage.records == 3
+    assert list(metrics.series(task).points.steps) == [1.0]
+    last = row.replace(b'"h",', b'"h", "rate": 2.5,') % (b"1001.0", b'"step": 3.0')
+    with folder.metrics.open("r+b") as file:
+        file.seek(-20, os.SEEK_END)
+        file.write(last)
+    assert metrics.read() and not metrics.read()
+    figures = metrics.latest[task].figures(None)
+    assert [figures[name] for name in ("step", "rate", "last_output")] == [3, 2.5, 1001.0]
+    assert StoredRun(folder).snapshot().step == 3
+
+
+def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EIO from the events, and from the folder of all runs."""
+    folder = odd_run("disk", stream_of(BEGIN))
+
+    def broken(*arguments: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("launcher.store.stream._open_regular", broken)
+        assert "Input/output error" in damage_of(folder).reason
+        assert "Input/output error" in summary(folder).problem
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "listdir", broken)
+        assert [one.reason for one in RunFolder.scan()[1]] == ["Input/output error"]
+
+
+def test_a_run_without_an_end_ended_with_its_last_record() -> None:
+    """Whatever has touched its files since: a copy of the folder says the same."""
+    folder = odd_run("copied", stream_of(BEGIN, NOTE))
+    (folder.path / "worker-0.log").write_text("copied today")
+    seen = FinishedRun(StoredRun(folder)).snapshot()
+    assert (seen.started, seen.ended, seen.state) == (1000.0, 1001.0, RunPhase.ENDED)
+    row = Metric(TaskId("worker", 0), "localhost", {"step": 1.0}, time=1002.5)
+    folder.metrics.write_bytes(encode(row))
+    assert FinishedRun(StoredRun(folder)).snapshot().ended == 1002.5
+
+
+def test_a_run_that_is_just_being_made_is_no_damage() -> None:
+    """Neither an empty folder nor one without events is named."""
+    (runs_home() / "empty").mkdir(parents=True)
+    folder = odd_run("new", None)
+    found, unreadable = RunFolder.scan()
+    assert ([one.run_id for one in found], unreadable) == ([folder.run_id], [])
+    assert not damage_of(folder)
+
+
+def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
+    """A living run is listed, its logs are shown and it is killed, whatever stands beside it;
+    what could not be looked at is named, and then a kill of all does not count as done."""
+    odd = [odd_run(name, line) for name, line in LINES.items()]
+    names = odd_entries()
+    with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
+        up.state("worker:0", "ready")
+        listed = run("ps")
+        assert listed.returncode == 0, listed.stderr
+        assert up.run_id in listed.stdout
+        for name in names:
+            assert f"tfmux: {name} could not be read: " in listed.stderr
+        for command in (["logs", up.run_id], ["logs", odd[0].run_id]):
+            shown = run(*command)
+            assert (shown.returncode, shown.stderr) == (0, "")
+        killed = run("kill", "--all")
+        assert killed.returncode == 4, killed.stderr
+        assert f"run {up.run_id}:" in killed.stdout
+        assert "nothing is left on any host" in killed.stdout
+        for name in names:
+            assert f"tfmux: {name} could not be read: " in killed.stderr
+        assert "Traceback" not in listed.stderr + killed.stderr
+        assert up.wait() == 130, up.transcript()
+
+
+def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
+    """Beside something that could not be looked at, nobody knows."""
+    for command in (["ps"], ["kill", "--all"]):
+        asked = run(*command)
+        assert (asked.returncode, asked.stderr) == (0, "tfmux: no active runs\n")
+    runs_home().mkdir(parents=True)
+    (runs_home() / "circle").symlink_to("circle")
+    for command, code in ((["ps"], 0), (["kill", "--all"], 4)):
+        asked = run(*command)
+        assert asked.returncode == code
+        assert asked.stderr.startswith("tfmux: circle could not be read: ")
+        assert "no active runs" not in asked.stderr
+
+
+def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: Path) -> None:
+    """Its own launcher still knows the hosts: it is told, and its receipt is shown here."""
+    with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
+        up.state("worker:0", "ready")
+        RunFolder.find(up.run_id).cluster_file.write_text("name = [[[")
+        killed = run("kill", up.run_id)
+        assert killed.returncode == 0, killed.stderr
+        assert "nothing is left on any host" in killed.stdout
+        assert up.wait() == 130, up.transcript()
+
+
+def _folder(path: Path) -> None:
+    path.mkdir()
+
+
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _nowhere(path: Path) -> None:
+    path.symlink_to("/nowhere/at/all")
+
+
+def _circle(path: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def _empty(path: Path) -> None:
+    path.write_text("")
+
+
+def _said_to_be_over(path: Path) -> None:
+    receipt = {"time": 1001.0, "event": "receipt", "hosts": [], "clean": True}
+    ended = {**BEGIN, "state": "ended", "ended": 1001.0, "outcome": "killed", "exit_code": 130}
+    path.write_bytes(stream_of(BEGIN, receipt, ended))
+
+
+@pytest.mark.parametrize(
+    "make", [_folder, _pipe, _nowhere, _circle, _empty, _said_to_be_over], ids=lambda f: f.__name__
+)
+def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
+    """The launcher is dead and its stream is gone or worthless: `kill` asks every host of the
+    cluster file, and what lives there ends."""
+    script = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(1000)"
+    text = f"""
+name = "orphan"
+{ssh_server.host_toml("far", sys.executable)}
+[jobs.worker]
+tasks = ["far:auto"]
+[run]
+command = {json.dumps(list(python_task(script)))}
+workdir = ""
+on_disconnect = "keep"
+grace = 1
+[start.ready]
+worker = "started"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        pid = int(up.log("worker:0", "pid ")["text"].split()[1])
+        folder = RunFolder.find(up.run_id)
+        up.kill_launcher()
+    assert Path(f"/proc/{pid}").exists()
+    folder.events.unlink()
+    make(folder.events)
+    killed = run("kill", folder.run_id)
+    assert killed.returncode == 0, killed.stdout + killed.stderr
+    assert "far: " in killed.stdout and "nothing is left on any host" in killed.stdout
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
+    """Groups called as the record's own keys stand in `values`, and the run is read as ever."""
+    names = ("time", "event", "task", "host", "values", "rate", "run", "state", "step")
+    pattern = " ".join(f"{name}=(?P<{name}>[0-9]+)" for name in names)
+    line = " ".join(f"{name}={number}" for number, name in enumerate(names))
+    text = CLUSTER.replace('["sleep", "1000"]', json.dumps(["echo", line]))
+    text += f"[metrics]\npattern = '{pattern}'\n"
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    (record,) = up.of("metric")
+    assert record["values"] == {name: float(number) for number, name in enumerate(names)}
+    assert (record["task"], record["host"], record["step"]) == ("worker:0", "localhost", 8)
+    assert record["time"] > 1e9 and "rate" not in record and "state" not in record
+    folder = RunFolder.find(up.run_id)
+    assert (damage_of(folder).records, summary(folder).step) == (0, 8)
+    assert StoredRun(folder).snapshot().tasks[0].metrics == record["values"]
+    assert run("ps").stderr == "tfmux: no active runs\n"
+
+
+def test_figures_that_are_no_numbers_are_text_in_a_line() -> None:
+    """JSON has none of them; who reads the line has them again."""
+    values = {"step": 3.0, "loss": float("-inf"), "nan": float("nan"), "acc": 0.5}
+    line = encode(Metric(TaskId("worker", 0), "tf1", values, 2.0, 3.0, time=1000.0))
+    record = json.loads(line)
+    assert record["values"] == {"step": 3.0, "loss": "-Infinity", "nan": "NaN", "acc": 0.5}
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    again = parse(line)
+    assert isinstance(again, Metric) and again.values["loss"] == float("-inf")
+    assert math.isnan(again.values["nan"])
+
+
+def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
+    """Nothing is said where nothing is wrong."""
+    assert Damage().describe("r") == ""
+    assert Damage(2).describe("r") == "2 records of r could not be read"
+    assert Damage(0, "EIO").describe("r") == "the events of r could not be read: EIO"
+    told = "1 record of r could not be read; the events of r could not be read: EIO"
+    assert Damage(1, "EIO").describe("r") == told
+
+
+def test_a_dangling_link_is_no_stream_that_is_not_there_yet() -> None:
+    """A file that is missing belongs to a run that has just been made; a link to nowhere does
+    not."""
+    folder = odd_run("link", None)
+    assert not damage_of(folder)
+    folder.events.symlink_to("nowhere")
+    assert damage_of(folder).reason == "a dangling symbolic link"

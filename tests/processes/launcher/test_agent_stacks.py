@@ -1,0 +1,332 @@
+"""Stacks of tasks as an agent takes them: real interpreters, shells, and what misbehaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent import stacks, wire
+from launcher.hosts.frames import StacksAnswer
+from launcher.paths import installed_scripts
+from tests.support.agent_client import Client, sleepers
+from tests.support.patience import wait_until
+from tests.testbed import proc
+
+HOOK = {"PYTHONPATH": f"{installed_scripts()}/stacks"}
+READY = "import os, signal, sys, time\nsignal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+SAYS = "print('ready', flush=True)\n"
+
+
+def begin(client: Client, task: str, script: str, **said: Any) -> int:
+    """Starts a Python task that answers, and returns its pid when it has printed `ready`."""
+    number = len(client.logs)
+    env = {**HOOK, **said.pop("env", {})}
+    started = client.python(task, f"{READY}{script}", "a mark", env=env, **said)
+    client.follow(task, number)
+    client.log_until(b"ready", number)
+    pid: int = started["pid"]
+    return pid
+
+
+def look(client: Client, *tasks: str) -> StacksAnswer:
+    """The agent's answer, read as the launcher reads it."""
+    said = client.ask(wire.STACKS, {"tasks": list(tasks) or None})
+    assert "error" not in said, said
+    return StacksAnswer.model_validate_json(wire.encode(wire.REPLY, said)[5:])
+
+
+def main_stack(answer: StacksAnswer, at: int = 0) -> list[str]:
+    """The functions of a process's first thread, the innermost first."""
+    return [function for function, _, _ in answer.stacks[answer.processes[at].threads[0][1]]]
+
+
+def state(pid: int) -> str:
+    found = proc.read(pid)
+    return "" if found is None else found.state
+
+
+def wait_asleep(pid: int) -> None:
+    wait_until(lambda: state(pid) in ("S", "D"), "it sleeps")
+
+
+STUCK = {
+    "a sleep": ("def inner():\n    time.sleep(1000)", "sleeps in clock_nanosleep"),
+    "C code": (
+        "import ctypes\ndef inner():\n    while True: ctypes.CDLL(None).sleep(1000)",
+        "sleeps in clock_nanosleep",
+    ),
+    "C code with the interpreter's lock": (
+        "import ctypes\ndef inner():\n    while True: ctypes.PyDLL(None).sleep(1000)",
+        "sleeps in clock_nanosleep",
+    ),
+    "a socket": (
+        "import socket\na, b = socket.socketpair()\ndef inner():\n    a.recv(1)",
+        "reads socket:",
+    ),
+    "a lock": (
+        "import threading\nlock = threading.Lock()\nlock.acquire()\n"
+        "def inner():\n    lock.acquire()",
+        "sleeps in futex",
+    ),
+    "a child": (
+        "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n"
+        "def inner():\n    child.wait()",
+        "waits for a child",
+    ),
+}
+
+
+@pytest.mark.parametrize("where", STUCK)
+def test_an_interpreter_says_where_it_stands(client: Client, where: str) -> None:
+    """Whatever it is stuck in, its frames are known, and what the kernel says beside them."""
+    script, kernel = STUCK[where]
+    pid = begin(client, "w:0", f"{script}\n{SAYS}inner()\n")
+    wait_until(lambda: kernel in look(client).processes[0].state, kernel)
+    answer = look(client, "w:0")
+    process = answer.processes[0]
+    assert (process.task.job, process.pid, process.way) == ("w", pid, "python")
+    assert [name for name in main_stack(answer) if name in ("inner", "<module>")] == [
+        "inner",
+        "<module>",
+    ]
+    assert process.threads[0][0] == "main" and process.command.endswith("a mark")
+
+
+def test_threads_are_told_apart_and_the_main_thread_is_first(client: Client) -> None:
+    """All threads are there, that of the program first, though another one took the signal: its
+    wait goes on, where that of the main thread for a signal would end."""
+    script = f"""
+import ctypes, threading
+def helper():
+    threading.Event().wait()
+def waits():
+    ctypes.CDLL(None).pause()
+    print("woken", flush=True)
+for _ in range(3):
+    threading.Thread(target=helper, daemon=True).start()
+{SAYS}waits()
+"""
+    wait_asleep(begin(client, "w:0", script))
+    for _ in range(3):
+        answer = look(client)
+        assert main_stack(answer) == ["waits", "<module>"]
+        (process,) = answer.processes
+        others = [answer.stacks[number] for _, number in process.threads[1:]]
+        assert len(others) == 3 and all("helper" in {f for f, _, _ in one} for one in others)
+        assert len({number for _, number in process.threads}) == 2  # equal ones are said once
+    assert b"woken" not in client.logs[0]
+
+
+HARDENED = {
+    "stopped": ("os.kill(os.getpid(), signal.SIGSTOP)", "a stopped process answers no signal"),
+    "ignores": (
+        "signal.signal(signal.SIGRTMAX - 7, signal.SIG_IGN)\ntime.sleep(1000)",
+        "the program does not catch the signal any more",
+    ),
+    "default": (
+        "signal.signal(signal.SIGRTMAX - 7, signal.SIG_DFL)\ntime.sleep(1000)",
+        "the program does not catch the signal any more",
+    ),
+    "blocks": (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX - 7])\ntime.sleep(1000)",
+        "the program blocks the signal",
+    ),
+    "replaced": (
+        "signal.signal(signal.SIGRTMAX - 7, lambda *_: None)\ntime.sleep(1000)",
+        "the program handles the signal in its own way",
+    ),
+    "waits for signals": (
+        "import ctypes\nctypes.CDLL(None).pause()\nprint('woken', flush=True)",
+        "it waits for a signal, and would take this one for that",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", HARDENED)
+def test_a_program_with_other_plans_for_the_signal_loses_nothing(client: Client, how: str) -> None:
+    """It lives on as it was, and the kernel describes it."""
+    script, note = HARDENED[how]
+    pid = begin(client, "w:0", f"{SAYS}{script}\n")
+    wait_until(lambda: state(pid) in ("S", "T"), "it has got there")
+    for _ in range(2):
+        (process,) = look(client).processes
+        assert (process.way, process.note) == ("proc", note)
+        assert process.state == ("is stopped" if how == "stopped" else process.state)
+    assert b"woken" not in client.logs[0]
+    assert state(pid) in ("S", "T")
+
+
+def test_a_number_that_the_program_has_taken_is_left_alone(client: Client, tmp_path: Path) -> None:
+    """It has closed the descriptor, which is its own file now: nothing is written there."""
+    file = tmp_path / "results"
+    script = f"""
+made = os.open({str(file)!r}, os.O_CREAT | os.O_RDWR)
+for number in {stacks.NUMBERS}:
+    os.dup2(made, number)
+{SAYS}time.sleep(1000)
+"""
+    pid = begin(client, "w:0", script)
+    (process,) = look(client).processes
+    assert process.way == "proc" and file.read_bytes() == b"" and state(pid) == "S"
+
+
+def test_children_answer_for_themselves_and_programs_of_others_live_on(client: Client) -> None:
+    """Forked interpreters share a file and are asked in turn; a program that a task has started
+    would die of the signal."""
+    script = f"""
+import subprocess
+subprocess.Popen(["sleep", "4033"])
+def child_0(): time.sleep(1000)
+def child_1(): time.sleep(1000)
+def child_2(): time.sleep(1000)
+def parent(): time.sleep(1000)
+for work in (child_0, child_1, child_2):
+    if os.fork() == 0:
+        work()
+{SAYS}parent()
+"""
+    begin(client, "w:0", script)
+    wait_until(lambda: len(look(client).processes) == 5, "all are there")
+    wait_until(
+        lambda: all(one.state.startswith("sleeps") for one in look(client).processes), "all sleep"
+    )
+    answer = look(client)
+    assert main_stack(answer)[0] == "parent"
+    found = {main_stack(answer, at)[0]: one.way for at, one in enumerate(answer.processes)}
+    assert found == {
+        "parent": "python",
+        "child_0": "python",
+        "child_1": "python",
+        "child_2": "python",
+        "sleeps in clock_nanosleep": "proc",
+    }
+    assert len(sleepers("4033")) == 1
+
+
+def test_a_shell_script_is_described_by_the_kernel(client: Client) -> None:
+    """The shell waits for its child, and the child reads a pipe: both with their open files."""
+    script = "mkfifo $0/p; read line < $0/p"
+    client.start("w:0", ["sh", "-c", f"{script}; true", "/dev/shm"], env={})
+    client.start("w:1", ["sh", "-c", "sleep 4034; true"])
+    wait_until(lambda: len(look(client, "w:1").processes) == 2, "the child is there")
+    shell, child = look(client, "w:1").processes
+    assert shell.state == "waits for a child (wait4)" and child.state.startswith("sleeps in ")
+    assert child.command == "sleep 4034" and child.way == "proc" and not child.note
+    assert any(file.startswith("1 pipe:[") for file in child.files)
+    os.unlink("/dev/shm/p")
+
+
+def test_a_process_that_the_kernel_holds_is_named_and_a_kill_is_not_behind_it(
+    client: Client,
+) -> None:
+    """A parent in `vfork` gets no signal before its child has gone: the receipt of a kill comes
+    first, and then what is known of it."""
+    script = f"""
+import ctypes
+libc = ctypes.PyDLL(None)
+{SAYS}
+if libc.vfork() == 0:
+    libc.sleep(1000)
+    libc._exit(0)
+"""
+    pid = begin(client, "w:0", script)
+    wait_until(lambda: state(pid) == "D", "the kernel holds it")
+    answer = look(client)
+    assert answer.processes[0].way == "proc"
+    assert answer.processes[0].state.startswith("waits in the kernel (D)")
+    assert answer.processes[0].note
+    assert look(client).processes[0].note == "the signal of an earlier look still waits in it"
+    client.send(wire.STACKS, {"tasks": None, "id": 900})
+    assert client.kill()["confirmed"]
+    client.get(wire.REPLY, id=900)
+
+
+def test_py_spy_is_asked_about_interpreters_that_do_not_answer(tmp_path: Path) -> None:
+    """Where the host has it, and for those processes alone; what it prints is cut and printable."""
+    program = tmp_path / "py-spy"
+    program.write_text(
+        "#!/bin/sh\n"
+        'echo "Process $4: python train.py"\necho "Python v3.11.7 (/usr/bin/python3.11)"\necho\n'
+        'echo "Thread 99 (idle): \\"pool\\""\necho "    wait (threading.py:320)"\n'
+        'echo "Thread $4 (active): \\"MainThread\\""\n'
+        "printf '    next\\033]52;c;x\\007 (data.py:12)\\n    step (a b/train.py:41)\\n'\n"
+    )
+    program.chmod(0o755)
+    before = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
+    with Client(f"t-{os.urandom(4).hex()}", before=before) as client:
+        client.hello()
+        off = begin(client, "w:0", f"{SAYS}time.sleep(1000)", env={"TFMUX_STACKS": "0"})
+        begin(client, "w:1", f"{SAYS}time.sleep(1000)")
+        answer = look(client)
+        by_task = {str(one.task): one for one in answer.processes}
+        assert (by_task["w:0"].way, by_task["w:1"].way) == ("py-spy", "python")
+        assert by_task["w:0"].pid == off
+        at = list(by_task).index("w:0")
+        first = answer.stacks[answer.processes[at].threads[0][1]]
+        assert [line for _, _, line in first] == [12, 41]
+        assert first[1][:2] == ("step", "a b/train.py") and first[0][0].isprintable()
+        client.kill()
+        client.leave()
+
+
+def test_a_py_spy_that_hangs_is_left(tmp_path: Path) -> None:
+    """The answer comes all the same, with the word of the kernel."""
+    program = tmp_path / "py-spy"
+    program.write_text("#!/bin/sh\nexec sleep 4035\n")
+    program.chmod(0o755)
+    before = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
+    with Client(f"t-{os.urandom(4).hex()}", before=before) as client:
+        client.hello()
+        begin(client, "w:0", f"{SAYS}time.sleep(1000)", env={"TFMUX_STACKS": "0"})
+        (process,) = look(client).processes
+        assert (process.way, process.note) == ("proc", "py-spy did not answer in time")
+        wait_until(lambda: not sleepers("4035"), "it has been ended")
+        client.kill()
+        client.leave()
+
+
+def test_hostile_names_are_harmless(client: Client) -> None:
+    """Names of files, functions and commands are whatever a program wants."""
+    source = "def f\u202e():\\n    time.sleep(1000)\\nprint('ready', flush=True)\\nf\u202e()"
+    source = source.replace("\u202e", "_")
+    script = (
+        f"exec(compile({source!r}.replace('\\\\n', chr(10)), '\\x1b]52;c;eA==\\x07' * 99, 'exec'))"
+    )
+    begin(client, "w:0", script)
+    wait_until(lambda: main_stack(look(client))[0] == "f_", "it sleeps")
+    said = look(client).model_dump_json()
+    assert "\\u001b" not in said and "\\u0007" not in said and len(said) < 10_000
+
+
+def test_an_answer_has_bounds(client: Client) -> None:
+    """Deep recursion and hundreds of processes give a cut answer that says how much is missing."""
+    script = f"""
+sys.setrecursionlimit(5000)
+def deep(n):
+    if n:
+        deep(n - 1)
+    else:
+        time.sleep(1000)
+for _ in range(300):
+    if os.fork() == 0:
+        deep(90)
+{SAYS}deep(4000)
+"""
+    begin(client, "w:0", script)
+    wait_until(lambda: look(client).unlisted == 301 - wire.MOST_PROCESSES, "all are there")
+    said = client.ask(wire.STACKS, {"tasks": None})
+    assert len(wire.encode(wire.REPLY, said)) < 300_000
+    assert max(map(len, said["stacks"])) <= wire.MOST_FRAMES
+
+
+def test_interpreters_and_the_agent_speak_of_the_same_signal_and_numbers() -> None:
+    """Neither can import the other."""
+    text = (Path(installed_scripts()) / "stacks" / "sitecustomize.py").read_text()
+    assert f"_NUMBERS = {stacks.NUMBERS}" in text
+    assert "SIGRTMAX - 7" in text and signal.SIGRTMAX - 7 == stacks.SIGNAL
+    assert "tfmux-stacks" in text and sys.platform == "linux"

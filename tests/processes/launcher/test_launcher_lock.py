@@ -1,0 +1,96 @@
+"""Lock of a run's launcher process, and those who look whether it is held."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from launcher.store import launcher_lock
+from launcher.store.launcher_lock import Holder, acquire, holder_of, launcher_pid, take_over
+from tests.support.patience import wait_until
+
+
+def test_two_who_look_at_once_are_no_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each saw the lock of the other, and took the pid of a launcher that had ended for alive."""
+    fd = acquire(tmp_path)
+    assert fd is not None
+    os.write(fd, b"4121      ")
+    assert launcher_pid(tmp_path) == 4121
+    os.close(fd)
+    flock = fcntl.flock
+    seen: list[int | None] = []
+
+    def locked(file: int, how: int) -> None:
+        flock(file, how)
+        if not seen:
+            seen.append(-1)
+            seen.append(launcher_pid(tmp_path))
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+    assert launcher_pid(tmp_path) is None
+    assert seen == [-1, None]
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from launcher.store.launcher_lock import acquire, held
+folder = Path(sys.argv[1])
+with held(folder, acquire(folder)):
+    time.sleep(600)
+"""
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that holds the lock, and has said who it is."""
+    with subprocess.Popen([sys.executable, "-c", HOLDING, str(folder)]) as process:
+        try:
+            wait_until(lambda: launcher_pid(folder) == process.pid, "it holds the lock")
+            yield process
+        finally:
+            process.kill()
+
+
+def test_whoever_takes_a_run_over_ends_the_process_that_stands_still(tmp_path: Path) -> None:
+    with holding(tmp_path) as process:
+        process.send_signal(signal.SIGSTOP)
+        assert acquire(tmp_path) is None
+        fd = take_over(tmp_path)
+        assert fd is not None and process.wait(5) == -signal.SIGKILL
+        assert acquire(tmp_path) is None
+        os.close(fd)
+
+
+@pytest.mark.parametrize("field", ["machine", "started"])
+def test_a_process_that_is_not_the_holder_is_not_killed(tmp_path: Path, field: str) -> None:
+    """A launcher on another machine, whose pid is another process's here; and a pid that was used
+    again since the line was written."""
+    with holding(tmp_path) as process:
+        holder = holder_of(tmp_path)
+        assert holder is not None and holder.is_here
+        words = {"machine": holder.machine, "started": holder.started, field: "other"}
+        other = Holder(process.pid, **words)
+        (tmp_path / launcher_lock._NAME).write_bytes(other.line())
+        assert holder_of(tmp_path) == other
+        assert take_over(tmp_path) is None
+        assert process.poll() is None
+
+
+@pytest.mark.parametrize("line", [b"", b"nobody", b"12", b"\xff 1", b"7 a b c"])
+def test_a_lock_that_names_nobody_kills_nobody(tmp_path: Path, line: bytes) -> None:
+    fd = acquire(tmp_path)
+    assert fd is not None
+    (tmp_path / launcher_lock._NAME).write_bytes(line)
+    assert take_over(tmp_path) is None
+    os.close(fd)

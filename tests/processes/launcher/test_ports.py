@@ -1,0 +1,145 @@
+"""Ports for `auto`: free, and each for one task only."""
+
+from __future__ import annotations
+
+import json
+import socket
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.agent import ports
+from launcher.cluster import loads
+from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
+from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
+from launcher.session import hosts
+from launcher.session.hosts import Transfers
+from tests.support.command import Up, python_task, write
+from tests.support.ports import free_ports
+from tests.testbed.inprocess import SshServer
+
+CLUSTER = """
+name = "ports"
+[hosts.far]
+ssh = "10.0.0.1"
+gpus = 0
+[jobs.worker]
+tasks = ["far:auto", "far:auto"]
+[run]
+command = ["true"]
+workdir = ""
+"""
+
+
+class Here:
+    """The link to a host that is this machine."""
+
+    async def ask(self, question: Ports | Gpus) -> PortsAnswer | GpusAnswer:
+        """Answers as an agent does."""
+        if isinstance(question, Gpus):
+            return GpusAnswer()
+        said = ports.look(question.check, question.candidates)
+        return PortsAnswer.read(json.dumps(said).encode())
+
+
+async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.Event:
+    """What a launch says of its hosts when there are just these ports to pick from."""
+    monkeypatch.setattr(hosts, "shuffled_ports", lambda: candidates)
+    welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
+    link: Any = Here()
+    told: list[ev.Event] = []
+    run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
+    transfers = Transfers(run.views, lambda: None)
+    preparation = hosts.LaunchPreparation(
+        {"far": link}, {"far": welcome}, transfers, told.append, ports={}
+    )
+    await preparation.check(run.plan, ports=True)
+    return told[-1]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+async def test_a_port_in_use_is_not_picked(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    """Whatever address somebody listens on, its task gets the next port that is free."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    few = free_ports(3)
+    with socket.create_server((address, few[0]), family=family):
+        said = await checked(monkeypatch, few)
+    assert isinstance(said, ev.HostsChecked)
+    assert list(said.facts["far"].ports.values()) == [few[2], few[1]]
+
+
+async def test_where_no_port_is_left_the_host_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names it."""
+    few = free_ports(2)
+    with socket.create_server(("127.0.0.1", few[1])):
+        said = await checked(monkeypatch, few)
+    assert isinstance(said, ev.HostRefused) and said.reason == "no free port on this host"
+
+
+def test_two_host_names_of_one_machine(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Every `auto` of a cluster whose two hosts are one machine is a port of its own, and each
+    task can listen on its."""
+    listener = (
+        "import socket, sys, time\n"
+        "s = socket.create_server(('127.0.0.1', int(sys.argv[1])), reuse_port=False)\n"
+        "time.sleep(float(sys.argv[2]))"
+    )
+    hosts = ssh_server.host_toml("one", sys.executable) + ssh_server.host_toml(
+        "two", sys.executable
+    )
+    tasks = json.dumps(["one:auto", "two:auto"] * 4)
+    text = f"""
+name = "ports"
+{hosts}
+[jobs.worker]
+tasks = {tasks}
+[run]
+command = {json.dumps([*python_task(listener), "{port}", "3"])}
+workdir = ""
+success = "all"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    ready = {e["task"]: e["address"] for e in up.of("task") if e["state"] == "ready"}
+    assert len(ready) == len({address.rpartition(":")[2] for address in ready.values()}) == 8
+
+
+def test_gpus_of_a_host_reach_its_tasks(ssh_server: SshServer, tmp_path: Path) -> None:
+    """With gpus = 2 two workers see one GPU each, the ps none, and a job that asks for both
+    gets both; a value of the file's own stands."""
+    show = "import os; print('GPUS', os.environ['CUDA_VISIBLE_DEVICES'])"
+    host = ssh_server.host_toml("far", sys.executable).replace(
+        "[hosts.far]", "[hosts.far]\ngpus = 2"
+    )
+    text = f"""
+name = "gpus"
+{host}
+[jobs.ps]
+tasks = ["far:auto"]
+[jobs.worker]
+tasks = ["far:auto", "far:auto"]
+[jobs.own]
+tasks = ["far:auto"]
+in_cluster = false
+env = {{ CUDA_VISIBLE_DEVICES = "7" }}
+[run]
+command = {json.dumps(list(python_task(show)))}
+workdir = ""
+success = "all"
+[start]
+order = [["own", "ps"], ["worker"]]
+[start.ready]
+own = {{ log = "GPUS" }}
+ps = {{ log = "GPUS" }}
+worker = "started"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.wait()
+    seen = {e["task"]: e["text"] for e in up.of("log") if e["text"].startswith("GPUS")}
+    assert seen["ps:0"] == "GPUS -1"
+    assert {seen["worker:0"], seen["worker:1"]} == {"GPUS 0", "GPUS 1"}
+    assert seen["own:0"] == "GPUS 7"

@@ -1,0 +1,228 @@
+"""Launchers that say nothing, too much, or not what a client knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain, repeat
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.cluster import load
+from launcher.ids import TaskId, new_run_id
+from launcher.run.snapshot import Snapshot
+from launcher.run.states import Outcome, RunPhase
+from launcher.run.views import Views
+from launcher.session import client as client_module
+from launcher.session.client import RunClient
+from launcher.session.launcher_process import LauncherProcess
+from launcher.session.server import socket_path
+from launcher.store.launcher_lock import acquire
+from launcher.store.runs import RunFolder
+from launcher.store.stream import plain
+from tests.support.command import write
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.snapshots import wait
+from tui import main
+
+WORKER = TaskId("worker", 0)
+
+
+class Silent(LauncherProcess):
+    """A launcher process that never says anything."""
+
+    def __init__(self) -> None:
+        self.link, self.theirs = socket.socketpair()
+        self.thread = threading.current_thread().name
+
+    def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
+        if lock is not None:
+            os.close(lock)
+        return self.link
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Silent]]:
+    """Launcher processes that clients start, and that never say anything."""
+    started: list[Silent] = []
+
+    def start() -> Silent:
+        started.append(Silent())
+        return started[-1]
+
+    monkeypatch.setattr(client_module, "LauncherProcess", start)
+    yield started
+    for process in started:
+        process.theirs.close()
+
+
+@contextmanager
+def followed(folder: Path, snapshot: Snapshot) -> Iterator[tuple[RunClient, socket.socket]]:
+    """A client and the launcher's end of its connection."""
+    here, there = socket.socketpair()
+    run = RunFolder(folder / snapshot.run_id)
+    run.path.mkdir()
+    client = RunClient(run, snapshot, here)
+    with there:
+        try:
+            yield client, there
+        finally:
+            client.close()
+
+
+def snapshot_of(state: RunPhase, since: float, **fields: Any) -> Snapshot:
+    """A run without hosts."""
+    return Snapshot("seen-1", "seen", state, since, **fields)
+
+
+def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
+    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each one that takes the run over begins the kill anew: a host that answers late would never
+    have its time."""
+    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
+    past = time.time() - 60
+    killing = snapshot_of(RunPhase.KILLING, past, kill_deadline=past)
+    with followed(tmp_path, killing) as (client, _):
+        client.kill_all()
+        wait(client, lambda _: silent, "another launcher")
+        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
+        while time.monotonic() < end:
+            assert len(silent) == 1
+            time.sleep(0.01)
+
+
+def test_a_clock_that_is_set_takes_no_grace_from_a_kill(
+    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launcher names the deadline by the wall clock; a day later by that clock a kill with a
+    grace of a thousand seconds is not late."""
+    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
+    now = time.time()
+    wall = chain([now], repeat(now + 86_400))
+    clocks = SimpleNamespace(time=lambda: next(wall), monotonic=time.monotonic)
+    monkeypatch.setattr(client_module, "time", clocks)
+    killing = snapshot_of(RunPhase.KILLING, now, kill_deadline=now + 1000)
+    with followed(tmp_path, killing) as (client, _):
+        client.kill_all()
+        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
+        while time.monotonic() < end:
+            assert not silent
+            time.sleep(0.01)
+    assert next(wall) > now, "the deadline was looked at"
+
+
+def test_only_the_clients_own_thread_connects_and_calls_listeners(
+    tmp_path: Path, silent: list[Silent]
+) -> None:
+    """Another one that resumed the run closed the connection that this one had just made."""
+    told = set()
+    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
+        client.subscribe(lambda _: told.add(threading.current_thread().name))
+        theirs.close()
+        client.restart(WORKER)
+        wait(client, lambda s: any("not sent" in note for note in s.notes), "a note")
+        wait(client, lambda _: silent, "another launcher")
+    assert [process.thread for process in silent] == ["client"]
+    assert told == {"client"}
+
+
+def test_a_launcher_that_sends_a_line_without_end_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no longer read, and it is said why."""
+    monkeypatch.setattr(client_module, "LONGEST_LINE", 1 << 20)
+    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
+        with pytest.raises(OSError):
+            for _ in range(1 << 10):
+                theirs.sendall(b"x" * (1 << 16))
+        seen = wait(client, lambda s: s.notes, "a note")
+        assert "longer than 1048576 bytes" in seen.notes[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"null", b'{"changed": 7}', b'{"changed": [{"event": "task", "task": 7}]}', b"[" * 100_000],
+)
+def test_a_launcher_that_sends_no_message_is_left(
+    tmp_path: Path, silent: list[Silent], line: bytes
+) -> None:
+    """The client goes on, under another one, and says so."""
+    with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
+        theirs.sendall(line + b"\n")
+        seen = wait(client, lambda s: s.notes, "a note")
+        assert "sends what this program does not know" in seen.notes[0]
+        wait(client, lambda _: silent, "another launcher")
+
+
+# --- `tfmux kill` of a run whose launcher process does not answer --------------------------------
+
+
+@contextmanager
+def standing_still(folder: Path, backlog: int) -> Iterator[tuple[str, socket.socket]]:
+    """A run with a launcher process that holds the lock, listens, and does nothing of itself."""
+    jobs = '[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["true"]\n'
+    file = write(folder, f'name = "seen"\n{jobs}')
+    cluster = load(file)
+    run = RunFolder.create(new_run_id("seen"), file.read_text(), cluster)
+    lock = acquire(run.path)
+    assert lock is not None
+    os.pwrite(lock, b"1", 0)
+    path = socket_path(run.run_id)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen(backlog)
+        try:
+            yield run.run_id, server
+        finally:
+            path.unlink()
+            os.close(lock)
+
+
+@contextmanager
+def killing(run_id: str) -> Iterator[list[int]]:
+    """`tfmux kill` of the run; its exit code when it has ended."""
+    codes: list[int] = []
+    command = threading.Thread(target=lambda: codes.append(main.main(["kill", run_id])))
+    command.start()
+    yield codes
+    command.join(PATIENCE)
+    assert codes
+
+
+def test_a_kill_is_sent_before_the_launcher_has_said_anything(tmp_path: Path) -> None:
+    """It may stand still: whoever waits for its state first waits in vain."""
+    with standing_still(tmp_path, 1) as (run_id, server), killing(run_id) as codes:
+        link, _ = server.accept()
+        link.settimeout(PATIENCE)
+        with link, link.makefile("rb") as lines:
+            said = [json.loads(lines.readline())["command"] for _ in range(2)]
+            way = {"outcome": Outcome.KILLED, "exit_code": 4, "ended": 2.0}
+            ended = snapshot_of(RunPhase.ENDED, 1.0, **way)
+            state = {"changed": [plain(record) for record in Views.of(ended).records()]}
+            for message in (state, {"finished": True}):
+                link.sendall(json.dumps(message).encode() + b"\n")
+        assert said == ["subscribe", "kill_all"]
+    assert codes == [4]
+
+
+def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
+    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many have tried to connect that its system takes no more: that is no answer, either."""
+    monkeypatch.setattr(client_module, "HEARD_SECONDS", 0.1)
+    with (
+        standing_still(tmp_path, 0) as (run_id, _),
+        client_module.connect(run_id),
+        killing(run_id),
+    ):
+        wait_until(lambda: silent, "another launcher")
+        silent[0].theirs.sendall(b'{"error": "seen"}\n')

@@ -1,0 +1,110 @@
+"""Stream of a real run: it gives the run back while it goes on and when it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher.cluster import loads
+from launcher.run.snapshot import TaskView
+from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.session.client import RunClient
+from launcher.session.launcher import RunLoop
+from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.store.runs import RunFolder
+from launcher.store.stream import read_end, read_stream
+from tests.support.patience import wait_until
+from tests.support.streams import check_stream
+from tests.testbed.launcher_thread import LauncherThread
+
+CLUSTER = """
+name = "kept"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["sh", "-c", "echo 'step 7 loss 0.5'; sleep 1000"]
+workdir = ""
+grace = 1
+[start.ready]
+worker = "started"
+"""
+
+
+def tells(folder: RunFolder, run_loop: RunLoop) -> bool:
+    """Whoever folds the stream has the launcher's own views, but for figures."""
+    kept, views = read_stream(folder.events, folder.run_id).views, run_loop.run.views
+    return (
+        [without_figures(view) for view in kept.tasks.values()]
+        == [without_figures(view) for view in views.tasks.values()]
+        and [replace(host, **BLANK) for host in kept.hosts.values()]
+        == [replace(host, **BLANK) for host in views.hosts.values()]
+        and replace(kept.run, waiting="") == replace(views.run, waiting="")
+        and (kept.notes, kept.receipt, kept.facts) == (views.notes, views.receipt, views.facts)
+    )
+
+
+BLANK: dict[str, Any] = {
+    "last_heard": None,
+    "cpu": None,
+    "memory_used": None,
+    "memory_total": None,
+    "gpus": (),
+    "usage": {},
+}
+
+
+def without_figures(view: TaskView) -> TaskView:
+    """What is recorded of a task at once."""
+    return replace(view, step=None, loss=None, rate=None, metrics={}, last_output=None, log_size=0)
+
+
+def launched() -> tuple[RunClient, RunLoop]:
+    """A run, and the loop of its launcher."""
+    thread = LauncherThread()
+    client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)
+    return client, thread.launcher._run_loop
+
+
+def test_the_stream_gives_the_run_back() -> None:
+    """While it runs and at its end; a list needs only the last record."""
+    client, run_loop = launched()
+    folder = client.folder
+    tasks = [view.id for view in client.snapshot().tasks]
+    wait_until(lambda: client.snapshot().step == 7 and running(client), "all tasks run")
+    wait_until(lambda: tells(folder, run_loop), "the stream tells it")
+    stored = StoredRun(folder)
+    assert not stored.damage and not stored.over
+    assert stored.snapshot().step == 7 and read_end(folder.events) is None
+    client.kill_all()
+    assert client.wait(60)
+    assert tells(folder, run_loop)
+    check_stream(folder)
+    told = summary(folder)
+    assert (told.outcome, told.exit_code, told.step) == (Outcome.KILLED, 130, 7)
+    assert told.over and read_end(folder.events) is not None
+    past = FinishedRun(StoredRun(folder))
+    assert past.snapshot().state is RunPhase.ENDED
+    assert list(past.series(tasks[0]).points.losses) == [0.5]
+
+
+def running(client: RunClient) -> bool:
+    """All its tasks have told metrics."""
+    return all(view.state is TaskState.RUNNING for view in client.snapshot().tasks)
+
+
+def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
+    """From the views that it has read."""
+    first, run_loop = launched()
+    wait_until(lambda: running(first), "all tasks run")
+    wait_until(lambda: tells(first.folder, run_loop), "the stream tells it")
+    thread = LauncherThread()
+    link = thread.order({"attach": first.run_id})
+    second = RunClient(first.folder, first.snapshot(), link)
+    assert first.wait(60) and first.snapshot().outcome is Outcome.DETACHED
+    wait_until(lambda: running(second), "the second one has it")
+    second.kill_all()
+    assert second.wait(60)
+    assert tells(first.folder, thread.launcher._run_loop)
+    check_stream(first.folder)
+    assert StoredRun(first.folder).over and summary(first.folder).exit_code == 130

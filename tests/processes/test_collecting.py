@@ -1,0 +1,250 @@
+"""Results brought back at the end of a run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from launcher.agent.folders import remove_tree
+from launcher.files.collecting import named
+from launcher.on_host.transfer import PIECE, collect
+from launcher.store.runs import RunFolder
+from tests.support.command import Up, python_task, write
+from tests.support.patience import wait_until
+from tests.support.short_programs import Running
+from tests.testbed.inprocess import SshServer
+
+
+def kept(server: SshServer) -> list[Path]:
+    """Folders of runs that are still on the host: an agent that was left removes its own."""
+    return list((server.home / ".local/state/tfmux").iterdir())
+
+
+RESULTS = """
+import os, socket, sys
+logdir = sys.argv[1]
+os.makedirs(logdir + "/deep/empty")
+open(logdir + "/checkpoint", "w").write("step 12")
+open(logdir + "/deep/big", "wb").write(os.urandom(int(sys.argv[2])))
+open(logdir + "/deep/none", "w")
+os.symlink("checkpoint", logdir + "/latest")
+os.symlink("/etc/passwd", logdir + "/outside")
+os.mkfifo(logdir + "/pipe")
+open("table.csv", "w").write("1,2\\n")
+sys.exit(int(sys.argv[3]))
+"""
+
+
+def cluster(host: str, size: int = 100_000, status: int = 0, more: str = "") -> str:
+    """One worker that leaves results in its log directory and in its workdir."""
+    command = json.dumps([*python_task(RESULTS), "{logdir}", str(size), str(status)])
+    return f"""
+name = "results"
+{host}
+[jobs.worker]
+tasks = ["far:auto"]
+[run]
+command = {command}
+workdir = "work"
+logdir = "~/out/{{run_id}}"
+collect = ["{{logdir}}", "table.csv", "/nowhere/at-all"]
+{more}
+[start.ready]
+worker = "started"
+"""
+
+
+def on_server(server: SshServer, tmp_path: Path, size: int = 100_000, status: int = 0) -> Path:
+    """The file of that cluster, on the in-process SSH server."""
+    (tmp_path / "work").mkdir()
+    text = cluster(server.host_toml("far", sys.executable), size, status)
+    return write(tmp_path, text)
+
+
+def digest(path: Path) -> str:
+    """A file's hash."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_results_come_back(ssh_server: SshServer, tmp_path: Path, status: int) -> None:
+    """After success and after failure: every file as it was, symbolic links left out and named,
+    what was not there named, and progress up to the last byte."""
+    with Up("up", str(on_server(ssh_server, tmp_path, status=status)), "--json") as up:
+        assert up.wait() == (1 if status else 0), up.transcript()
+    there = ssh_server.home / "out" / up.run_id
+    here = RunFolder.find(up.run_id).path / "collected/far"
+    assert (here / up.run_id / "checkpoint").read_text() == "step 12"
+    assert digest(here / up.run_id / "deep/big") == digest(there / "deep/big")
+    assert (here / up.run_id / "deep/none").read_bytes() == b""
+    assert (here / up.run_id / "deep/empty").is_dir()
+    assert not (here / up.run_id / "latest").is_symlink()
+    assert not (here / up.run_id / "outside").is_symlink()
+    assert not (here / up.run_id / "pipe").exists()
+    assert (here / "table.csv").read_text() == "1,2\n"
+    notes = "\n".join(e["note"] for e in up.of("note"))
+    assert "/nowhere/at-all: no such file or directory" in notes
+    for name in ("latest", "outside"):
+        assert f"far: not collected: {up.run_id}/{name}, a symbolic link" in notes
+    assert str(here) in notes
+    wait_until(lambda: not kept(ssh_server), "its folder on the host is removed")
+    last = [e for e in up.of("host") if "collected_total" in e][-1]
+    assert last["collected_bytes"] == last["collected_total"] > 100_000
+
+
+def test_results_come_back_after_kill_all(ssh_server: SshServer, tmp_path: Path) -> None:
+    """F9 pressed once ends the run and brings what is there."""
+    (tmp_path / "work").mkdir()
+    script = 'import sys, time\nopen("half", "w").write("half")\nprint("there")\ntime.sleep(1000)'
+    text = cluster(ssh_server.host_toml("far", sys.executable))
+    line = next(row for row in text.splitlines() if row.startswith("command"))
+    text = text.replace(line, f"command = {json.dumps(list(python_task(script)))}")
+    text = text.replace("table.csv", "half")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.log("worker:0", "there")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert (RunFolder.find(up.run_id).path / "collected/far/half").read_text() == "half"
+    wait_until(lambda: not kept(ssh_server), "its folder on the host is removed")
+
+
+def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """F9 pressed twice waits for nothing, and removes nothing that was to be brought back."""
+    (tmp_path / "work").mkdir()
+    script = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        'open("half", "w").write("half")\nprint("there")\ntime.sleep(1000)'
+    )
+    text = cluster(ssh_server.host_toml("far", sys.executable), more="grace = 600")
+    line = next(row for row in text.splitlines() if row.startswith("command"))
+    text = text.replace(line, f"command = {json.dumps(list(python_task(script)))}")
+    text = text.replace("table.csv", "half")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.log("worker:0", "there")
+        up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "killing", "killing")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert not (RunFolder.find(up.run_id).path / "collected").exists()
+    missing = "results of far were not brought back: the run was killed at once; they stay"
+    assert any(missing in e["note"] for e in up.of("note"))
+    assert missing in up.said.partition("killed after")[2], "the report at the end says it"
+    (left,) = (ssh_server.home / ".local/state/tfmux").rglob("half")
+    assert left.read_text() == "half"
+
+
+def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
+    """The connection breaks while results flow; they are whole in the end."""
+    with Up("up", str(on_server(ssh_server, tmp_path, size=60 << 20)), "--json") as up:
+        up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
+        ssh_server.drop_connections()
+        assert up.wait() == 0, up.transcript()
+    there = ssh_server.home / "out" / up.run_id / "deep/big"
+    here = RunFolder.find(up.run_id).path / "collected/far" / up.run_id / "deep/big"
+    assert digest(here) == digest(there)
+
+
+def test_no_room_here_is_told_and_the_host_keeps_its_folder(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Results that cannot be stored here are said to stay on the host, and they do; the run's
+    own outcome is what it was, and its exit code is not 0."""
+    (tmp_path / "home/.local/share/tfmux").mkdir(parents=True)
+    with Up("up", str(on_server(ssh_server, tmp_path)), "--json") as up:
+        run = RunFolder.find(up.run_id).path
+        (run / "collected").write_text("a file stands where the folder should be")
+        assert up.wait() == 1, up.transcript()
+    notes = "\n".join(e["note"] for e in up.of("note"))
+    missing = f"results of far were not brought back: {run / 'collected'}: File exists"
+    assert f"{missing}; they stay on the host in" in notes
+    assert missing in up.said.partition("success after")[2], "the report at the end says it"
+    assert (next((ssh_server.home / ".local/state/tfmux").iterdir()) / "stage").is_dir()
+
+
+DEEP = """
+import os
+base = os.getcwd()
+for number in range(1200):
+    os.mkdir("d")
+    os.chdir("d")
+open("bottom", "w").write("deep down")
+os.chdir(base)
+"""
+
+
+def test_folders_nested_deeper_than_an_interpreter_recurses(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """They come whole, and the host's copy is removed with the workdir in which they are."""
+    (tmp_path / "work").mkdir()
+    text = cluster(ssh_server.host_toml("far", sys.executable))
+    line = next(row for row in text.splitlines() if row.startswith("command"))
+    text = text.replace(line, f"command = {json.dumps(list(python_task(DEEP)))}")
+    text = text.replace('"{logdir}", "table.csv"', '"d"')
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    bottom = RunFolder.find(up.run_id).path / "collected/far" / ("d/" * 1200) / "bottom"
+    assert bottom.read_text() == "deep down"
+    remove_tree(str(tmp_path / "home"))  # pytest's own way recurses, too
+    wait_until(lambda: not kept(ssh_server), "its folder on the host is removed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+def test_one_signal_after_the_end_gives_the_results_up(
+    ssh_server: SshServer, tmp_path: Path, number: signal.Signals
+) -> None:
+    """The network is silent while they flow: they stay on the host, and that is said."""
+    (tmp_path / "work").mkdir()
+    text = cluster(ssh_server.host_toml("far", sys.executable), 60 << 20, more="lease = 5")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
+        ssh_server.pull()
+        up.process.send_signal(number)
+        assert up.wait() == 1, up.transcript()
+    ssh_server.heal()
+    notes = "\n".join(e["note"] for e in up.of("note"))
+    assert "results of far were not brought back: stopped before they were complete" in notes
+    assert "results and hooks that were still under way are given up" in notes
+
+
+def test_results_of_this_machine_are_named_and_not_copied(tmp_path: Path) -> None:
+    """The path stands in a note; nothing is copied."""
+    text = cluster("").replace("far:", "localhost:").replace("/nowhere/at-all", "more")
+    (tmp_path / "work").mkdir()
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    notes = "\n".join(e["note"] for e in up.of("note"))
+    assert str(tmp_path / "work/table.csv") in notes
+    assert not (RunFolder.find(up.run_id).path / "collected").exists()
+
+
+def test_a_file_that_shrinks_is_named_and_spoils_nothing(tmp_path: Path) -> None:
+    """The stream keeps its size and its other members; the file that changed is named."""
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_bytes(name.encode() * PIECE)
+    with Running(lambda pipe: collect(pipe, [("x", str(tmp_path))])) as program:
+        announced = program.receive()
+        (tmp_path / "b").write_bytes(b"short")
+        program.write(bytes(announced["size"] // PIECE))
+        data = program.read(announced["size"])
+        problems = program.receive()["problems"]
+    assert len(data) == announced["size"]
+    assert b"a" * PIECE in data and b"c" * PIECE in data
+    assert problems == [f"{tmp_path / 'b'}: became shorter while it was read"]
+
+
+def test_paths_with_one_name_get_numbers() -> None:
+    """No result overwrites another."""
+    assert named(["/a/out", "/b/out/", "/c/x", "/d/out"]) == [
+        ("out", "/a/out"),
+        ("out-2", "/b/out/"),
+        ("x", "/c/x"),
+        ("out-3", "/d/out"),
+    ]

@@ -1,0 +1,164 @@
+"""A crash of the screen is no wish of a person: the run goes on, and the terminal says so."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.processes.test_terminal import Terminal, cluster, living, terminal
+from tests.support import command
+from tests.support.patience import wait_until
+from tests.testbed import guard
+from tui.crash import FILE_NAME
+
+__all__ = ["terminal"]
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+
+where, trigger, *words = sys.argv[1:]
+
+def fail(*_):
+    raise RuntimeError("broken \\x1b[31m[bold] on purpose")
+
+def failing(act):
+    def acts(self, *rest):
+        if Path(trigger).exists():
+            fail()
+        return act(self, *rest)
+    return acts
+
+from tui.widgets.pane_area import PaneArea
+from tui.screens.run import RunScreen
+from tui.widgets.header import RunHeader
+from tui.widgets.pane import Pane
+
+if where == "drawing":
+    Pane.render_lines = failing(Pane.render_lines)
+elif where == "worker":
+    RunScreen._frame = failing(RunScreen._frame)
+elif where == "thread":
+    def act(self):
+        self.run_worker(fail, thread=True)
+    PaneArea.action_wrap = act
+elif where == "key":
+    PaneArea.action_wrap = fail
+elif where == "hangs":
+    def hang(self):
+        Path(trigger).touch()
+        time.sleep(40)
+    PaneArea.action_wrap = hang
+
+from tui.main import main
+sys.exit(main(words))
+"""
+EVERYONE = {"ps:0", "worker:0", "worker:1"}
+
+
+def crashed_run(screen: str) -> str:
+    """The run that the terminal says to come back to."""
+    match = re.search(r"come back with: tfmux attach (\S+)", screen)
+    assert match is not None, screen
+    return match.group(1)
+
+
+def said_so(home: Path) -> int:
+    """How many failures of the screen were saved."""
+    files = list((home / ".local/share/tfmux/runs").glob(f"*/{FILE_NAME}"))
+    return sum(file.read_text().count("RuntimeError: broken") for file in files)
+
+
+@pytest.mark.parametrize("where", ["drawing", "worker", "thread", "key"])
+def test_the_run_goes_on_when_the_screen_fails(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, tfmux_home: Path, where: str
+) -> None:
+    """Whatever part of the screen fails: every task lives on under a launcher in the background,
+    the terminal names the error, its file and the way back, and `tfmux kill` ends it all."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), where, str(trigger), "up", str(file)])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    before = guard.first_pids()
+    trigger.touch()
+    window.keys("w")
+    if where in ("thread", "key"):  # the screen is open again, once
+        wait_until(lambda: said_so(tfmux_home) == 1, "the first failure")
+        window.wait_for("worker:1 @localhost", "F9")
+        window.keys("w")
+    screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
+    try:
+        said = "tfmux: the screen failed: RuntimeError: broken ␛[31m[bold] on purpose"
+        assert said in screen
+        run = crashed_run(screen)
+        saved = tfmux_home / ".local/share/tfmux/runs" / run / FILE_NAME
+        assert f"tfmux: the whole error is in {saved}" in "".join(screen.split("\n"))
+        assert "in fail" in saved.read_text() and "Traceback" in saved.read_text()
+        assert guard.first_pids() == before, "the tasks are the same processes as before"
+        shown = command.run("ps").stdout
+        assert run in shown and "unsupervised" not in shown
+    finally:
+        ended = command.run("kill", "--all")
+    assert ended.returncode == 0 and "nothing is left on any host" in ended.stdout
+    assert not living()
+
+
+def test_a_crash_after_f9_does_not_save_the_run(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A kill that a person has asked for is carried out, whatever the screen does meanwhile."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), "key", str(trigger), "up", str(file)])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.keys("F9", "w")
+    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    assert "the screen failed: RuntimeError" in screen
+    assert not living()
+
+
+def test_the_home_screen_leaves_its_runs_alive(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A run that was launched from the home screen goes on as one of `up` does."""
+    program, trigger = tmp_path / "program.py", tmp_path / "now"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), "drawing", str(trigger), "open", str(file)])
+    window.wait_for("hosts × jobs", "launch")
+    window.keys("l")
+    window.wait_for("worker:1 @localhost", "step 2")
+    trigger.touch()
+    screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
+    try:
+        assert living() == EVERYONE, screen
+    finally:
+        assert command.run("kill", crashed_run(screen)).returncode == 0
+    assert not living()
+
+
+def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """The loop of the screen stands still: F9 ends every task all the same."""
+    program, hangs = tmp_path / "program.py", tmp_path / "hangs"
+    program.write_text(PROGRAM)
+    window = terminal(120, 40)
+    words = [str(program), "hangs", str(hangs), "up", str(cluster(tmp_path))]
+    window.start([sys.executable, *words])
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    window.keys("w")
+    window.wait_until(lambda _: hangs.exists(), "the screen hangs")
+    window.keys("F9")
+    window.wait_until(lambda _: not living(), "F9's effect", timeout=30)

@@ -1,0 +1,129 @@
+"""A run that hangs is looked at by itself: in its record, its notes, its hook and its folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from launcher.paths import runs_home
+from launcher.run.stacks import schema
+from tests.support.command import Up, run, write
+from tests.support.patience import wait_until
+
+PROGRAM = """
+import os, sys, time
+def never():
+    time.sleep(1000)
+def others():
+    time.sleep(1000)
+print("begins", flush=True)
+if sys.argv[1] == sys.argv[2]:
+    never()
+if sys.argv[3:] == ["end"]:
+    while not os.path.exists("go"):
+        time.sleep(0.05)
+    sys.exit(0)
+for step in range(5) if sys.argv[3:] == ["steps"] else ():
+    print("step", step, "loss", 1, flush=True)
+    time.sleep(0.1)
+print("ends", flush=True)
+others()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "hangs.py").write_text(PROGRAM)
+    return tmp_path
+
+
+def hang(up: Up) -> dict[str, str]:
+    """Where the tasks stood, as the record of the run has it; the file has all stacks."""
+    event = up.wait_for(lambda e: e["event"] == "run" and "hang" in e, "a look at the run")
+    found: dict[str, str] = event["hang"]
+    file = runs_home() / up.run_id / found["file"]
+    wait_until(file.exists, "the file is written")
+    made = json.loads(file.read_text())
+    jsonschema.validate(made, schema())
+    assert made["time"] == found["time"] and made["groups"]
+    return found
+
+
+def test_one_that_does_not_become_ready_in_time(folder: Path) -> None:
+    """Looked at before it is called so, and told below the failure."""
+    text = """
+name = "late"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "hangs.py", "{index}", "1"]
+ready = { log = "ends" }
+[run]
+grace = 1
+[start]
+timeout = 16
+order = [["worker"]]
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        found = hang(up)
+        assert found["reason"] == "not-ready" and found["file"] == "stacks-not-ready.json"
+        assert found["text"].startswith("worker:1 stands in never hangs.py:4")
+        assert found["text"].endswith("; 1 other waits in others hangs.py:6")
+        assert up.wait() == 1
+        notes = [event["note"] for event in up.of("note")]
+        assert any(note.startswith("worker:1 not ready yet: worker:1 stands") for note in notes)
+        assert "  ◂ worker:1 stands in never" in up.said
+        assert len([e for e in up.of("run") if "hang" in e and e["state"] == "starting"]) == 1
+
+
+def test_one_that_hangs_at_the_end(folder: Path) -> None:
+    """Looked at before it is ended for its silence."""
+    text = """
+name = "end"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "hangs.py", "{index}", "1", "end"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 4
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        assert up.log("worker:1", "begins")
+        (folder / "go").touch()
+        found = hang(up)
+        assert found["reason"] == "at-end"
+        assert found["text"].startswith("worker:1 stands in never hangs.py:4")
+        assert up.wait() == 1
+        assert "hangs at its end" in up.said and "all stacks: stacks-at-end.json" in up.said
+        kept = run("stacks", up.run_id)
+        assert kept.returncode == 2 and "stacks-at-end.json" in kept.stderr
+
+
+def test_one_that_stalls(folder: Path) -> None:
+    """Told to the hook, with the file; a run without a hook is looked at, too."""
+    teller = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
+    text = f"""
+name = "stalls"
+[hooks]
+on_stall = ["{sys.executable}", "-c", {json.dumps(teller)}]
+[jobs.worker]
+tasks = ["localhost:auto"]
+command = ["{{python}}", "hangs.py", "{{index}}", "1", "steps"]
+ready = "started"
+[run]
+grace = 1
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        found = hang(up)
+        assert found["reason"] == "stalled"
+        assert found["text"].startswith("worker:0 stands in others hangs.py:6 for 1")
+        wait_until((folder / "told").exists, "the hook has run")
+        wait_until(lambda: (folder / "told").read_text(), "and was told")
+        told = json.loads((folder / "told").read_text())
+        assert told["stacks"] == found["text"] and told["stacks_file"] == found["file"]
+        up.press_ctrl_c()
+        assert up.wait() == 130

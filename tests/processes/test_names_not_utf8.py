@@ -1,0 +1,99 @@
+"""Launches from a directory whose name is not UTF-8, as another character set writes it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic_core import from_json
+
+from launcher.cluster import load
+from launcher.session.records import StoredRun
+from launcher.store.runs import RunFolder
+from tests.support.paths import REPOSITORY
+
+CLUSTER = """
+name = "odd"
+[jobs.worker]
+tasks = ["localhost:auto"]
+ready = "started"
+[run]
+command = ["sh", "-c", "pwd; echo Prüfung: $0; test -f cluster.toml", "{workdir}"]
+[hooks]
+on_end = ["sh", "-c", "pwd > hook; pwd; exit 3"]
+"""
+NAME = b"Pr\xfcfung"
+UTF8 = {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}
+"""As in `de_DE.UTF-8`, which need not be installed."""
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> Path:
+    """The directory, with a cluster file."""
+    folder = tmp_path / os.fsdecode(NAME)
+    folder.mkdir()
+    (folder / "cluster.toml").write_text(CLUSTER, encoding="utf-8")
+    return folder
+
+
+def tfmux(folder: Path, env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command in the directory."""
+    argv = [sys.executable, "-P", "-m", "tui.main", *words]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **env}
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True)
+
+
+@pytest.mark.parametrize("env", [UTF8, ASCII], ids=["utf-8", "ascii"])
+def test_a_launch_from_a_directory_with_any_name(odd: Path, env: dict[str, str]) -> None:
+    """Tasks and hooks work there; the run's own copy of the file is as it was, and knows where it
+    came from."""
+    done = tfmux(odd, env, "up", "cluster.toml", "--headless")
+    assert done.returncode == 0, done.stderr.decode()
+    path = os.fsencode(odd)
+    (folder,) = RunFolder.all()
+    log = (folder.path / "worker-0.log").read_bytes()
+    assert log.splitlines() == [path, "Prüfung: ".encode() + path]
+    assert (odd / "hook").read_bytes().strip() == path
+    assert folder.origin == odd and folder.cluster_file.read_bytes() == CLUSTER.encode()
+    again = StoredRun(folder)
+    assert again.over and again.cluster.base == odd
+
+
+def test_what_is_printed_has_the_bytes_of_the_name(odd: Path) -> None:
+    """A pipe gets them as they are."""
+    done = tfmux(odd, UTF8, "plan", "cluster.toml")
+    assert done.returncode == 0, done.stderr.decode()
+    assert os.fsencode(odd) in done.stdout
+
+
+def test_json_that_is_printed_is_read_by_strict_readers(odd: Path) -> None:
+    """Half a surrogate pair is refused by most of them."""
+    done = tfmux(odd, UTF8, "plan", "cluster.toml", "--json")
+    assert done.returncode == 0, done.stderr.decode()
+    (task,) = from_json(done.stdout)["tasks"]
+    assert task["cwd"] == os.fsencode(odd).decode(errors="replace")
+
+
+def test_a_terminal_gets_no_bytes_that_are_no_text(odd: Path) -> None:
+    """One of another character set could act on them: it gets a picture."""
+    leader, follower = os.openpty()
+    words = [sys.executable, "-P", "-m", "tui.main", "plan", "cluster.toml"]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY), **UTF8}
+    subprocess.run(words, cwd=odd, env=env, stdout=follower, check=True)
+    os.close(follower)
+    shown = os.read(leader, 1 << 16)
+    os.close(leader)
+    assert "Pr␦fung".encode() in shown
+
+
+def test_a_run_s_folder_keeps_line_ends(tmp_path: Path) -> None:
+    """The copy is the file, byte for byte."""
+    text = CLUSTER.replace("\n", "\r\n")
+    file = tmp_path / "cluster.toml"
+    file.write_bytes(text.encode())
+    folder = RunFolder.create("odd-20260101-120000-0001", text, load(file))
+    assert folder.cluster_file.read_bytes() == text.encode()

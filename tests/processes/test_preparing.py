@@ -1,0 +1,167 @@
+"""`prepare`: shell lines that run once for each host and content, before the host's tasks."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+
+from launcher.cluster import loads
+from launcher.errors import ClusterFileError
+from tests.support.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
+
+
+def cluster(host: str, lines: list[str], more: str = "", command: list[str] | None = None) -> str:
+    """One worker on `far`, and lines that prepare it."""
+    words = command or list(python_task("print('trained')"))
+    return f"""
+name = "prepared"
+{host}
+[jobs.worker]
+tasks = ["far:auto"]
+[run]
+command = {json.dumps(words)}
+workdir = "work"
+prepare = {json.dumps(lines)}
+grace = 2.0
+{more}
+[start.ready]
+worker = "started"
+"""
+
+
+def wheel(folder: Path, answer: int) -> None:
+    """Packs a wheel of one module by hand."""
+    module = f"answer = {answer}\n"
+    metadata = "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n"
+    kind = "Wheel-Version: 1.0\nGenerator: hand\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    info = "tiny-1.0.dist-info"
+    files = {"tiny.py": module, f"{info}/METADATA": metadata, f"{info}/WHEEL": kind}
+    record = "".join(f"{name},,\n" for name in [*files, f"{info}/RECORD"])
+    with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as archive:
+        for name, text in (files | {f"{info}/RECORD": record}).items():
+            archive.writestr(zipfile.ZipInfo(name), text)
+
+
+def up_to_the_end(file: Path, code: int = 0) -> list[str]:
+    """Runs; the lines of the task that prepares."""
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == code, up.transcript()
+    return [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
+
+
+def test_a_venv_with_a_local_wheel(ssh_server: SshServer, tmp_path: Path) -> None:
+    """The lines make an environment on the host and install a wheel of the workdir; the task
+    then uses it. The second launch skips them and says so; another wheel runs them again."""
+    work = tmp_path / "work"
+    work.mkdir()
+    wheel(work, 42)
+    lines = [
+        '"$TFMUX_PYTHON" -m venv --clear --without-pip ~/env',
+        '"$TFMUX_PYTHON" -m pip --python ~/env/bin/python install --quiet --no-index '
+        "tiny-1.0-py3-none-any.whl",
+    ]
+    command = ["sh", "-c", '~/env/bin/python -c "import tiny; print(tiny.answer)"']
+    file = write(
+        tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines, command=command)
+    )
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["42"]
+    ended = up.state("prepare:0", "exited")["time"]
+    assert up.state("worker:0", "starting")["time"] >= ended
+    said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
+    assert said[0] == f"+ {lines[0]}" and said[-1] == "prepare: done"
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
+    assert len(said) == 1 and "already done" in said[0]
+    wheel(work, 43)
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    assert [e["text"] for e in up.of("log") if e["task"] == "worker:0"] == ["43"]
+
+
+def test_a_failure_ends_the_run_with_its_last_lines(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Exit 1, the failed line's output on stderr, later lines not run, no task started, also
+    under on_failure = "keep"; and the next launch tries again."""
+    (tmp_path / "work").mkdir()
+    lines = ["echo before", "echo this went wrong >&2; exit 7", "echo after"]
+    more = 'on_failure = "keep"'
+    file = write(tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines, more))
+    for _ in range(2):
+        with Up("up", str(file), "--json") as up:
+            assert up.wait() == 1, up.transcript()
+        assert "prepare:0 on far" in up.said and "this went wrong" in up.said
+        said = [e["text"] for e in up.of("log") if e["task"] == "prepare:0"]
+        assert "before" in said and "after" not in said
+        assert not any(e["task"] == "worker:0" and e["attempt"] for e in up.of("task"))
+
+
+def test_what_writes_into_the_workdir_runs_at_each_launch(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The workdir of a host is new at each launch: a built file would be missing in the second
+    one, so the lines run again, and are told to."""
+    (tmp_path / "work").mkdir()
+    command = ["cat", "built"]
+    text = cluster(
+        ssh_server.host_toml("far", sys.executable), ["echo built > built"], command=command
+    )
+    file = write(tmp_path, text)
+    for _ in range(2):
+        said = up_to_the_end(file)
+        assert "+ echo built > built" in said
+        assert any("copied at each launch" in line for line in said)
+
+
+def test_on_this_machine_the_workdir_stays(tmp_path: Path) -> None:
+    """A local host is prepared once; the next launch skips it."""
+    (tmp_path / "work").mkdir()
+    text = cluster("", ["echo built >> built"]).replace("far:", "localhost:")
+    file = write(tmp_path, text)
+    assert up_to_the_end(file)[-1] == "prepare: done"
+    assert "already done" in up_to_the_end(file)[0]
+    assert (tmp_path / "work/built").read_text() == "built\n"
+
+
+def test_two_hosts_of_one_home_prepare_one_after_the_other(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Two names of one machine: one does the work, the other waits for it and finds it done."""
+    (tmp_path / "work").mkdir()
+    hosts = ssh_server.host_toml("far", sys.executable) + ssh_server.host_toml("f2", sys.executable)
+    text = cluster(hosts, ["sleep 1; echo once >> ~/times"])
+    text = text.replace('tasks = ["far:auto"]', 'tasks = ["far:auto", "f2:auto"]')
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    assert {e["task"] for e in up.of("task") if e["task"].startswith("prepare")} == {
+        "prepare:0",
+        "prepare:1",
+    }
+    assert (ssh_server.home / "times").read_text() == "once\n"
+
+
+def test_ctrl_c_ends_a_preparation(ssh_server: SshServer, tmp_path: Path) -> None:
+    """It is killed like any task, and is not taken for done afterwards."""
+    (tmp_path / "work").mkdir()
+    lines = ["echo begun; sleep 1000"]
+    file = write(tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines))
+    with Up("up", str(file), "--json") as up:
+        up.log("prepare:0", "begun")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    assert not list((ssh_server.home / ".cache/tfmux/prepared").glob("*.*[!k]"))
+
+
+def test_a_job_may_not_have_the_name() -> None:
+    """A job called prepare beside prepare lines is a mistake of the file."""
+    text = '[jobs.prepare]\ntasks = ["localhost:1"]\ncommand = ["a"]\n[run]\nprepare = ["b"]\n'
+    try:
+        loads(text, "cluster.toml", Path("/"))
+    except ClusterFileError as error:
+        assert "jobs.prepare" in str(error)
+    else:
+        raise AssertionError("it was taken")

@@ -1,0 +1,117 @@
+"""The request for nodes of Slurm, shown before it is made."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from launcher.cluster import loads
+from launcher.plan import make_plan
+from launcher.preflight import REPORT_SCHEMA
+from launcher.slurm.script import request_of
+from tests.support.command import run, write
+from tui.commands.plan import SCHEMA as PLAN_SCHEMA
+from tui.format import request_text
+
+FILE = """
+name = "s"
+[slurm]
+nodes = 2
+time = "04:00:00"
+partition = "gpu"
+options = ["--account=proj 42"]
+[jobs.worker]
+tasks = ["node0:auto", "node1:auto"]
+[run]
+command = ["train"]
+env_from = ["TOKEN"]
+"""
+ASKS = re.compile(
+    r"asks for nodes by: sbatch '--account=proj 42' --parsable --job-name=tfmux-(?P<run>\S+) "
+    r"--nodes=2 (?P<more>.*), which reads this batch script:\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable that no output may have."""
+    monkeypatch.setenv("TOKEN", "hunter2")
+
+
+def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
+    """It is what sbatch would read but for the run's id; a shell reads it; no secret is in it."""
+    file = write(tmp_path, FILE)
+    done = run("plan", str(file))
+    assert done.returncode == 0, done.stderr
+    asks = ASKS.search(done.stdout)
+    assert asks is not None and done.stdout.startswith("stage 1: worker:0\n")
+    script = done.stdout[asks.end() :]
+    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+    said = run("plan", str(file), "--json")
+    assert "hunter2" not in done.stdout + said.stdout
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, PLAN_SCHEMA)
+    request = answer["slurm"]
+    assert request["argv"][:3] == ["sbatch", "--account=proj 42", "--parsable"]
+    assert request["login"] == ""
+    cluster = loads(FILE, "x", tmp_path)
+    expected = request_of(cluster, make_plan(cluster, asks["run"]))
+    assert expected is not None and script == expected.script
+    assert expected.argv[5:] == tuple(asks["more"].split())
+    assert "slurm" not in json.loads(run("plan", str(write(tmp_path, LOCAL)), "--json").stdout)
+
+
+LOCAL = '[jobs.w]\ntasks = ["localhost:auto"]\ncommand = ["x"]\n'
+
+
+def test_the_check_shows_the_script_whatever_slurm_says(tmp_path: Path) -> None:
+    """Here there is no Slurm to ask, or one that knows no partition gpu."""
+    file = write(tmp_path, FILE.replace('"gpu"', '"no-such-partition"'))
+    done = run("check", str(file))
+    assert done.returncode == 3
+    asks = ASKS.search(done.stdout)
+    assert asks is not None and "--partition=no-such-partition " in asks["more"]
+    assert done.stdout.rstrip().splitlines()[-1].startswith("✗ a launch would fail")
+    said = run("check", str(file), "--json")
+    answer = json.loads(said.stdout)
+    jsonschema.validate(answer, REPORT_SCHEMA)
+    assert "--nodes=2" in answer["slurm"]["argv"]
+    assert "hunter2" not in done.stdout + said.stdout
+
+
+def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
+    """One line of tens of thousands of characters; all others are whole."""
+    cluster = loads(FILE, "x", Path("/srv"))
+    request = request_of(cluster, make_plan(cluster, "s-1"))
+    assert request is not None
+    whole, cut = (request_text(request, whole=each).splitlines() for each in (True, False))
+    changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
+    assert len(changed) == 1 and len(changed[0][0]) > 10_000
+    assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters\)", changed[0][1])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts are given by Slurm, as node0"),
+        ("node1:auto", "node2:auto", "Slurm gives node0 … node1: use one of them, or ask for more"),
+        ('time = "04:00:00"', "", "the time limit is missing"),
+        ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),
+        ("nodes = 2", "nodes = 0", "nodes"),
+        ('partition = "gpu"', 'job = "1"', "nothing is asked of Slurm with job"),
+        ('partition = "gpu"', 'job = "x; true"', "write the id of a job"),
+    ],
+)
+def test_files_that_contradict_themselves_start_nothing(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    """Exit 2, from `up` and from `check`, before Slurm is asked."""
+    file = write(tmp_path, FILE.replace(old, new))
+    for words in (("up", str(file), "--headless"), ("check", str(file))):
+        done = run(*words)
+        assert done.returncode == 2 and said in done.stderr, (words, done.stdout, done.stderr)

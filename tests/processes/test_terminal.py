@@ -1,0 +1,246 @@
+"""The whole program in a real terminal: tmux sends the keys and reads the screen."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from launcher.store.runs import RunFolder
+from tests.support.command import write
+from tests.support.paths import REPOSITORY
+from tests.support.patience import wait_until
+from tests.support.streams import records
+from tests.testbed import guard
+
+TICKER = (
+    "import socket, sys, time\n"
+    "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
+    "for step in range(100000):\n"
+    "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
+    "    time.sleep(float(sys.argv[2]))\n"
+)
+
+
+class Terminal:
+    """A tmux server of the test's own with one window."""
+
+    def __init__(self, folder: Path, width: int, height: int) -> None:
+        self._tmux = ["tmux", "-S", str(folder / "tmux"), "-f", "/dev/null"]
+        self._size = ["-x", str(width), "-y", str(height)]
+
+    def run(self, *words: str) -> None:
+        """Starts tfmux in the window; its exit code is shown when it has ended."""
+        self.start([sys.executable, "-m", "tui.main", *words])
+
+    def start(self, words: Sequence[str]) -> None:
+        """Starts a program in the window; its exit code is shown when it has ended."""
+        command = shlex.join(words)
+        shell = f"{command}; echo EXIT-CODE $?; sleep 1000"
+        self._call("new-session", "-d", *self._size, "-c", str(REPOSITORY), shell)
+
+    def keys(self, *keys: str) -> None:
+        """Presses keys, in tmux's names."""
+        self._call("send-keys", *keys)
+
+    def paste(self, data: bytes) -> None:
+        """Sends bytes as they are."""
+        words = [*self._tmux, "load-buffer", "-"]
+        subprocess.run(words, input=data, capture_output=True, check=True)
+        self._call("paste-buffer", "-r")
+
+    def resize(self, width: int, height: int) -> None:
+        """Makes the window another size."""
+        self._call("resize-window", "-x", str(width), "-y", str(height))
+
+    def screen(self) -> str:
+        """What stands on the screen."""
+        return self._call("capture-pane", "-p")
+
+    def wait_for(self, *texts: str, timeout: float = 60.0) -> str:
+        """Waits until all texts stand on the screen together."""
+        return self.wait_until(lambda s: all(text in s for text in texts), str(texts), timeout)
+
+    def wait_until(self, condition: Callable[[str], bool], what: str, timeout: float = 60.0) -> str:
+        """Waits until the screen is as wanted."""
+        deadline = time.monotonic() + timeout
+        while not condition(screen := self.screen()):
+            assert time.monotonic() < deadline, f"never on the screen: {what}\n{screen}"
+            time.sleep(0.05)
+        return screen
+
+    def close(self) -> None:
+        """Ends the tmux server and what runs in it."""
+        subprocess.run([*self._tmux, "kill-server"], capture_output=True)
+
+    def _call(self, *words: str) -> str:
+        done = subprocess.run(
+            [*self._tmux, *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "TERM": "xterm-256color", "LANG": "C.UTF-8"},
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Callable[[int, int], Terminal]]:
+    """Makes terminals of a size; closes them all."""
+    made: list[Terminal] = []
+
+    def make(width: int, height: int) -> Terminal:
+        folder = tmp_path / f"t{len(made)}"
+        folder.mkdir()
+        made.append(Terminal(folder, width, height))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def cluster(folder: Path, pause: float = 0.1) -> Path:
+    """1 ps and 2 workers that only count, with so many seconds between lines."""
+    command = ["{python}", "-c", TICKER, "{port}", str(pause)]
+    words = ", ".join(repr(word) if "\n" not in word else f'"""{word}"""' for word in command)
+    return write(
+        folder,
+        f"""
+name = "ticking"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = [{words}]
+workdir = ""
+grace = 3.0
+""",
+    )
+
+
+def living() -> set[str]:
+    """The tasks that have a process on this machine, by the process table."""
+    return set(guard.first_pids())
+
+
+@pytest.mark.parametrize(("width", "height"), [(200, 50), (80, 24)])
+def test_a_run_is_watched_and_killed_with_one_key(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
+) -> None:
+    """All panes are live, F9 ends everything, the receipt is shown, the exit code is 130."""
+    window = terminal(width, height)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost", "step 2")
+    everyone = {"ps:0", "worker:0", "worker:1"}
+    window.wait_until(lambda _: living() == everyone, "all three processes")
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    assert not living()
+    window.keys("q")
+    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    assert "worker:1 on localhost: killed" in screen
+
+
+def test_a_byte_that_is_no_utf_8_ends_nothing(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """A terminal with another character set sends such for one letter; the keys after it work."""
+    window = terminal(120, 30)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("running", "step 5")
+    window.paste(b"\xe4")
+    window.keys("m")
+    window.wait_for("all logs, 3 of 3 tasks")
+    assert len(living()) == 3
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")
+
+
+def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_path: Path) -> None:
+    """From 200×50 down to 80×24 and up to 400×120: the panes are still there and live."""
+    window = terminal(200, 50)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    for width, height in ((80, 24), (400, 120), (100, 30)):
+        window.resize(width, height)
+        window.wait_until(
+            lambda s, w=width: "worker:1 @" in s and max(map(len, s.splitlines())) <= w,  # type: ignore[misc]
+            f"the panes at {width}×{height}",
+        )
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_closed_terminal_leaves_nothing(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, ended: bool
+) -> None:
+    """The window is closed while everything is printed: the run is ended, and the screen's own
+    process goes too, though nobody takes what it still draws."""
+    window = terminal(200, 50)
+    window.run("up", str(cluster(tmp_path, pause=0.001)))
+    window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost")
+    window.wait_until(lambda _: len(living()) == 3, "all three processes")
+    if ended:
+        window.keys("F9")
+        window.wait_for("nothing is left on any host")
+    assert guard.programs_here()
+    window.close()
+    wait_until(lambda: not guard.programs_here(), "the screen's process is gone", 20)
+    assert not living()
+    (run,) = RunFolder.all()
+    assert [r["clean"] for r in records(run) if r["event"] == "receipt"] == [True]
+
+
+def test_leaving_asks_and_detaching_leaves_the_run_alive(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """`d` leaves a launcher in the background; `tfmux attach` brings the panes back, from the
+    first line on; F9 there ends it."""
+    window = terminal(120, 40)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run_id = RunFolder.all()[0].run_id
+    window.keys("d", "y")
+    window.wait_for("EXIT-CODE 0", "tfmux attach")
+    again = terminal(120, 40)
+    again.run("attach", run_id)
+    again.wait_for("ps:0 @localhost", "worker:1 @localhost", "running")
+    again.keys("z", "g")
+    again.wait_for("step 0 loss 1.0")
+    again.keys("F9")
+    again.wait_for("nothing is left on any host")
+    again.keys("q")
+    again.wait_for("EXIT-CODE 130")
+
+
+def test_a_command_without_a_file_on_the_screen(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """`tfmux run`: ranks in panes, the steps move, F9 ends it with a receipt."""
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import os, time\n"
+        "for step in range(100000):\n"
+        "    print('step', step, 'loss', 1 / (step + 1), 'rank', os.environ['RANK'], flush=True)\n"
+        "    time.sleep(0.05)\n"
+    )
+    window = terminal(80, 24)
+    window.run(
+        "run", "-n", "2", "--framework", "torch", "--workdir", "", "--", "python3", str(script)
+    )
+    window.wait_for("worker:0 ", "worker:1 ", "rank 0", "rank 1")
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")

@@ -1,0 +1,266 @@
+"""Runs whose clients leave: screens, terminals and launcher processes that go."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from launcher.run.states import RunPhase, TaskState
+from launcher.session.client import RunClient, connect
+from launcher.store.runs import RunFolder
+from tests.processes.test_terminal import Terminal, cluster, living, terminal
+from tests.support import command
+from tests.support.command import Up
+from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE, wait_until
+from tests.support.streams import records
+from tests.testbed import guard, proc
+from tests.testbed.launcher_thread import LauncherThread
+
+__all__ = ["terminal"]
+
+EVERYONE = {"ps:0", "worker:0", "worker:1"}
+SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'
+
+
+def ticking(folder: Path, settings: str) -> Path:
+    """The cluster of `test_terminal` with other rules."""
+    file = cluster(folder)
+    file.write_text(file.read_text() + settings + "\n")
+    return file
+
+
+def pids_of_everyone() -> dict[str, int]:
+    """The first process of each task, when all three tasks have one."""
+    wait_until(lambda: living() == EVERYONE, "all three processes")
+    return guard.first_pids()
+
+
+def screen_pid() -> int:
+    """The process of the only screen."""
+    (found,) = guard.screens_here()
+    return found.pid
+
+
+def run_of_launcher() -> RunFolder:
+    """The only run; it has a launcher process."""
+    (run,) = RunFolder.all()
+    wait_until(lambda: run.launcher_pid(), "a launcher process")
+    return run
+
+
+@pytest.mark.parametrize("how", ["closed", "killed"])
+@pytest.mark.parametrize("rule", ["kill", "detach"])
+def test_what_on_hangup_says(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, rule: str, how: str
+) -> None:
+    """The terminal is closed, or its screen SIGKILLed: every task is dead, or every task is the
+    same process as before."""
+    window = terminal(120, 40)
+    window.run("up", str(ticking(tmp_path, f'on_hangup = "{rule}"')))
+    window.wait_for("worker:1 @localhost", "step 2")
+    before, run = pids_of_everyone(), run_of_launcher()
+    if how == "killed":
+        os.kill(screen_pid(), signal.SIGKILL)
+    else:
+        window.close()
+    if rule == "kill":
+        wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", PATIENCE)
+        assert not living()
+        (listed,) = [e for e in records(run) if e["event"] == "run" and "outcome" in e]
+        assert (listed["outcome"], listed["exit_code"]) == ("terminated", 143)
+        return
+    wait_until(lambda: not guard.screens_here(), "the screen's process is gone", PATIENCE)
+    step = (run.path / "worker-0.log").stat().st_size
+    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > step, "later steps")
+    assert guard.first_pids() == before
+    assert command.run("kill", run.run_id).returncode == 0
+    assert not living()
+
+
+def test_a_screen_that_is_stopped_holds_up_no_kill(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """SIGSTOP; F9 from another terminal ends the run; when the first goes on it says so."""
+    window, other = terminal(120, 40), terminal(120, 40)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    pid = screen_pid()
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        other.run("attach", run.run_id)
+        other.wait_for("worker:1 @localhost", "running")
+        other.keys("F9")
+        other.wait_for("nothing is left on any host")
+        assert not living()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    window.wait_for("Receipt", "nothing is left on any host")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")
+
+
+def test_two_terminals_detach_and_attach_at_once(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """Both come back to the same launcher process; the first F9 ends the run for both."""
+    first, second = terminal(120, 40), terminal(120, 40)
+    first.run("up", str(cluster(tmp_path)))
+    first.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    launcher, before = run.launcher_pid(), pids_of_everyone()
+    second.run("attach", run.run_id)
+    second.wait_for("worker:1 @localhost", "running")
+    for window in (first, second):
+        window.keys("d", "y")
+    for window in (first, second):
+        window.wait_for("EXIT-CODE 0", "tfmux attach")
+    assert run.launcher_pid() == launcher and guard.first_pids() == before
+    third, fourth = terminal(120, 40), terminal(120, 40)
+    for window in (third, fourth):
+        window.run("attach", run.run_id)
+    for window in (third, fourth):
+        window.wait_for("worker:1 @localhost", "running")
+    assert run.launcher_pid() == launcher and guard.first_pids() == before
+    third.keys("F9")
+    for window in (third, fourth):
+        window.wait_for("nothing is left on any host")
+
+
+def test_the_launcher_dies_while_the_screen_is_open(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """Another one goes on, by itself: the same processes, whole logs."""
+    window = terminal(120, 40)
+    window.run("up", str(ticking(tmp_path, 'on_disconnect = "keep"')))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run = run_of_launcher()
+    before = pids_of_everyone()
+    launcher = run.launcher_pid()
+    assert launcher
+    os.kill(launcher, signal.SIGKILL)
+    wait_until(lambda: run.launcher_pid() not in (None, 0, launcher), "another launcher")
+    window.wait_until(lambda s: "running" in s and "no launcher" not in s, "running again")
+    assert guard.first_pids() == before
+    size = (run.path / "worker-0.log").stat().st_size
+    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > size, "later steps")
+    window.keys("F9")
+    window.wait_for("nothing is left on any host")
+    steps = [int(line.split()[1]) for line in (run.path / "worker-0.log").read_text().splitlines()]
+    assert steps == list(range(len(steps)))
+    attempts = {e["attempt"] for e in records(run) if e["event"] == "task"}
+    assert attempts <= {0, 1}
+
+
+@pytest.mark.parametrize("jump", [-3600.0, 3600.0])
+def test_the_launcher_dies_and_the_clock_jumps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    """Another launcher goes on by its own clock; leases and graces are not the clock's."""
+    file = ticking(tmp_path, 'on_disconnect = "keep"')
+    with Up("up", str(file), "--json") as up:
+        up.state("worker:1", "running")
+        before = pids_of_everyone()
+        up.kill_launcher()
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + jump)
+    (run,) = RunFolder.all()
+    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    client = RunClient.attach(run)
+    try:
+        wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "running", PATIENCE)
+        tasks = client.snapshot().tasks
+        assert {view.state for view in tasks} <= {TaskState.READY, TaskState.RUNNING}
+        assert guard.first_pids() == before
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        receipt = client.snapshot().receipt
+        assert receipt is not None and receipt.clean
+        assert client.snapshot().exit_code == 130
+    finally:
+        client.close()
+    assert not living()
+
+
+def test_another_user_is_not_heard(tmp_path: Path) -> None:
+    """The socket's folder keeps them out; who got hold of a connection all the same is cut off."""
+    script = """
+import os, socket, sys
+path = sys.argv[1]
+for _ in range(100):  # each launcher that begins closes the folder to others again
+    os.chmod(os.path.dirname(path), 0o711)
+    os.chmod(path, 0o666)
+    pid = os.fork()
+    if pid == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+        link = socket.socket(socket.AF_UNIX)
+        try:
+            link.connect(path)
+        except PermissionError:
+            os._exit(1)
+        try:
+            link.sendall(b'{"command": "kill_all", "by_person": true}\\n')
+            print(repr(link.recv(10)), flush=True)
+        except (BrokenPipeError, ConnectionResetError):
+            print(repr(b""), flush=True)
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] == 0:
+        break
+"""
+    if os.getuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    from launcher.session.server import socket_path
+
+    with Up("up", str(cluster(tmp_path)), "--json") as up:
+        up.state("worker:1", "running")
+        path = socket_path(up.run_id)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", script, str(path)],
+                capture_output=True,
+                text=True,
+                cwd=REPOSITORY,
+                timeout=PATIENCE,
+            )
+        finally:
+            path.parent.chmod(0o700)
+        assert done.stdout == "b''\n", done.stderr
+        with connect(up.run_id) as link:
+            link.sendall(SUBSCRIBE)
+            link.settimeout(PATIENCE)
+            while b'"state": "running"' not in (line := read(link)):
+                assert line.startswith(b'{"event":'), line
+        up.press_ctrl_c()
+        assert up.wait() == 130
+
+
+def read(link: socket.socket) -> bytes:
+    """The first line that comes."""
+    data = b""
+    while b"\n" not in data:
+        data += link.recv(1 << 16)
+    return data
+
+
+def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
+    """It ends with its run, and leaves no socket."""
+    from launcher.session.server import socket_path
+
+    with Up("up", str(cluster(tmp_path)), "--json") as up:
+        up.state("worker:1", "running")
+        launcher, path = up.launcher, socket_path(up.run_id)
+        assert path.exists()
+        up.press_ctrl_c()
+        assert up.wait() == 130
+        wait_until(lambda: proc.read(launcher) is None, "the launcher process has gone")
+    assert not path.exists()

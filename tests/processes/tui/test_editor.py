@@ -1,0 +1,851 @@
+"""The cluster editor, driven by its keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from textual import events
+from textual.geometry import Region
+from textual.pilot import Pilot
+from textual.strip import Strip
+from textual.widgets import DataTable
+
+from launcher.cluster import ClusterModel, library
+from launcher.cluster.draft import Draft, FileStatus
+from launcher.cluster.templates import PS_WORKERS, render
+from launcher.preflight import Report
+from tests.support.paths import REPOSITORY
+from tests.support.screens import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.run_clients import RunClients
+from tui.screens.editor.cluster_table import ClusterTable
+from tui.screens.editor.cluster_text import ClusterText
+from tui.screens.editor.form import Form
+from tui.screens.editor.screen import EditorScreen
+from tui.screens.home import HomeScreen
+from tui.screens.preflight import PreflightScreen
+from tui.screens.run import RunScreen
+from tui.widgets.line_input import LineInput
+
+HOSTS = {"tf1": "root@tf1", "tf2": "root@tf2", "tf3": "root@tf3"}
+
+
+@asynccontextmanager
+async def editor(
+    path: Path | None = None, size: tuple[int, int] = (100, 30)
+) -> AsyncIterator[Pilot[int]]:
+    """The app with the editor open on a saved cluster of three hosts, or on another file."""
+    clients = RunClients()
+    if path is None:
+        path = library.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
+    home = HomeScreen(clients)
+    app = TfmuxApp(pages=[home, home.editor(path)])
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+            await shows(pilot, path.name)
+            yield pilot
+    finally:
+        clients.close()
+
+
+def screen_of(pilot: Pilot[int]) -> EditorScreen:
+    """The editor."""
+    screen = next(s for s in pilot.app.screen_stack if isinstance(s, EditorScreen))
+    assert isinstance(screen, EditorScreen)
+    return screen
+
+
+def text_of(pilot: Pilot[int]) -> str:
+    """The file as it stands in the editor."""
+    return screen_of(pilot).text
+
+
+def said(pilot: Pilot[int]) -> str:
+    """What is wrong with the file, in one line: on a screen it may have several."""
+    return " ".join(map(str, screen_of(pilot).now.problems))
+
+
+def table_of(pilot: Pilot[int]) -> ClusterTable:
+    """Hosts × jobs."""
+    return screen_of(pilot).query_one(ClusterTable)
+
+
+def gone(pilot: Pilot[int], text: str) -> bool:
+    """A text is not on the screen."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return not any(text in row for row in screen_text(pilot.app))
+
+
+def row_of(pilot: Pilot[int], text: str) -> str:
+    """The first row with a text."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return next(row for row in screen_text(pilot.app) if text in row)
+
+
+async def form(pilot: Pilot[int], title: str) -> None:
+    """Waits until a form is open."""
+    await until(pilot, lambda: isinstance(pilot.app.screen, Form))
+    await shows(pilot, title)
+
+
+async def to_text(pilot: Pilot[int]) -> None:
+    """Moves the focus from the table to the text."""
+    await pilot.press("tab")
+    await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
+
+
+class Typing:
+    """A person at the keys: counts those that are no words."""
+
+    def __init__(self, pilot: Pilot[int]) -> None:
+        self._pilot = pilot
+        self.keys = 0
+
+    async def press(self, *keys: str) -> None:
+        """Presses keys that count."""
+        self.keys += len(keys)
+        await self._pilot.press(*keys)
+
+    async def words(self, text: str) -> None:
+        """Types words, which do not count."""
+        await self._pilot.press(*text)
+
+
+async def checked(cluster: ClusterModel, *_: object) -> Report:
+    """A preflight that finds nothing."""
+    return Report(cluster.name, tuple(cluster.hosts), (), (), (), 0.1)
+
+
+async def save_check_launch(pilot: Pilot[int], person: Typing, path: Path) -> list[ClusterModel]:
+    """Saves, tests and launches; returns what was launched, which nothing really starts."""
+    launched: list[ClusterModel] = []
+
+    def launch(cluster: ClusterModel, text: str, ask: object) -> None:
+        assert text == path.read_text()
+        launched.append(cluster)
+        raise OSError("started")
+
+    await person.press("ctrl+s")
+    await shows(pilot, "saved in")
+    with patch("tui.screens.preflight.preflight", checked):
+        await person.press("T")
+        await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
+        await shows(pilot, "ready to launch")
+        await person.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+    with patch.object(RunClients, "launch", side_effect=launch):
+        await person.press("l")
+        await until(pilot, lambda: bool(launched))
+    return launched
+
+
+def is_the_mission(cluster: ClusterModel) -> None:
+    """Four hosts with one Python, 1 ps and 3 workers."""
+    assert [str(host.ssh) for host in cluster.hosts.values()] == ["tf1", "tf2", "tf3", "tf4"]
+    assert {host.python for host in cluster.hosts.values()} == {"/opt/tf/bin/python"}
+    tasks = {name: [task.host for task in job.tasks] for name, job in cluster.jobs.items()}
+    assert tasks == {"ps": ["tf1"], "worker": ["tf2", "tf3", "tf4"]}
+
+
+async def test_from_a_template_to_a_launch_takes_eleven_keys_beside_the_words() -> None:
+    """Nothing is there at first; four SSH hosts, 1 ps and 3 workers, one Python for all."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients)])
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        person = Typing(pilot)
+        await shows(pilot, "a makes one from a template")
+        await person.press("a", "2")
+        await shows(pilot, "Name")
+        await person.press("enter")
+        await person.words("tf[1-4]")
+        await shows(pilot, "4 hosts: tf1, tf2, tf3, tf4")
+        await person.press("enter")
+        await shows(pilot, "hosts × jobs")
+        await person.press("home", "enter")
+        await form(pilot, "[defaults.host]")
+        await person.words("/opt/tf/bin/python")
+        await person.press("enter")
+        await until(pilot, lambda: "[defaults.host]" in text_of(pilot))
+        (launched,) = await save_check_launch(pilot, person, library.path_of("ps-workers"))
+    clients.close()
+    is_the_mission(launched)
+    assert person.keys == 11
+
+
+async def test_from_an_empty_file_to_a_launch_takes_21_keys_beside_the_words(
+    tmp_path: Path,
+) -> None:
+    """Hosts, tasks, Python and command by the table and its forms; no TOML is typed."""
+    path = tmp_path / "mission.toml"
+    async with editor(path, size=(80, 24)) as pilot:
+        person = Typing(pilot)
+        await shows(pilot, "this machine")
+        await person.press("a")
+        await shows(pilot, "Add hosts")
+        await person.words("tf[1-4]")
+        await person.press("enter")
+        await shows(pilot, "all hosts")
+        await person.press("plus")
+        await person.press("right", "down", "plus", "down", "plus", "down", "plus")
+        await until(pilot, lambda: text_of(pilot).count(":auto") == 4)
+        await person.press("g", "home", "enter")
+        await form(pilot, "[defaults.host]")
+        await person.words("/opt/tf/bin/python")
+        await person.press("enter")
+        await until(pilot, lambda: "[defaults.host]" in text_of(pilot))
+        await person.press("f2")
+        await shows(pilot, "[metrics]")
+        await person.press("1")
+        await form(pilot, "[run]")
+        await person.words("{python} train.py")
+        await person.press("enter")
+        await shows(pilot, "✓")
+        (launched,) = await save_check_launch(pilot, person, path)
+    is_the_mission(launched)
+    assert launched.run.command == ("{python}", "train.py")
+    assert person.keys == 21
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+async def test_plus_and_minus_where_the_cursor_is() -> None:
+    """A task more on (tf2, worker), on its port where that is free; one less; of all hosts on
+    each. Comments stay; each press is one step of undo."""
+    async with editor() as pilot:
+        before, table = text_of(pilot), table_of(pilot)
+        table.go("tf2", "worker")
+        await pilot.press("plus")
+        await until(pilot, lambda: 'tasks = ["tf2:2222", "tf3:2222", "tf2:auto"]' in text_of(pilot))
+        await shows(pilot, ":2222 :auto")
+        await pilot.press("up", "plus")
+        await until(pilot, lambda: '"tf2:auto", "tf1:auto"]' in text_of(pilot))
+        await pilot.press("up", "plus")
+        await until(pilot, lambda: text_of(pilot).count("auto") == 5)
+        await pilot.press("minus", "minus")
+        await until(pilot, lambda: '["tf2:2222"]' in text_of(pilot))
+        assert [line for line in before.splitlines() if "#" in line] == [
+            line for line in text_of(pilot).splitlines() if "#" in line
+        ]
+        await pilot.press(*"uuuuu")
+        await until(pilot, lambda: text_of(pilot) == before)
+        await pilot.press("u")
+        await shows(pilot, "nothing to undo")
+        await pilot.press("ctrl+y")
+        await until(pilot, lambda: '"tf2:auto"]' in text_of(pilot))
+
+
+async def test_a_job_of_any_name_is_added_in_the_last_column() -> None:
+    """TensorBoard comes with its command; what is offered is what is not there."""
+    async with editor() as pilot:
+        await pilot.press("down", "end", "plus")
+        await shows(pilot, "Add a job")
+        await shows(pilot, "such as chief, evaluator, tensorboard")
+        await pilot.press(*"tens", "right", "enter")
+        await until(pilot, lambda: "[jobs.tensorboard]" in text_of(pilot))
+        assert "tensorboard.main" in text_of(pilot) and "forward = true" in text_of(pilot)
+        await until(pilot, lambda: table_of(pilot).job == "tensorboard")
+        await pilot.press("minus")
+        await until(pilot, lambda: "tasks = []" in text_of(pilot))  # its command stays
+        await shows(pilot, "! 1 problem")
+
+
+async def test_the_last_task_of_a_job_takes_the_job_with_it() -> None:
+    """Where the job says nothing else, and no comment is lost."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        table_of(pilot).go("tf1", "ps")
+        await pilot.press("minus")
+        await until(pilot, lambda: "jobs.ps" not in text_of(pilot))
+        await pilot.press("minus")
+        await until(pilot, lambda: gone(pilot, "1 task"))
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == before)
+
+
+async def test_hosts_come_and_go() -> None:
+    """Added with one line; deleted with their tasks, as one step; hosts that tasks name and the
+    file does not are what `a` offers."""
+    async with editor(size=(120, 40)) as pilot:
+        await pilot.press("a")
+        await shows(pilot, "Add hosts")
+        await pilot.press(*"me@gpu[1-2]", "enter")
+        await shows(pilot, "me@gpu2")
+        await until(pilot, lambda: table_of(pilot).host == "gpu1")
+        before = text_of(pilot)
+        table_of(pilot).go("tf2", None)
+        await pilot.press("home", "x")
+        await shows(pilot, "tf2 and its tasks deleted")
+        assert "tf2" not in text_of(pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: text_of(pilot) == before)
+        table_of(pilot).go("tf3", "worker")
+        await pilot.press("x")
+        await until(pilot, lambda: '["tf2:2222"]' in text_of(pilot))
+        text = text_of(pilot)
+        screen_of(pilot).query_one(ClusterText).put(text.replace('["tf2:', '["new:'))
+        await shows(pilot, "! 1 problem")
+        assert "the host new is not defined" in said(pilot)
+        await pilot.press("a")
+        await shows(pilot, "Add hosts")
+        await pilot.press("enter")
+        await until(pilot, lambda: '[hosts.new]\nssh = "new"' in text_of(pilot))
+        await shows(pilot, "✓")
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    ['{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "ps=c:1 worker=a:1,b:1"],
+)
+async def test_a_cluster_is_pasted(pasted: str) -> None:
+    """A TF_CONFIG or a cluster spec: jobs, tasks and hosts appear."""
+    async with editor() as pilot:
+        await pilot.press("a")
+        await shows(pilot, "Add hosts")
+        pilot.app.post_message(events.Paste(pasted))
+        await pilot.press("enter")
+        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
+        document = screen_of(pilot).now.document
+        assert document is not None
+        assert document.tasks("worker") == ["a:1", "b:1"] and document.tasks("ps") == ["c:1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "said"),
+    [
+        ("hosts = 3\n", ["a", *"tf9", "enter"], "unusual form"),
+        ('[jobs.ps]\ntasks = "tf1:1"\n', ["plus"], "the tasks of ps are no list"),
+        ('[jobs]\nps = 3\n[hosts.a]\nssh="a"\n', ["plus"], "unusual form"),
+    ],
+)
+async def test_what_the_table_does_not_understand_it_never_overwrites(
+    tmp_path: Path, text: str, keys: list[str], said: str
+) -> None:
+    """The refusal says why, and the text stays."""
+    path = tmp_path / "odd.toml"
+    path.write_text(text)
+    async with editor(path) as pilot:
+        await pilot.press(*keys)
+        await shows(pilot, said)
+        assert text_of(pilot) == text
+
+
+async def test_a_file_that_is_no_toml_is_shown_and_never_changed_by_the_table() -> None:
+    """Instead of the table stands why there is none; the cursor is in the text. Nothing is saved
+    until it is corrected, and then the table is there."""
+    path = library.create("mission", render(PS_WORKERS, "mission", HOSTS, Path("/srv")))
+    good = path.read_text()
+    path.write_text("tfmux\n" + good)
+    async with editor(path) as pilot:
+        await shows(pilot, "The table needs a file in valid TOML")
+        await shows(pilot, "line 1")
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
+        for action in ("add_task", "remove_task", "add", "remove", "settings", "launch", "save"):
+            await screen_of(pilot).run_action(f"screen.{action}")
+            await pilot.pause()
+        await shows(pilot, "Not saved")
+        assert text_of(pilot) == path.read_text() == "tfmux\n" + good
+        await pilot.press("ctrl+home", *["delete"] * 6)
+        await shows(pilot, "root@tf1")
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: path.read_text() == good)
+
+
+async def test_a_click_moves_the_cursor_and_another_opens_the_form() -> None:
+    """Of the host; the mouse reaches the text, too."""
+    async with editor() as pilot:
+        table = table_of(pilot)
+        assert await pilot.click(table, offset=(2, 4))
+        await until(pilot, lambda: table.host == "tf2")
+        assert isinstance(pilot.app.screen, EditorScreen)
+        assert await pilot.click(table, offset=(2, 4))
+        await form(pilot, "[hosts.tf2]")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        assert await pilot.click(ClusterText, offset=(10, 3))
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+async def test_a_value_is_explained_as_it_is_typed() -> None:
+    """Below the form; Escape leaves everything as it was; a right value is taken, as one step of
+    undo."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press("down", "home", "right", "enter")
+        await form(pilot, "[hosts.tf1]")
+        await pilot.press(*":0")
+        await shows(pilot, "! the port is out of range: write 1 to 65535")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "out of range"))
+        assert text_of(pilot) == before
+        await pilot.press("enter", *":2200", "enter")
+        await until(pilot, lambda: 'ssh = "root@tf1:2200"' in text_of(pilot))
+        await shows(pilot, "● not saved")
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == before)
+
+
+async def test_a_line_that_stands_for_nothing_keeps_the_form_open() -> None:
+    """Corrected, it is taken. ↑ and ↓ lead from key to key."""
+    async with editor() as pilot:
+        await pilot.press("enter")
+        await form(pilot, "[jobs.ps]")
+        await pilot.press("down", "down", *'python "x', "enter")
+        await shows(pilot, "! a quote is not closed")
+        assert isinstance(pilot.app.screen, Form)
+        await pilot.press('"', "enter")
+        await until(pilot, lambda: 'command = ["python", "x"]' in text_of(pilot))
+
+
+async def test_a_wrong_value_may_be_taken_and_is_marked() -> None:
+    """In the table, at its line and below; it can be saved, and `e` goes to its line."""
+    async with editor(size=(120, 40)) as pilot:
+        await pilot.press("down", "home", "right", "enter")
+        await form(pilot, "[hosts.tf1]")
+        await pilot.press(*" x", "enter")
+        await shows(pilot, "! 1 problem")
+        await shows(pilot, "tf1 !")
+        await shows(pilot, "no plan until these problems are fixed")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
+        await shows(pilot, 'it contains blanks or quotes: write "root@tf1x"')
+        await pilot.press("ctrl+s")
+        await shows(pilot, "saved in")
+        assert "root@tf1 x" in library.path_of("mission").read_text()
+
+
+async def test_a_host_renamed_by_its_form_keeps_its_tasks() -> None:
+    """The cursor stays with it; a name that is taken is refused."""
+    async with editor() as pilot:
+        await pilot.press("down", "down", "home", "enter")
+        await form(pilot, "[hosts.tf2]")
+        await pilot.press("backspace", "3", "enter")
+        await shows(pilot, "already a host tf3")
+        await pilot.press("backspace", "9", "enter")
+        await until(pilot, lambda: 'tasks = ["tf9:2222", "tf3:2222"]' in text_of(pilot))
+        await until(pilot, lambda: table_of(pilot).host == "tf9")
+
+
+async def test_the_first_frame_is_laid_out_for_its_size() -> None:
+    """The screen knows how small it is before it is drawn: nothing is seen to jump."""
+    async with editor(size=(80, 24)) as pilot:
+        home, classes = pilot.app.screen_stack[1], []
+        assert isinstance(home, HomeScreen)
+
+        def drawn(table: ClusterTable, crop: Region) -> list[Strip]:
+            classes.append(table.screen.classes)
+            return DataTable.render_lines(table, crop)
+
+        with patch.object(ClusterTable, "render_lines", drawn):
+            await pilot.app.push_screen(home.editor(screen_of(pilot).draft.path))
+            await until(pilot, lambda: bool(classes))
+        assert {"-low", "-below"} <= classes[0]
+
+
+async def test_the_longest_form_fits_80_by_24() -> None:
+    """Its keys scroll below its title, and the key for accepting is always in sight; of a long
+    line its end is shown, where the cursor is."""
+    async with editor(size=(80, 24)) as pilot:
+        await pilot.press("f2", "1")
+        await form(pilot, "[run]")
+        await shows(pilot, "program and arguments")
+        await shows(pilot, "--steps=2000")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("up")
+        await shows(pilot, "log limit")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("x")
+        await shows(pilot, "! ")
+        await shows(pilot, "Enter accepts")
+        await pilot.press("down", "down")
+        await shows(pilot, "workdir")
+        await until(pilot, lambda: getattr(pilot.app.focused, "name", "") == "workdir")
+
+
+async def test_the_form_of_the_text_s_table(tmp_path: Path) -> None:
+    """F2 in the text opens the form of the table that the cursor is in, at its key."""
+    path = tmp_path / "text.toml"
+    path.write_text(render(PS_WORKERS, "text", HOSTS, Path("/srv")) + "[start]\ntimeout = 9\n")
+    async with editor(path) as pilot:
+        await to_text(pilot)
+        await pilot.press("ctrl+end", "up", "f2")
+        await form(pilot, "[start]")
+        await pilot.press("0", "enter")
+        await until(pilot, lambda: "timeout = 90" in text_of(pilot))
+
+
+# --- the text -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mission", "a-long-name-of-a-cluster-on-many-hosts"])
+async def test_the_number_of_problems_is_in_sight_at_80_columns(tmp_path: Path, name: str) -> None:
+    """Whatever the name, and also when the file is not saved."""
+    path = tmp_path / f"{name}.toml"
+    path.write_text("[jobs.worker]\ntasks = 0\n[run]\ncommand = []\nkind = 3\n")
+    async with editor(path, size=(80, 24)) as pilot:
+        await to_text(pilot)
+        await pilot.press("#")
+        await shows(pilot, "● not saved")
+        row = row_of(pilot, "● not saved")
+        assert f"! {len(screen_of(pilot).now.problems)} problems" in row
+        assert row.lstrip().startswith(name[:5])
+
+
+async def test_the_text_itself_is_edited() -> None:
+    """Broken TOML is explained with its line and is not saved; repaired, it is, and the table
+    shows it. Typing is one step of undo, from the table, too."""
+    async with editor() as pilot:
+        saved = library.path_of("mission").read_text()
+        await to_text(pilot)
+        await pilot.press("ctrl+home", "x", "enter")
+        await shows(pilot, "The table needs a file in valid TOML")
+        await pilot.press("ctrl+s")
+        await shows(pilot, "Not saved")
+        assert library.path_of("mission").read_text() == saved
+        await pilot.press("backspace", "backspace", *"# hi", "enter", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterTable))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: library.path_of("mission").read_text().startswith("# hi\n"))
+        await pilot.press("u", "u")
+        await until(pilot, lambda: not text_of(pilot).startswith("# hi"))
+
+
+async def test_digits_and_letters_are_text_in_the_text_alone() -> None:
+    """In the table digits do nothing; in the text nothing is a command but what is no letter."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await pilot.press(*"123456789", "f5")
+        assert text_of(pilot) == before and isinstance(pilot.app.screen, EditorScreen)
+        await to_text(pilot)
+        typed = "123 ltaxqu+-? S"
+        await pilot.press("ctrl+home", "#", *typed)
+        await until(pilot, lambda: text_of(pilot).startswith(f"#{typed}"))
+        assert isinstance(pilot.app.screen, EditorScreen)
+
+
+@pytest.mark.parametrize(
+    "ending", ["# a\u2028b\n", "# a\x85b\n", "# a\r\n", "# a\x0cb\n"], ids=ascii
+)
+@pytest.mark.parametrize("windows", [False, True])
+async def test_every_character_of_a_file_is_kept(
+    tmp_path: Path, ending: str, windows: bool
+) -> None:
+    """Line ends of two kinds, and characters that are line ends elsewhere: opening the file
+    changes nothing, nor does an edit of the table or the text change another line, and undo
+    brings back every byte."""
+    path = tmp_path / "lines.toml"
+    text = ending + render(PS_WORKERS, "lines", HOSTS, Path("/srv"))
+    if windows:
+        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+    if "\x0c" in text:
+        text = text.replace("\x0c", "\t")  # TOML has no form feed
+    path.write_bytes(text.encode())
+    async with editor(path) as pilot:
+        await shows(pilot, "root@tf1")
+        assert text_of(pilot) == text and not screen_of(pilot).modified
+        await to_text(pilot)
+        await pilot.press("ctrl+end", "#", "enter", "ctrl+home", "#", "delete", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterTable))
+        await pilot.press(*"uuuu")
+        await until(pilot, lambda: text_of(pilot) == text)
+        table_of(pilot).go("tf1", "ps")
+        await pilot.press("plus", "ctrl+s")
+        await shows(pilot, "saved in")
+        changed = path.read_bytes().decode()
+        assert changed == text.replace('["tf1:2222"]', '["tf1:2222", "tf1:auto"]')
+        await pilot.press("u", "ctrl+s")
+        await until(pilot, lambda: path.read_bytes().decode() == text)
+
+
+async def test_a_value_saved_at_once_is_the_one_typed_last(tmp_path: Path) -> None:
+    """Saving, testing and launching do not wait for the pause after the last key."""
+    path = tmp_path / "fast.toml"
+    path.write_text('[jobs.w]\ntasks = ["localhost:auto"]\ncommand = ["x"]\n')
+    async with editor(path) as pilot:
+        await to_text(pilot)
+        await pilot.press("ctrl+home", "#", "1", "enter", "ctrl+s")
+        await until(pilot, lambda: path.read_text().startswith("#1\n"))
+
+
+async def test_the_keys_of_the_table_under_the_cursor() -> None:
+    """With their sentences, in a list; the one under the cursor also above the footer. The text
+    follows the cursor of the table."""
+    async with editor(size=(120, 40)) as pilot:
+        await shows(pilot, "keys of jobs")
+        await shows(pilot, "when a task is ready and the next stage may start")
+        await pilot.press("down", "home", "right")
+        await shows(pilot, "keys of hosts")
+        await shows(pilot, "ssh: ")
+        await to_text(pilot)
+        await pilot.press("ctrl+end", "up")
+        await shows(pilot, "keys of metrics")
+        await shows(pilot, "total: ")
+
+
+async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
+    """It does not leave the editor."""
+    async with editor() as pilot:
+        await to_text(pilot)
+        await pilot.press("ctrl+home", "shift+end", "ctrl+c")
+        await until(pilot, lambda: pilot.app.clipboard != "")
+        assert pilot.app.clipboard == text_of(pilot).splitlines()[0]
+        assert pilot.app.screen is screen_of(pilot)
+
+
+# --- the plan -------------------------------------------------------------------------------------
+
+
+async def test_the_plan_follows_what_is_typed() -> None:
+    """Beside the table on a wide screen: command, environment and TF_CONFIG of a task."""
+    async with editor(size=(200, 50)) as pilot:
+        await shows(pilot, "starts ps:0")
+        await shows(pilot, "TF_CONFIG")
+        await to_text(pilot)
+        text = text_of(pilot)
+        row = text[: text.index('"--steps=2000"')].count("\n")
+        screen_of(pilot).query_one(ClusterText).move_cursor((row, 0))
+        await pilot.press("end", "left", "left", *"7")
+        await shows(pilot, "--steps=20007")
+
+
+async def test_the_whole_editor_at_80_by_24() -> None:
+    """Table and file one above the other; the plan on a key, and back."""
+    async with editor(size=(80, 24)) as pilot:
+        await shows(pilot, "root@tf3")
+        await shows(pilot, "[jobs.ps]")
+        await shows(pilot, "l launch")
+        await pilot.press("space")
+        await shows(pilot, "starts ps:0")
+        await until(pilot, lambda: gone(pilot, "root@tf3"))
+        await pilot.press("down")
+        await shows(pilot, "worker:0 on tf2")
+        await pilot.press("escape")
+        await shows(pilot, "root@tf3")
+        await pilot.resize_terminal(60, 16)
+        await shows(pilot, "tf1")
+        await shows(pilot, "[jobs.ps]")
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+async def test_a_file_changed_meanwhile_is_noticed() -> None:
+    """It is asked which one counts; reading it again can be undone."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        await pilot.press("r")
+        await until(pilot, lambda: "# by another" in text_of(pilot))
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: "# by another" not in text_of(pilot))
+
+
+async def test_the_question_about_a_changed_file_waits_for_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Further looks at the disk neither ask again nor take the question away; `k` keeps the text
+    from here, and saving then overwrites the file without asking."""
+    looks = 0
+    disk = Draft.file_status
+
+    def counted(draft: Draft) -> FileStatus:
+        nonlocal looks
+        looks += 1
+        return disk(draft)
+
+    monkeypatch.setattr("tui.screens.editor.screen.DISK_SECONDS", 0.02)
+    monkeypatch.setattr(Draft, "file_status", counted)
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        dialog, before = pilot.app.screen, looks
+        await pilot.pause(0.2)
+        assert pilot.app.screen is dialog and looks == before
+        await pilot.press("k")
+        await until(pilot, lambda: looks > before)
+        await pilot.press("ctrl+s")
+        await shows(pilot, "saved in")
+        assert "# by another" not in path.read_text()
+
+
+async def test_a_changed_file_does_not_interrupt_typing() -> None:
+    """In the text no letter answers the question: it comes at saving."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        await to_text(pilot)
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "the file has changed on disk")
+        await pilot.press("#", *"rk", "enter", "ctrl+s")
+        await shows(pilot, "The file has changed on disk")
+        assert "rk" in text_of(pilot) and "# by another" in path.read_text()
+
+
+async def test_save_and_leave_asks_about_a_changed_file() -> None:
+    """Also when the question was put off before: going back stays and writes nothing, `k`
+    overwrites and leaves. Saving under the file's own name asks, too."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        await pilot.press("plus")
+        path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "The file has changed on disk")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "The file has changed on disk"))
+        screen_of(pilot).action_save_as()
+        await shows(pilot, "a name, or the path of a .toml file")
+        pilot.app.screen.query_one(LineInput).value = "mission"
+        await pilot.press("enter")
+        for answer in ("escape", "escape", "k"):
+            await shows(pilot, "The file has changed on disk")
+            assert "# by another" in path.read_text()
+            await pilot.press(answer)
+            await until(pilot, lambda: gone(pilot, "The file has changed on disk"))
+            if answer == "escape":
+                await pilot.press("escape")
+                await shows(pilot, "Unsaved changes")
+                await pilot.press("s")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert "# by another" not in path.read_text()
+
+
+async def test_leaving_twice_asks_once() -> None:
+    """Escape pressed faster than the question appears."""
+    async with editor() as pilot:
+        await pilot.press("plus")
+        screen = screen_of(pilot)
+        screen.action_back()
+        screen.action_back()
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("escape")
+        await until(pilot, lambda: pilot.app.screen is screen)
+
+
+async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
+    """It is said, and saving brings it back."""
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        path.unlink()
+        await shows(pilot, "the file was deleted")
+        await pilot.press("ctrl+s")
+        await until(pilot, path.exists)
+
+
+async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> None:
+    """The refusal says what to do, and S does it."""
+    path = tmp_path / "fixed.toml"
+    path.write_text(render(PS_WORKERS, "fixed", HOSTS, Path("/srv")))
+    path.chmod(0o444)
+    async with editor(path) as pilot:
+        await pilot.press("plus", "ctrl+s")
+        await shows(pilot, "read-only")
+        await pilot.press("S")
+        await shows(pilot, "a name, or the path of a .toml file")
+        await pilot.press("enter")
+        await until(pilot, lambda: library.path_of("fixed").exists())
+    assert "auto" not in path.read_text()
+    assert "tf1:auto" in library.path_of("fixed").read_text()
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("~nosuchuser/x.toml", "there is no such user"),
+        (f"/tmp/{'x' * 300}.toml", "File name too long"),
+    ],
+)
+async def test_a_name_that_no_file_can_have_loses_nothing(answer: str, said: str) -> None:
+    """The refusal says why, and the editor keeps what was not saved."""
+    async with editor() as pilot:
+        await pilot.press("plus", "S")
+        await shows(pilot, "a name, or the path of a .toml file")
+        dialog = pilot.app.screen
+        dialog.query_one(LineInput).value = answer
+        await pilot.press("enter")
+        await shows(pilot, said)
+        assert pilot.app.screen is screen_of(pilot) and screen_of(pilot).modified
+
+
+async def test_leaving_asks_about_what_is_not_saved() -> None:
+    """Esc asks, Esc stays, d leaves without saving."""
+    async with editor() as pilot:
+        saved = library.path_of("mission").read_text()
+        await pilot.press("plus", "escape")
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
+        assert isinstance(pilot.app.screen, EditorScreen)
+        await pilot.press("escape", "d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert library.path_of("mission").read_text() == saved
+
+
+async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
+    """The key that the README names launches what is on the screen; after the run one is back in
+    the editor."""
+    readme = (REPOSITORY / "README.md").read_text()
+    named = re.search(r"`tfmux cluster\.toml`, then `(\w+)`", readme)
+    assert named is not None
+    path = tmp_path / "quick.toml"
+    path.write_text(
+        '[jobs.worker]\ntasks = ["localhost:auto"]\nready = "started"\n'
+        '[run]\ncommand = ["echo", "from the first"]\nworkdir = ""\n'
+    )
+    async with editor(path) as pilot:
+        await pilot.press(named[1])
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "from the first")
+        await shows(pilot, "✓ success")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+
+
+async def test_what_is_not_saved_is_never_launched_silently(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is asked: Enter saves and launches, `l` launches what is on the screen, Escape stays."""
+    launched: list[str] = []
+
+    def launch(clients: RunClients, cluster: ClusterModel, text: str, ask: object) -> None:
+        launched.append(text)
+        raise OSError("started")
+
+    monkeypatch.setattr(RunClients, "launch", launch)
+    async with editor() as pilot:
+        path = library.path_of("mission")
+        before = path.read_text()
+        await pilot.press("plus", "l")
+        await shows(pilot, "The file is not saved")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        assert not launched and path.read_text() == before
+        await pilot.press("l")
+        await shows(pilot, "The file is not saved")
+        await pilot.press("l")
+        await until(pilot, lambda: launched == [text_of(pilot)])
+        assert path.read_text() == before
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        await pilot.press("l")
+        await shows(pilot, "The file is not saved")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(launched) == 2)
+        assert path.read_text() == launched[1] == text_of(pilot) != before
+
+
+async def test_what_cannot_be_launched_says_why() -> None:
+    """A cluster with something wrong starts nothing."""
+    async with editor() as pilot:
+        await pilot.press("enter")
+        await form(pilot, "[jobs.ps]")
+        await pilot.press("down", *"x", "enter", "l")
+        await shows(pilot, "Not launched")
+        assert isinstance(pilot.app.screen, EditorScreen)

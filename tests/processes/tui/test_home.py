@@ -1,0 +1,443 @@
+"""The home screen, driven by its keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from launcher.cluster import library, load, loads
+from launcher.ids import TaskId
+from launcher.paths import runs_home
+from launcher.plan import HostFacts
+from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
+from launcher.run.snapshot import Failure, Metric
+from launcher.run.states import Outcome
+from launcher.store.launcher_lock import acquire
+from launcher.store.runs import RunFolder
+from launcher.store.stream import encode
+from tests.support.command import Up, write
+from tests.support.fakes import write_end
+from tests.support.screens import screen_text, shows, until
+from tests.support.streams import changes
+from tui.app import TfmuxApp
+from tui.catalog import ClusterEntry
+from tui.config import Config
+from tui.run_clients import RunClients
+from tui.screens.editor.screen import EditorScreen
+from tui.screens.home import HomeScreen
+from tui.screens.prompts import PromptDialogs
+from tui.screens.run import RunScreen
+
+TEXT = """name = "mine"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["sleep", "{port}"]
+workdir = ""
+"""
+
+
+@asynccontextmanager
+async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
+    """The app on its home screen; every run that it opened is ended afterwards."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients, files)])
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await shows(pilot, "demos")
+            yield pilot
+    finally:
+        clients.close()
+
+
+def begun_run(name: str, *events: ev.Event) -> RunFolder:
+    """A run's folder as a launcher leaves it that has died behind the last of the events."""
+    cluster = loads(TEXT, "mine.toml", Path("/srv"))
+    folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
+    machine = RunStateMachine(cluster, folder.run_id)
+    for event in (ev.Begin(1000.0), *events):
+        machine.handle(event)
+    folder.events.write_bytes(b"".join(changes(machine, 1001.0)))
+    return folder
+
+
+STARTED = (
+    ev.HostUp(1001.0, "localhost"),
+    ev.HostsChecked(1001.0, {"localhost": HostFacts(ports={TaskId("ps", 0): 1})}),
+    ev.Staged(1001.0, "localhost"),
+    ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1),
+)
+"""What a launcher writes until the first task has a process."""
+
+
+def ended_run(name: str, **fields: Any) -> RunFolder:
+    """A run's folder as a launcher leaves it at the end of the run."""
+    folder = begun_run(name)
+    write_end(folder, 1000.0, 1062.0, **fields)
+    return folder
+
+
+def on(pilot: Pilot[int]) -> str:
+    """The name of the cluster that the cursor is on."""
+    screen = pilot.app.screen
+    entry = screen.entry if isinstance(screen, HomeScreen) else None
+    return entry.path.stem if isinstance(entry, ClusterEntry) else ""
+
+
+def missing(pilot: Pilot[int], text: str) -> bool:
+    """A text is not on the screen."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return not any(text in row for row in screen_text(pilot.app))
+
+
+async def test_an_empty_home_says_how_to_begin() -> None:
+    """No clusters, no runs: the demos stand there, and a is named."""
+    async with home() as pilot:
+        await shows(pilot, "none yet: a makes one from a template")
+        await shows(pilot, "1 ps + 2 workers train")
+        await shows(pilot, "Enter add a cluster")
+        await pilot.press("down", "down")
+        await shows(pilot, "l launch")
+        await pilot.press("up", "enter")
+        await until(pilot, lambda: missing(pilot, "1 ps + 2 workers train"))
+        await shows(pilot, "▸ 23 demos")
+
+
+async def test_saved_clusters_and_files_of_the_command_line(tmp_path: Path) -> None:
+    """Each with its shape; a broken one with its first problem and its line."""
+    library.create("mine", TEXT)
+    library.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
+    file = tmp_path / "given.toml"
+    file.write_text(TEXT)
+    async with home(file) as pilot:
+        await shows(pilot, "Clusters 3")
+        await shows(pilot, "1 ps + 2 workers on this machine")
+        await shows(pilot, "! line 4: jobs.worker.tasks[0]: the port is missing")
+        await shows(pilot, str(file)[:40])
+
+
+async def test_copy_rename_delete_and_undo() -> None:
+    """The cursor's cluster is copied under a free name, and the cursor goes to what was made:
+    there it is renamed, deleted and brought back."""
+    library.create("mine", TEXT)
+    async with home() as pilot:
+        await pilot.press("c")
+        await shows(pilot, "the name of the new file")
+        await pilot.press("enter")
+        await until(pilot, lambda: len(library.saved()) == 2)
+        assert [path.stem for path in library.saved()] == ["mine", "mine-2"]
+        await until(pilot, lambda: on(pilot) == "mine-2")
+        await pilot.press("f2", *"a", "enter")
+        await until(pilot, lambda: [p.stem for p in library.saved()] == ["a", "mine"])
+        await until(pilot, lambda: on(pilot) == "a")
+        await pilot.press("x")
+        await until(pilot, lambda: [p.stem for p in library.saved()] == ["mine"])
+        await shows(pilot, "u brings it back")
+        await pilot.press("u")
+        await until(pilot, lambda: len(library.saved()) == 2)
+        await shows(pilot, "Clusters 2")
+        await until(pilot, lambda: on(pilot) == "a")
+
+
+async def test_a_run_that_has_ended_is_not_taken_up_again() -> None:
+    """Its row may be older than its end: Enter shows it as it was."""
+    ended = ended_run("fine")
+    clients = RunClients()
+    shown = clients.attach(ended.run_id, no_answer)
+    assert shown.snapshot().outcome is Outcome.SUCCESS and not shown.living
+    shown.close()
+    clients.close()
+    assert ended.launcher_pid() is None
+
+
+async def no_answer(_: object) -> None:
+    """Answers no prompt."""
+
+
+async def test_undo_after_a_restart() -> None:
+    """The last one that was deleted comes back first; then there is nothing any more."""
+    for name in ("first", "last"):
+        library.delete(library.create(name, TEXT))
+        await asyncio.sleep(0.02)  # file systems have times of a few milliseconds
+    async with home() as pilot:
+        await pilot.press("u")
+        await until(pilot, lambda: [path.stem for path in library.saved()] == ["last"])
+        await pilot.press("u")
+        await until(pilot, lambda: len(library.saved()) == 2)
+        await pilot.press("u")
+        await shows(pilot, "nothing is deleted")
+
+
+@pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])
+async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
+    """The sentence stands at the field, Enter does nothing, no file appears."""
+    library.create("mine", TEXT)
+    async with home() as pilot:
+        await pilot.press("c")
+        await shows(pilot, "the name of the new file")
+        pilot.app.screen.query_one("Input").value = name  # type: ignore[attr-defined]
+        await shows(pilot, "! ")
+        await pilot.press("enter", "escape")
+        assert [path.stem for path in library.saved()] == ["mine"]
+
+
+async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
+    """What cannot be read is said in its row, and F9 does not say that nothing is active."""
+    ended_run("fine")
+    odd = ended_run("odd")
+    with odd.events.open("a") as stream:
+        stream.write('null\n{"time": 1, "event": "receipt", "hosts": null}\n')
+    (runs_home() / "circle").symlink_to("circle")
+    broken = begun_run("broken")
+    broken.cluster_file.write_text("name = [[[")
+    async with home(size=(500, 40)) as pilot:
+        await shows(pilot, "✓ success")
+        await shows(pilot, "2 records of odd-20261120-183002-7f3a could not be read")
+        await shows(pilot, "could not be read: Too many levels of symbolic links")
+        await shows(pilot, "toml:1: ")
+        await pilot.press("f9")
+        await shows(pilot, "no active runs found; ")
+
+
+async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
+    """One that ended, one that failed with its first failure, one whose launcher died."""
+    ended_run("good")
+    failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0)
+    ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
+    begun_run("lost", ev.HostUp(1004.0, "localhost"))
+    async with home() as pilot:
+        await shows(pilot, "Runs 3")
+        await shows(pilot, "time   step   loss")
+        await shows(pilot, "✓ success  good-20261120-183002-7f3a  1:02  1,200  0.250")
+        await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
+        await shows(pilot, "worker:1 @tf3 exit 1")
+        await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:01")
+
+
+async def test_a_past_run_opens_in_the_run_screen() -> None:
+    """From disk: its states and logs; Esc comes back here."""
+    folder = ended_run("good")
+    (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
+    async with home() as pilot:
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "the very first line")
+        await shows(pilot, "✓ success")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+async def test_one_q_leads_from_the_end_of_a_run_to_the_shell() -> None:
+    """Although the run was opened from Home."""
+    ended_run("good")
+    async with home() as pilot:
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await pilot.press("q")
+        await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
+
+
+async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
+    """The failed task has the focus, and its last lines are in sight beside the summary."""
+    failure = Failure(TaskId("worker", 0), "localhost", "exit 1", 1.0, (), ("what went wrong",))
+    folder = ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
+    (folder.path / "ps-0.log").write_bytes(b"I am the ps\n")
+    (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
+    async with home(size=(80, 24)) as pilot:
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
+        await shows(pilot, "✗ failed")
+        await shows(pilot, "what went wrong")
+        await shows(pilot, "▸worker:0")
+        await shows(pilot, "Esc hide summary")
+        await pilot.press("escape")
+        await shows(pilot, "I am the ps")
+        await until(pilot, lambda: missing(pilot, "Esc hide summary"))
+
+
+async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
+    """Its record breaks off: it says so, and shows nothing as running."""
+    begun_run("lost", *STARTED)
+    async with home() as pilot:
+        await shows(pilot, "? unknown")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "ps:0 @localhost  lost")
+
+
+async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
+    """A launcher holds its lock: it is listed as active; F9 lists it and asks, Esc leaves it."""
+    folder = begun_run("living")
+    lock = acquire(folder.path)
+    assert lock is not None
+    async with home() as pilot:
+        await shows(pilot, "▸ ")
+        await pilot.press("f9")
+        await shows(pilot, "Kill this run, on all hosts?")
+        await pilot.press("escape")
+        await until(pilot, lambda: missing(pilot, "on all hosts?"))
+        assert folder.launcher_pid() is not None
+    os.close(lock)
+
+
+async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> None:
+    """Nobody takes the run away: who launched it sees it killed, and the receipt is here too."""
+    file = write(tmp_path, TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
+    with Up("up", str(file), "--json") as up:
+        up.state("ps:0", "starting")
+        async with home() as pilot:
+            await shows(pilot, "▸ ")
+            await pilot.press("f9")
+            await shows(pilot, "Kill this run, on all hosts?")
+            await pilot.press("y")
+            await shows(pilot, "nothing is left on any host")
+        assert up.wait() == 130, up.transcript()
+
+
+async def test_f9_without_an_active_run_says_so() -> None:
+    """Nothing to kill, nothing asked."""
+    async with home() as pilot:
+        await pilot.press("f9")
+        await shows(pilot, "no active runs")
+
+
+async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
+    """l launches the file under the cursor, F9 kills it on the run screen, Esc comes back, and
+    the run is among the past ones."""
+    sleeper = library.create("sleeper", TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
+    sleeper.write_text(sleeper.read_text() + '[start.ready]\nps = "started"\nworker = "started"\n')
+    async with home() as pilot:
+        await shows(pilot, "sleeper")
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await shows(pilot, "worker:1 @localhost  ready")
+        await pilot.press("f9")
+        await shows(pilot, "nothing is left on any host")
+        await pilot.press("escape", "escape", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        await shows(pilot, "■ killed")
+
+
+async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
+    """F9 and F9 again: the question is answered, the run's launcher gives way, and the receipt says
+    that nothing is left."""
+    file = tmp_path / "sleeper.toml"
+    file.write_text(
+        TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]')
+        + '[start.ready]\nps = "started"\nworker = "started"\n'
+    )
+    other = RunClients()
+    other.launch(load(file), file.read_text(), PromptDialogs())
+    try:
+        async with home() as pilot:
+            await shows(pilot, "▸ ")
+            await pilot.press("f9")
+            await shows(pilot, "on all hosts?")
+            await pilot.press("f9")
+            await shows(pilot, "nothing is left on any host")
+            await pilot.press("escape")
+            await shows(pilot, "Runs 1")
+    finally:
+        other.close()
+
+
+async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> None:
+    """a, a number, a name: the file is saved and the editor opens on it."""
+    async with home() as pilot:
+        await pilot.press("a")
+        await shows(pilot, "One machine")
+        await pilot.press("1")
+        await shows(pilot, "Name")
+        await pilot.press(*["backspace"] * 20, *"mine", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        assert [path.stem for path in library.saved()] == ["mine"]
+        await pilot.press("escape")
+        await shows(pilot, "1 ps + 2 workers on this machine")
+
+
+async def test_everything_fits_80_by_24() -> None:
+    """No row is wider than the screen, and the cursor's keys stand at the bottom."""
+    library.create("mine", TEXT)
+    ended_run("good")
+    async with home(size=(80, 24)) as pilot:
+        await shows(pilot, "Runs 1")
+        await shows(pilot, "Enter open  l launch")
+        await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1,200  0.250")
+        shutil.rmtree(library.folder())
+        await pilot.press("f5")
+        await shows(pilot, "none yet")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
+async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
+    """In one line where it fits, else in several: no word of a demo's description is missing."""
+    async with home(size=size) as pilot:
+        await pilot.press("end")
+        await until(pilot, lambda: not missing(pilot, "two-tasks"))
+        assert isinstance(pilot.app, TfmuxApp)
+        width = pilot.app.screen.query_one("#clusters").size.width
+        seen = " ".join(" ".join(row[:width] for row in screen_text(pilot.app)).split())
+        assert "two tasks of one job; the first waits for the second, and where operations" in seen
+        assert "…" not in seen
+
+
+async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
+    """Above the clusters, under titles, and the cursor is there."""
+    library.create("mine", TEXT)
+    folder = begun_run("living", *STARTED)
+    metric = Metric(TaskId("worker", 0), "localhost", {"step": 1200, "loss": 0.25}, time=1030.0)
+    folder.metrics.write_bytes(encode(metric))
+    lock = acquire(folder.path)
+    assert lock is not None
+    try:
+        async with home() as pilot:
+            await shows(pilot, "time   step   loss  tasks")
+            await shows(pilot, "1 run active")
+            assert isinstance(pilot.app, TfmuxApp)
+            rows = screen_text(pilot.app)
+            (number,) = (n for n, row in enumerate(rows) if "living-2026" in row and "▸" in row)
+            assert "1,200  0.250    1/3" in rows[number]
+            assert number < next(n for n, row in enumerate(rows) if "Clusters 1" in row)
+            await shows(pilot, "x kill")
+    finally:
+        os.close(lock)
+
+
+async def test_dialogs_name_the_keys_that_are_bound() -> None:
+    """Of going back and of yes, wherever they are asked for."""
+    folder = begun_run("living")
+    lock = acquire(folder.path)
+    assert lock is not None
+    keys = {"dialog.back": "f2", "dialog.yes": "f3"}
+    app = TfmuxApp(pages=[HomeScreen(RunClients())], config=Config(keys=keys))
+    try:
+        async with app.run_test(size=(100, 30)) as pilot:
+            await shows(pilot, "▸ ")
+            await pilot.press("f9")
+            await shows(pilot, "F3 or F9 kills   F2 cancels")
+            await pilot.press("escape", "f2")
+            await until(pilot, lambda: missing(pilot, "on all hosts?"))
+            await pilot.press("a")
+            await shows(pilot, "Enter chooses, F2 cancels")
+            await pilot.press("f2", "question_mark")
+            await shows(pilot, "F2 back")
+            assert missing(pilot, "no such command")
+    finally:
+        os.close(lock)

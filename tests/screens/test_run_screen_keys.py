@@ -1,0 +1,263 @@
+"""The cockpit around the panes: search, filter, merged log, errors, choosing, other screens."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+from textual import events
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import Attempt
+from launcher.run.states import RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.screens.dialogs import Confirm
+from tui.screens.help import HelpScreen
+from tui.screens.run import RunScreen
+from tui.widgets.pane_area import PaneGrid
+from tui.widgets.prompt import Prompt
+
+STEP = (
+    b"After %d training steps (%d global steps), loss on training batch is %.4f."
+    b"  (0.010 sec/batch)\n"
+)
+
+
+def screen_of(app: TfmuxApp) -> RunScreen:
+    screen = app.screen_stack[0]
+    assert isinstance(screen, RunScreen)
+    return screen
+
+
+def visible(app: TfmuxApp, text: str) -> bool:
+    return any(text in row for row in screen_text(app))
+
+
+def said(app: TfmuxApp, text: str) -> bool:
+    return any(note.message == text for note in app._notifications)
+
+
+async def test_filter_with_exclusion(run: ScriptedRun) -> None:
+    """& shows only the lines that hit, & with ! the others, & with nothing all; lines that
+    come later are filtered too."""
+    run.write("worker:0", b"".join(b"%s %d\n" % ((b"good", b"bad")[i % 2], i) for i in range(20)))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "bad 19")
+        await pilot.press("ampersand", *"!bad", "enter")
+        await until(pilot, lambda: visible(app, "good 18") and not visible(app, "bad 19"))
+        run.write("worker:0", b"bad 20\ngood 21\n")
+        await shows(pilot, "good 21")
+        assert not visible(app, "bad 20")
+        await pilot.press("ampersand")
+        await until(pilot, lambda: app.screen.query_one(Prompt).display)
+        await pilot.press("backspace", "enter")
+        await shows(pilot, "bad 20")
+
+
+async def test_merged_log_with_tasks_switched_off(run: ScriptedRun) -> None:
+    """m shows all logs by time of receipt, with their tasks; o takes the focused one out."""
+    for i in range(6):
+        run.write(f"worker:{i % 3}", b"line %d\n" % i, now=1000.0 + i)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("m")
+        await shows(pilot, "all logs, 4 of 4 tasks")
+        await until(pilot, lambda: visible(app, "worker:2 line 5"))
+        rows = [row for row in screen_text(app) if " line " in row]
+        assert [row.split("line ")[1][0] for row in rows] == list("012345")
+        await pilot.press("o")
+        await shows(pilot, "all logs, 3 of 4 tasks")
+        await until(pilot, lambda: not visible(app, "worker:0 line 0"))
+        assert visible(app, "worker:1 line 1")
+        await pilot.press("m")
+        await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
+
+
+async def test_errors_of_all_panes(run: ScriptedRun) -> None:
+    """E goes to the newest error of any task, e around to the oldest, each in its own pane."""
+    run.write("worker:2", b"fine\nValueError: first\n" + b"more\n" * 500, now=1000.0)
+    run.write("worker:0", b"x\n" * 300 + b"RuntimeError: second\n" + b"more\n" * 300, now=1010.0)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "more")
+        await pilot.press("E")
+        await shows(pilot, "RuntimeError: second")
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 0)
+        await pilot.press("e")
+        await shows(pilot, "ValueError: first")
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 2)
+
+
+async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
+    """e says that there is none, and finds the first one that comes later."""
+    run.write("worker:1", b"all is well\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "all is well")
+        await pilot.press("e")
+        await until(pilot, lambda: said(app, "no line of any task looks like an error"))
+        run.write("worker:1", b"KeyError: 'late'\n")
+        await shows(pilot, "KeyError: 'late'")
+        deadline = time.monotonic() + 20
+        while not said(app, "error 1 of 1") and time.monotonic() < deadline:
+            await pilot.press("e")  # the search may be a tenth of a second behind the screen
+            await pilot.pause(0.05)
+        assert said(app, "error 1 of 1")
+        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 1)
+
+
+async def test_choosing_and_copying_lines(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """v and the scroll keys choose lines of one pane only, y copies them without colours and
+    says where the log is."""
+    run.write("worker:0", b"".join(b"\x1b[31mline\x1b[0m %d\n" % i for i in range(50)))
+    run.write("ps:0", b"another pane\n" * 50)
+    copied: list[str] = []
+    app = TfmuxApp(run, config=Config())
+    monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await shows(pilot, "line 49")
+        await pilot.press("v", "k", "k", "y")
+        assert copied == ["line 47\nline 48\nline 49\n"]
+        await shows(pilot, "3 lines copied")
+
+
+async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> None:
+    """A drag that leaves the pane chooses lines of the pane in which it began."""
+    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(50)))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "line 49")
+        pane = app.screen.query_one(PaneGrid).panes[0]
+        pane.on_mouse_down(events.MouseDown(pane, 5, 8, 0, 0, 1, False, False, False))
+        pane.on_mouse_move(events.MouseMove(pane, 100, 10, 0, 0, 1, False, False, False))
+        pane.on_mouse_up()
+        assert pane.view and pane.view.selection
+        first, last = pane.view.selection
+        assert last - first == 2
+        views = screen_of(app).area.views
+        others = [t.id for t in screen_of(app).snapshot.tasks if t.id != TaskId("ps", 0)]
+        assert others and all(views.of(other).selection is None for other in others)
+
+
+async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
+    """t puts times before lines, a hides TensorFlow's prefix, w cuts long lines."""
+    prefix = b"2026-11-20 18:30:04.112233: W tensorflow/core/platform/a.cc:210] "
+    run.write("worker:0", prefix + b"look out\n" + b"y" * 150 + b" the end\n", now=1_000_000_000.0)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "tensorflow/core/platform")
+        await shows(pilot, "the end")
+        await pilot.press("a")
+        await until(pilot, lambda: visible(app, "W look out") and not visible(app, "2026-11-20"))
+        await pilot.press("w")
+        await until(pilot, lambda: not visible(app, "the end"))
+        await pilot.press("t")
+        clock = time.strftime("%H:%M:%S W look out", time.localtime(1_000_000_000.0))
+        await shows(pilot, clock)
+
+
+async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
+    """' and a short name focus the task."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("apostrophe", *"w2", "enter")
+        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 2))
+        await pilot.press("apostrophe", *"tf2", "enter")
+        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 0))
+
+
+async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None:
+    """A worker restarts at once; a ps while workers run only after a yes."""
+    run.all_tasks(state=TaskState.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("4", "r")
+        await until(pilot, lambda: run.asked == ["restart worker:2"])
+        await pilot.press("1", "X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: run.asked == ["restart worker:2", "signal ps:0 KILL"])
+
+
+@pytest.mark.parametrize(("width", "place"), [(200, "row"), (120, "title"), (80, "title")])
+async def test_the_address_of_a_host_is_in_sight(run: ScriptedRun, width: int, place: str) -> None:
+    """In its row where there is room, else over its tasks; the login's name is part of it."""
+    first, *others = run.snapshot().hosts
+    address = f"somebody@{first.name}.example.org"
+    run.change(hosts=(replace(first, destination=address, cpu=0.5), *others))
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(width, 40)) as pilot:
+        await pilot.press("H")
+        await shows(pilot, address)
+        [line] = [row for row in screen_text(app) if address in row]
+        assert (f"Tasks on {first.name} at {address}" in line) == (place == "title")
+
+
+async def test_a_click_on_a_hint_presses_its_key_but_kills_nothing(run: ScriptedRun) -> None:
+    """The kill key asks no question: it is for fingers alone."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "F9 kill all")
+        row = screen_text(app)[-1]
+        await pilot.click(offset=(row.index("F9 kill all") + 4, 39))
+        await pilot.click(offset=(row.index("? help"), 39))
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        assert run.asked == []
+
+
+async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
+    """No step for ten times the usual time is said in the title and in the header."""
+    run.change(state=RunPhase.RUNNING)
+    now = time.time()
+    for i in range(10):
+        run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "! no step for 9")
+        await shows(pilot, "! 1 stalled")
+
+
+async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
+    """Where an attempt begins stands a separator with its number and time, also when the one
+    before died in the middle of a line, and in the merged log with its task. It is on the screen
+    only: counts, hits and what is copied do not know it."""
+    run.write("worker:1", b"one\ntwo\nhalf a li", now=1000.0)
+    second = run.logs.open(TaskId("worker", 1)).size
+    run.write("worker:1", b"glued\nneedle\n", now=1010.0)
+    begun = (Attempt(1, 0, 1000.0), Attempt(2, second, 1010.0))
+    run.task("worker:1", attempt=2, attempts=begun)
+    stamps = [time.strftime("%H:%M:%S", time.localtime(when)) for when in (1000.0, 1010.0)]
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, f"── attempt 2 · {stamps[1]} ──")
+        rows = [row[:60].strip(" ─│") for row in screen_text(app)]
+        at = rows.index("half a liglued")
+        assert rows[at - 3 : at + 3] == [
+            f"attempt 1 · {stamps[0]}",
+            "one",
+            "two",
+            "half a liglued",
+            f"attempt 2 · {stamps[1]}",
+            "needle",
+        ]
+        await pilot.press("3", "slash", *"needle", "enter")
+        await shows(pilot, "/needle 1 of 1")
+        view = screen_of(app).area.views.of(TaskId("worker", 1))
+        assert view.lines.count == 4 and view.cursor == 3
+        third = run.logs.open(TaskId("worker", 1)).size
+        run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))
+        run.write("worker:1", b"again\n", now=1020.0)
+        await shows(pilot, "── attempt 3 · ")
+        await pilot.press("escape", "m")
+        await shows(pilot, "── worker:1 attempt 3 · ")

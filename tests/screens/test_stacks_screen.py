@@ -1,0 +1,149 @@
+"""The stacks screen: groups of tasks, one of them in full, and what did not answer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from launcher.errors import LauncherError
+from launcher.ids import TaskId
+from launcher.run.snapshot import HangView, Snapshot
+from launcher.run.stacks import (
+    ProcessStack,
+    StackFrame,
+    Stacks,
+    TaskStacks,
+    ThreadStack,
+    Unanswered,
+)
+from launcher.run.states import Hang, RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, shows, until
+from tui.app import TfmuxApp
+from tui.config import Config
+from tui.screens.run import RunScreen
+from tui.screens.stacks import StacksScreen
+from tui.widgets.table import Table
+
+LOADS = (StackFrame("__next__", "/srv/data.py", 12), StackFrame("step", "/srv/train.py", 41))
+WAITS = (StackFrame("all_reduce", "/srv/dist.py", 2806), StackFrame("step", "/srv/train.py", 44))
+
+
+def task(index: int, frames: tuple[StackFrame, ...], name: str = "main") -> TaskStacks:
+    threads = (ThreadStack(name, frames), ThreadStack("pool-1", (StackFrame("idle"),)))
+    process = ProcessStack(100 + index, "python train.py", "python", "sleeps in futex", threads)
+    return TaskStacks(TaskId("worker", index), "tf1", (process,))
+
+
+def found(snapshot: Snapshot, *missing: Unanswered) -> Stacks:
+    workers = [one.id.index for one in snapshot.tasks if one.id.job == "worker"]
+    stacks = tuple(task(index, LOADS if index == 3 else WAITS) for index in workers)
+    return Stacks(1_763_657_402.0, stacks, missing)
+
+
+def run(folder: Path) -> ScriptedRun:
+    made = ScriptedRun(folder, workers=6)
+    made.change(state=RunPhase.RUNNING)
+    return made
+
+
+async def test_the_smallest_group_is_on_top_and_in_full(tmp_path: Path) -> None:
+    """`b` asks; the cursor on a group shows its tasks; Enter shows it alone, Esc goes back step by
+    step; hosts that did not answer are named."""
+    control = run(tmp_path)
+    app = TfmuxApp(control, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen))
+        await shows(pilot, "asking all hosts")
+        await until(pilot, lambda: bool(control.looks))
+        control.looks[0].set_result(
+            found(control.snapshot(), Unanswered("tf3", "cannot be reached (ps:0)"))
+        )
+        await shows(pilot, "2 places where 6 tasks stand at")
+        await shows(pilot, "worker:0–2, 4–5")
+        await shows(pilot, "tf3: cannot be reached (ps:0)")
+        await shows(pilot, "worker:3 on tf1")
+        await shows(pilot, "__next__ (/srv/data.py:12)")
+        await shows(pilot, "thread pool-1")
+        table = app.screen.query_one("#groups", Table)
+        await pilot.press("j", "enter")
+        await shows(pilot, "5 tasks: worker:0–2, 4–5")
+        await shows(pilot, "all_reduce (/srv/dist.py:2806)")
+        assert not table.display
+        await pilot.press("escape")
+        await until(pilot, lambda: table.display)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+    assert control.asked == ["stacks"]
+    control.logs.close()
+
+
+async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> None:
+    """What was shown stays; an answer that comes when the screen has gone changes nothing."""
+    control = run(tmp_path)
+    app = TfmuxApp(control, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        control.looks[0].set_result(found(control.snapshot()))
+        await shows(pilot, "worker:3 on tf1")
+        await pilot.press("f5")
+        await until(pilot, lambda: len(control.looks) == 2)
+        control.looks[1].set_exception(LauncherError("no launcher supervises this run"))
+        await shows(pilot, "no launcher supervises this run")
+        await shows(pilot, "worker:3 on tf1")
+        await pilot.press("f5")
+        await until(pilot, lambda: len(control.looks) == 3)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: control.looks[2].cancelled() or not control.looks[2].done())
+        await pilot.press("b")
+        await until(pilot, lambda: len(control.looks) == 4)
+        control.looks[3].set_result(Stacks(0.0, ()))
+        await shows(pilot, "no task runs now")
+    control.logs.close()
+
+
+async def test_the_kill_key_works_while_hosts_are_asked(tmp_path: Path) -> None:
+    """Nothing is waited for."""
+    control = run(tmp_path)
+    app = TfmuxApp(control, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        await pilot.press("f9")
+        await until(pilot, lambda: "kill_all" in control.asked)
+        await shows(pilot, "killing all")
+    control.logs.close()
+
+
+async def test_hostile_names_are_text(tmp_path: Path) -> None:
+    """Markup in the names of functions and files is shown as it is."""
+    control = run(tmp_path)
+    app = TfmuxApp(control, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        frames = (StackFrame("[bold]f[/]", "/srv/[red]x.py", 1),)
+        control.looks[0].set_result(Stacks(0.0, (task(0, frames),)))
+        await shows(pilot, "[bold]f[/] [red]x.py:1")
+        await shows(pilot, "[bold]f[/] (/srv/[red]x.py:1)")
+    control.logs.close()
+
+
+async def test_the_header_says_where_a_stalled_run_stands(tmp_path: Path) -> None:
+    """While it is stalled; what was seen at another hang is told with its failure."""
+    control, now = run(tmp_path), time.time()
+    control.task("worker:3", state=TaskState.RUNNING)
+    for at in range(5):
+        control.write("worker:3", b"step %d loss 0.5\n" % at, now=now - 100 + at)
+    text = "worker:3 stands in __next__ data.py:12; 5 others wait in step train.py:44"
+    control.change(hang=HangView(Hang.STALLED, text, "stacks-stalled.json", now))
+    app = TfmuxApp(control, config=Config())
+    async with app.run_test(size=(200, 50)) as pilot:
+        await shows(pilot, "! 1 stalled")
+        await shows(pilot, text)
+        control.change(hang=HangView(Hang.AT_END, text, "stacks-at-end.json", now))
+        await until(pilot, lambda: not any(text in row for row in screen_text(app)))
+    control.logs.close()

@@ -1,0 +1,85 @@
+"""The table of the screens: its widths and heights are those of its rows, in each frame."""
+
+from __future__ import annotations
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+
+from tests.support.screens import until
+from tui.tables import TableRow
+from tui.widgets.table import Table
+
+TITLES = ("state", "note")
+
+
+class Shown(App[int]):
+    """A table, and nothing else."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
+
+    def compose(self) -> ComposeResult:
+        yield self.table
+
+
+def row(key: str, state: str, note: str) -> TableRow:
+    return TableRow(key, [Text(state), Text(note)])
+
+
+def lines(table: Table) -> list[str]:
+    """Its rows as a frame that is drawn now would show them, the titles first."""
+    return [table.render_line(y).text.rstrip() for y in range(table.size.height)]
+
+
+async def test_the_next_frame_has_the_widths_of_the_new_rows() -> None:
+    """Whether rows come, go or change; Textual measures only when nothing else is to be done."""
+    async with Shown(Table("t")).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [row("a", "✗ failed", "worker:1 @tf3 exit 1")])
+        assert lines(table)[1] == " ✗ failed  worker:1 @tf3 exit 1"
+        table.show(TITLES, [row("a", "? unreachable", "no answer from tf3")])
+        assert lines(table)[:2] == [
+            " state          note",
+            " ? unreachable  no answer from tf3",
+        ]
+        table.show(TITLES, [row("a", "ended", "–"), row("b", "✗ failed", "worker:1 @tf3 exit 1")])
+        assert lines(table)[2] == " ✗ failed  worker:1 @tf3 exit 1"
+        table.show(TITLES, [row("a", "ended", "all of it")])
+        assert lines(table)[1] == " ended  all of it"
+
+
+async def test_a_text_that_grows_in_the_column_that_wraps_gets_more_lines() -> None:
+    """Its row stays the same row, and those below it go down."""
+    async with Shown(Table("t", wraps=1)).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [row("a", "up", "well"), row("b", "up", "last")])
+        await until(pilot, lambda: lines(table)[2].endswith("last"))
+        grown = "the gateway closes a connection that is new"
+        table.show(TITLES, [row("a", "up", grown), row("b", "up", "last")])
+        await until(pilot, lambda: lines(table)[3].endswith("last"))
+        assert " ".join(line[6:].strip() for line in lines(table)[1:3]).split() == grown.split()
+
+
+async def test_a_table_of_a_thousand_rows_makes_those_in_sight() -> None:
+    """Others are made when one scrolls to them, and are as wide as they need to be."""
+    made = set()
+
+    def lazy(number: int) -> TableRow:
+        def cells() -> list[Text]:
+            made.add(number)
+            return [Text("x" * (4 if number < 500 else 9)), Text(f"row {number}")]
+
+        return TableRow(str(number), cells)
+
+    async with Shown(Table("t")).run_test(size=(40, 8)) as pilot:
+        table = pilot.app.query_one(Table)
+        await until(pilot, lambda: table.size.height > 0)
+        table.show(TITLES, [lazy(number) for number in range(1000)])
+        assert lines(table)[1] == " xxxx   row 0"
+        table.focus()
+        await pilot.press("G")
+        await until(pilot, lambda: lines(table)[-1] == " xxxxxxxxx  row 999")
+        assert len(made) < 100

@@ -1,0 +1,175 @@
+"""`ScriptedRun`: a run without a launcher, whose tasks and logs a test moves by hand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from launcher.cluster import load
+from launcher.ids import TaskId
+from launcher.run.run import RunStateMachine
+from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
+from launcher.run.stacks import Stacks
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.store.logs import LogStore
+from launcher.store.metrics import Extractor, Series
+from launcher.store.runs import RunFolder
+from tests.support.streams import changes, end
+
+
+def write_end(folder: RunFolder, started: float, ended: float, **fields: Any) -> None:
+    """Writes the stream of a run that has ended: its first worker reached step 1200, and nothing
+    is left on its hosts."""
+    machine = RunStateMachine(load(folder.cluster_file), folder.run_id)
+    views = machine.views
+    for task in list(views.tasks):
+        done: dict[str, Any] = {"attempt": 1, "state": TaskState.EXITED, "exit_code": 0}
+        if task == TaskId("worker", 0):
+            done |= {"step": 1200, "loss": 0.25}
+        views.add(replace(views.tasks[task], ended=ended, **done))
+    receipts = tuple(HostReceipt(host, confirmed=True) for host in views.hosts)
+    views.add(fields.pop("receipt", Receipt(receipts, begun=True)))
+    ways = {"outcome": Outcome.SUCCESS, "exit_code": 0, **fields}
+    views.update_run(state=RunPhase.ENDED, started=started, ended=ended, **ways)
+    lines = [*changes(machine, ended), end(machine, ended)]
+    folder.events.write_bytes(b"".join(lines))
+
+
+class ScriptedRun:
+    """A `RunControl` over a real log store. What the screen asks for is kept in `asked`."""
+
+    def __init__(self, folder: Path, ps: int = 1, workers: int = 2, hosts: int = 0) -> None:
+        self._logs = LogStore(folder)
+        self._lock = threading.RLock()
+        self._series: dict[TaskId, Series] = {}
+        self._extract: dict[TaskId, Extractor] = {}
+        self.asked: list[str] = []
+        self.looks: list[Future[Stacks]] = []
+        """Questions for stacks; the test answers them."""
+        self.living = True
+        names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
+        where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
+        tasks = tuple(
+            TaskView(
+                id=name,
+                host=host,
+                address=f"{host}:2222",
+                state=TaskState.PENDING,
+                is_chief=name == TaskId("worker", 0),
+                stage=0 if name.job == "ps" else 1 if name.index == 0 else 2,
+            )
+            for name, host in zip(names, where, strict=True)
+        )
+        self._snapshot = Snapshot(
+            run_id="mnist-async-20261120-183002-7f3a",
+            name="mnist-async",
+            state=RunPhase.STARTING,
+            tasks=tasks,
+            hosts=tuple(HostView(h, h, HostState.UP) for h in dict.fromkeys(where)),
+            started=time.time(),
+        )
+
+    # what a front end sees
+
+    @property
+    def logs(self) -> LogStore:
+        return self._logs
+
+    def snapshot(self) -> Snapshot:
+        return self._snapshot
+
+    def series(self, task: TaskId) -> Series:
+        return self._series.setdefault(task, Series())
+
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        self.asked.append("kill_all force" if force else "kill_all")
+        deadline = time.time() + 10
+        self.change(state=RunPhase.KILLING, kill_deadline=deadline, kill_asked=by_person)
+
+    def press_kill(self) -> None:
+        self.kill_all(force=self.snapshot().kill_asked)
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        self.asked.append(f"restart {task}{' hard' if hard else ''}")
+
+    def signal(self, task: TaskId, name: str) -> None:
+        self.asked.append(f"signal {task} {name}")
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        self.asked.append("stacks")
+        self.looks.append(Future())
+        return self.looks[-1]
+
+    def close(self) -> None:
+        """Nobody looks any more."""
+
+    def detach(self) -> None:
+        self.asked.append("detach")
+
+    # what a test does
+
+    def change(self, **fields: Any) -> None:
+        """A new snapshot with other fields."""
+        with self._lock:
+            self._snapshot = replace(self._snapshot, **fields)
+
+    def task(self, name: str, **fields: Any) -> None:
+        """A new snapshot in which one task has other fields."""
+        with self._lock:
+            tasks = tuple(
+                replace(view, **fields) if str(view.id) == name else view
+                for view in self._snapshot.tasks
+            )
+            self.change(tasks=tasks)
+
+    def all_tasks(self, **fields: Any) -> None:
+        """A new snapshot in which all tasks have other fields."""
+        with self._lock:
+            self.change(tasks=tuple(replace(view, **fields) for view in self._snapshot.tasks))
+
+    def write(self, name: str, data: bytes, now: float | None = None) -> None:
+        """Bytes that a task has printed; metric lines count."""
+        task = TaskId.parse(name)
+        when = time.time() if now is None else now
+        log = self._logs.open(task)
+        log.append(log.size, data, when)
+        points = list(self._extract.setdefault(task, Extractor()).feed(data, when))
+        for point in points:
+            self.series(task).add(point)
+        if points:
+            values = points[-1].values
+            self.task(
+                name,
+                state=TaskState.RUNNING,
+                step=int(values["step"]),
+                loss=values.get("loss"),
+                rate=self._extract[task].rate,
+                last_output=when,
+            )
+
+    def end(
+        self,
+        outcome: Outcome = Outcome.SUCCESS,
+        exit_code: int = 0,
+        failure: Failure | None = None,
+        receipt: Receipt | None = None,
+    ) -> None:
+        """The run ends, with a clean receipt unless another is given."""
+        hosts = tuple(
+            HostReceipt(host.name, signalled=3, confirmed=True, seconds=0.2)
+            for host in self._snapshot.hosts
+        )
+        self.change(
+            state=RunPhase.ENDED,
+            outcome=outcome,
+            exit_code=exit_code,
+            ended=time.time(),
+            first_failure=failure,
+            receipt=receipt or Receipt(hosts),
+            kill_deadline=None,
+        )

@@ -1,0 +1,73 @@
+"""Fixtures of the app's tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import _wait
+from textual.app import App
+from textual.pilot import Pilot
+
+from tests.support.fakes import ScriptedRun
+from tui.app import TfmuxApp
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[ScriptedRun]:
+    """1 ps and 3 workers on four hosts."""
+    scripted = ScriptedRun(tmp_path, workers=3, hosts=4)
+    yield scripted
+    scripted.logs.close()
+
+
+@pytest.fixture(autouse=True)
+def messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Messages at the edge of the screen do not leave before a busy machine has seen them."""
+    notify = App.notify
+
+    def longer(app: App[Any], message: str, **options: Any) -> None:
+        notify(app, message, **{**options, "timeout": 600})
+
+    monkeypatch.setattr(App, "notify", longer)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app is looked at for 5 ms, instead of 20, to see whether it is idle: after each key.
+
+    Pictures are compared of apps that have come to rest, also where that takes longer.
+    """
+    if request.path.name == "test_snapshots.py":
+        return
+    granularity = 1 / 200
+    monkeypatch.setattr(_wait, "SLEEP_GRANULARITY", granularity)
+    monkeypatch.setattr(_wait, "SLEEP_IDLE", granularity / 20)
+    monkeypatch.setattr(_wait.wait_for_idle, "__defaults__", (granularity, 1))
+
+
+def screen_text(app: App[Any]) -> list[str]:
+    """The rows of the screen as a person reads them."""
+    width, height = app.size
+    return [strip.text for strip in app.screen._compositor.render_strips()][:height] or [
+        " " * width
+    ]
+
+
+async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Waits for the screen to come to a state; fails with what it shows instead."""
+    for _ in range(int(seconds / 0.02)):
+        if condition():
+            return
+        await pilot.pause(0.02)
+    assert isinstance(pilot.app, TfmuxApp)
+    raise AssertionError("never came:\n" + "\n".join(screen_text(pilot.app)))
+
+
+async def shows(pilot: Pilot[int], text: str) -> None:
+    """Waits until a text stands on the screen."""
+    app = pilot.app
+    assert isinstance(app, TfmuxApp)
+    await until(pilot, lambda: any(text in row for row in screen_text(app)))

@@ -1,0 +1,296 @@
+"""Asynchronous training with real processes."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+import socket
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.support.budgets import soak
+from tests.support.command import slowness
+from tests.support.trainer_tasks import PROGRESS, STARTED, Cluster, Task, Tasks
+from trainer import data, inputs, role
+from trainer.checkpoint import read
+from trainer.downpour import DownpourWorker
+from trainer.errors import UsageError
+from trainer.flags import parse
+from trainer.model import MLP, Schedule
+from trainer.modes import Context
+from trainer.stop import Stop
+
+DONE = re.compile(r"^Done: (\d+) training steps \((\d+) global", re.MULTILINE)
+
+
+def done(task: Task) -> tuple[int, int]:
+    """Local and global steps of a task's last line."""
+    match = DONE.search(task.text)
+    assert match, task.text
+    return int(match[1]), int(match[2])
+
+
+def test_two_ps_and_two_workers_on_real_digits(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
+    """Started in the wrong order, roles from TF_CONFIG: all train to the limit and reach 0.95.
+
+    The chief's log ends with the test accuracy, its checkpoint holds the last step and the run,
+    and each ps leaves when both workers are done.
+    """
+    logdir = tmp_path / "logdir"
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--steps=2000", "--log-every=50", f"--logdir={logdir}", *data)
+    cluster = Cluster(tasks, "async", *flags, ps=2, worker=2)
+    second = cluster.start_by_tf_config("worker", 1)
+    chief = cluster.start_by_tf_config("worker", 0)
+    servers = [cluster.start_by_tf_config("ps", index) for index in range(2)]
+    assert [chief.wait(), second.wait()] == [0, 0]
+    assert chief.accuracy >= 0.95
+    first_line = PROGRESS.search(second.text)
+    assert first_line and int(first_line["local"]) == 50 and int(first_line["step"]) >= 50
+    assert "test accuracy" not in second.text
+    (chief_steps, end), (second_steps, second_end) = (done(task) for task in (chief, second))
+    steps = max(end, second_end)
+    assert 2000 <= steps <= 2002
+    assert chief_steps + second_steps == steps
+    run, saved = read(str(next(logdir.glob("model.ckpt-200*.index")).with_suffix("")))
+    assert run == "test-run" and 2000 <= saved <= 2002
+    assert [ps.wait() for ps in servers] == [0, 0]
+    assert all("its workers have ended" in ps.text for ps in servers)
+
+
+def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """TERM to all tasks at once: the chief still saves, the ps leaves last; the run goes on later.
+
+    Another run is refused in the same directory, unless it names the one to resume.
+    """
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=100000", "--log-every=20", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    everyone = [cluster.start("ps"), cluster.start("worker", 0), cluster.start("worker", 1)]
+    everyone[1].until(lambda _: len(everyone[1].steps) >= 2)
+    everyone[2].says("After 20 training")
+    for task in everyone:
+        task.signal(signal.SIGTERM)
+    assert [task.wait() for task in everyone] == [0, 143, 143]
+    assert "its workers have ended" in everyone[0].text
+    index = max(logdir.glob("*.index"), key=lambda path: int(path.stem.rpartition("-")[2]))
+    run, saved = read(str(index.with_suffix("")))
+    assert run == "test-run" and saved >= everyone[1].steps[-1]
+
+    other = Cluster(tasks, "async", *flags, run_id="other-run", ps=1, worker=1)
+    refused = other.start("worker")
+    assert refused.wait() == 1
+    last = refused.complaint
+    assert f"written by run test-run at global step {saved}" in last
+    assert "--resume test-run" in last
+
+    other.start("ps")
+    resumed = other.start("worker", env={"TFMUX_RESUME": "test-run"})
+    started = STARTED.search(resumed.says("starts at global step"))
+    assert started and int(started[1]) == saved
+
+
+@pytest.mark.soak
+def test_killed_tasks_go_on_after_a_restart(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """Killed workers go on from the shared state while the ps lives, else from the checkpoint.
+
+    The chief says which of the two, and the global step never falls by more than was unsaved.
+    """
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=100000", "--log-every=20", f"--logdir={logdir}", "--save-secs=0.5")
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    ps, *workers = (
+        cluster.start("ps"),
+        cluster.start("worker", 0),
+        cluster.start("worker", 1),
+    )
+    for worker in workers:
+        worker.says("After 20 training")
+
+    for worker in workers:
+        worker.signal(signal.SIGKILL)
+        worker.wait()
+    before = max(step for worker in workers for step in worker.steps)
+    _, saved = newest(logdir)
+    workers = [cluster.start("worker", index) for index in range(2)]
+    for worker in workers:
+        started = STARTED.search(worker.says("After 20 training"))
+        assert started and int(started[1]) >= before
+    went_on = re.search(
+        r"continues from the variables on the ps at step (\d+); the last checkpoint is of step "
+        r"(\d+)",
+        workers[0].text,
+    )
+    assert went_on and int(went_on[1]) >= before and int(went_on[2]) == saved
+    assert "restored" not in workers[0].text
+
+    _, saved = newest(logdir)
+    ps.signal(signal.SIGKILL)
+    ps.wait()
+    ps = cluster.start("ps")
+    said = workers[0].says(r"lost ps:0 \(localhost(.|\n)*starts at global step \d+\n(.|\n)*After")
+    restored = re.search(r"restored step (\d+) from ", said)
+    assert restored and int(restored[1]) == int(STARTED.findall(said)[-1]) >= saved
+
+    for task in (ps, workers[0]):
+        task.signal(signal.SIGKILL)
+        task.wait()
+    path, saved = newest(logdir)
+    cluster.start("ps")
+    chief = cluster.start("worker", 0)
+    said = chief.says("starts at global step")
+    assert f"restored step {saved} from {path}\n" in said
+    assert f"starts at global step {saved}\n" in said
+
+
+def newest(logdir: pathlib.Path) -> tuple[str, int]:
+    """The newest whole checkpoint and the step in it.
+
+    Its name may be of an earlier step: while the chief saves, another worker trains.
+    """
+    path = tf.train.latest_checkpoint(str(logdir))
+    assert path
+    return path, read(path)[1]
+
+
+def test_a_busy_port_is_named(tasks: Tasks) -> None:
+    """A port in use is one line with host, port and reason, and exit status 1."""
+    cluster = Cluster(tasks, "async", ps=1, worker=1)
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", int(cluster.spec["ps"][0].rpartition(":")[2])))
+        taken.listen()
+        ps = cluster.start("ps")
+        assert ps.wait() == 1
+    expected = f"cannot listen on {cluster.spec['ps'][0]}: Address already in use"
+    assert ps.text == f"trainer: ps:0: {expected}\n"
+
+
+def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
+    """A worker whose ps never comes says so, with address and reason, and ends on TERM at once."""
+    cluster = Cluster(tasks, "async", ps=1, worker=1)
+    worker = cluster.start("worker", env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    address = re.escape(cluster.spec["ps"][0])
+    worker.says(rf"^worker:0 waits for ps:0 \({address}\): Connection refused$")
+    worker.signal(signal.SIGTERM)
+    assert worker.wait(5 * slowness()) == 143
+
+
+def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
+    """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
+    real = [f"--data={digits_directory}"] if digits_directory else []
+    rarely = ("--fetch-every=8", "--push-every=8")
+    flags = ("--steps=2400", *rarely, *real)
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    cluster.start("ps")
+    workers = [cluster.start("worker", index) for index in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert workers[0].accuracy >= 0.95
+    (first, end), (second, second_end) = (done(worker) for worker in workers)
+    assert first + second == max(end, second_end)
+
+
+@pytest.mark.parametrize(("fetch", "push"), [(8, 4), soak(2, 3)])
+def test_downpour_of_one_worker_is_plain_descent(
+    tasks: Tasks, tmp_path: pathlib.Path, fetch: int, push: int
+) -> None:
+    """Alone, a worker fetches what it has pushed and keeps what it has not: the weights are those
+    of descent step by step, with two devices, and with a last step between two exchanges."""
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=21", "--batch=32", "--seed=5", "--devices=2", f"--logdir={logdir}")
+    rarely = (f"--fetch-every={fetch}", f"--push-every={push}")
+    cluster = Cluster(tasks, "async", *flags, *rarely, ps=1, worker=1)
+    cluster.start("ps")
+    assert cluster.start("worker").wait() == 0
+
+    dataset = data.load(None)
+    batches = iter(inputs.pipeline(dataset, 64, 5))
+    schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
+    weights = [tf.Variable(value) for value in MLP.initial(5)]
+    for step in range(21):
+        with tf.GradientTape() as tape:
+            halves = zip(*(np.split(part.numpy(), 2) for part in next(batches)), strict=True)
+            losses = [MLP.loss(weights, images, labels, 1e-4) for images, labels in halves]
+            loss = tf.add_n(losses) / 2
+        for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            weight.assign_sub(schedule(step) * gradient)
+    saved = tf.train.load_checkpoint(str(logdir))
+    assert saved.get_tensor("global_step") == 21
+    for name, weight in zip(MLP.names, weights, strict=True):
+        np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
+
+
+@pytest.mark.soak
+def test_a_slow_worker_of_downpour(tasks: Tasks) -> None:
+    """It sleeps for each step of a call of many."""
+    flags = ("--steps=24", "--fetch-every=8", "--push-every=8", "--slow-worker=0")
+    cluster = Cluster(tasks, "async", *flags, "--slow-secs=0.2", ps=1, worker=1)
+    cluster.start("ps")
+    worker = cluster.start("worker")
+    assert worker.wait() == 0
+    took = re.search(r"^Done: .* in ([\d.]+) s, ", worker.text, re.MULTILINE)
+    assert took and float(took[1]) >= 4.7
+
+
+def test_exchanges_that_never_coincide() -> None:
+    """A call ends where a fetch and a push come together; one of thousands of steps is refused."""
+    words = ["async", "--fetch-every=99", "--push-every=100"]
+    context = Context(role.LOCAL, parse(words)[1], None, Stop(1.0))
+    with pytest.raises(UsageError, match="--fetch-every=99 and --push-every=100"):
+        DownpourWorker(context)
+
+
+@pytest.mark.soak
+def test_records_and_the_graph(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """Workers read TFRecord shards while they train, each on two logical devices, a batch for each;
+    TensorBoard gets the graph with devices."""
+    records, logdir = tmp_path / "records", tmp_path / "logdir"
+    assert tasks.run("convert", f"--to={records}").wait() == 0
+    flags = ("--steps=800", "--devices=2", f"--data={records}", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    cluster.start("ps")
+    workers = [cluster.start("worker", index) for index in range(2)]
+    assert [worker.wait() for worker in workers] == [0, 0]
+    assert workers[0].accuracy >= 0.95
+    events = EventAccumulator(str(logdir))
+    events.Reload()
+    devices = {node.device for node in events.Graph().node}
+    assert any("/job:ps" in device for device in devices)
+    assert {f"/job:worker/task:0/device:CPU:{number}" for number in range(2)} <= devices
+    assert "staleness" in events.Tags()["scalars"]
+
+
+@pytest.mark.soak
+def test_the_loss_falls_as_fast_in_calls_of_many_steps(tasks: Tasks) -> None:
+    """Ten steps a call are the same training as one: the same losses, alone and with one seed."""
+    curves = []
+    for count in (1, 10):
+        flags = (
+            "--steps=300",
+            "--log-every=10",
+            f"--steps-per-call={count}",
+            "--average-decay=0.9",
+        )
+        cluster = Cluster(tasks, "async", *flags, ps=1, worker=1)
+        cluster.start("ps")
+        worker = cluster.start("worker")
+        assert worker.wait() == 0
+        curves.append([float(match["loss"]) for match in PROGRESS.finditer(worker.text)])
+    assert len(curves[0]) == 30
+    np.testing.assert_allclose(curves[0], curves[1], atol=2e-3)
+
+
+def test_placement(tasks: Tasks) -> None:
+    """`placement` shows where operations ran, and what an impossible placement says."""
+    run = tasks.run("placement", "--devices=2")
+    assert run.wait() == 0
+    ran = re.findall(r"^  product +\S+(device:\S+)$", run.text, re.MULTILINE)
+    assert ran == ["device:CPU:0", "device:CPU:1", "device:CPU:0"]
+    assert "Cannot assign a device for operation product" in run.text
+    assert re.findall(r"the product is (.*)", run.text) == ["[[22.0, 28.0], [49.0, 64.0]]"] * 3
+    assert "No OpKernel was registered" in run.text.splitlines()[-1]

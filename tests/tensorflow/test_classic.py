@@ -1,0 +1,62 @@
+"""The classic program, with real processes."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+
+import pytest
+
+from tests.support.trainer_tasks import Cluster, Tasks
+from tests.tensorflow.test_data import example_directory
+from trainer import flags
+from trainer.errors import UsageError
+
+
+@pytest.mark.parametrize("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"])
+def test_classic(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None, flags: tuple[str, ...]
+) -> None:
+    """It ends at its last step, and the chief says an accuracy; TensorFlow does the rest."""
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = (*flags, "--steps=400", f"--logdir={tmp_path / 'logdir'}")
+    cluster = Cluster(tasks, "classic", *flags, *data, ps=1, worker=2)
+    ps, chief = cluster.start("ps"), cluster.start("worker", 0)
+    # A worker that finds variables without a value looks again after half a minute.
+    chief.until(lambda _: (tmp_path / "logdir" / "checkpoint").exists())
+    second = cluster.start_by_tf_config("worker", 1)
+    chief.says("^Done: ", 200)
+    # Closing its session, the chief waits no two minutes for a queue runner that nobody serves.
+    assert chief.wait(60) == 0
+    assert "Traceback" not in chief.text
+    assert chief.accuracy > 0.9
+    assert chief.steps
+    assert second.wait(60) == 0
+    ps.signal(signal.SIGTERM)  # `join()` never returns
+    assert ps.wait(30) == -15
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--worker_hosts=b:1,c:1 --job_name=worker", "--task_index is missing"),
+        ("--worker_hosts=b:1 --job_name=worker --task_index=1", "worker has 1 task"),
+        ("--worker_hosts=b:1 --chief_hosts=c:1 --job_name=chief --task_index=0", "no chief job"),
+    ],
+)
+def test_a_wrong_role(words: str, message: str) -> None:
+    """A worker without an index would be the chief, and a chief would be nobody."""
+    from trainer import classic
+
+    with pytest.raises(UsageError, match=message):
+        classic.run(flags.parse(["classic", "--ps_hosts=a:1", *words.split()])[1])
+
+
+def test_fewer_images_than_a_batch(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """The learning rate stays a number, and so does the loss."""
+    where = f"--data={example_directory(tmp_path / 'data')}"
+    cluster = Cluster(tasks, "classic", "--steps=60", where, ps=1, worker=1)
+    cluster.start("ps")
+    chief = cluster.start("worker")
+    assert chief.wait() == 0
+    assert len(chief.steps) == 1, chief.text

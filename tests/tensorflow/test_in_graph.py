@@ -1,0 +1,96 @@
+"""In-graph training and the evaluator, with real processes."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+import sys
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from tests.support.trainer_tasks import Cluster, Tasks
+from trainer.parameters import common_devices, devices_of
+
+
+def test_one_client_trains_on_all_workers(
+    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+) -> None:
+    """The client reaches 0.95 on real digits; plain workers leave when it is done.
+
+    An evaluator beside it tests each checkpoint and, told to leave, the newest. One of another
+    run refuses them by name; one started by hand takes any.
+    """
+    logdir = tmp_path / "logdir"
+    data = [f"--data={digits_directory}"] if digits_directory else []
+    flags = ("--steps=700", "--learning-rate=0.5", "--save-secs=1", f"--logdir={logdir}", *data)
+    cluster = Cluster(tasks, "in-graph", *flags, ps=1, chief=1, worker=2)
+    run = {"TFMUX_RUN_ID": "test-run"}
+    evaluator = tasks.run("evaluate", f"--logdir={logdir}", *data, env=run)
+    workers = [cluster.start("worker", index) for index in range(2)]
+    client, ps = cluster.start("chief"), cluster.start("ps")
+    assert client.wait() == 0
+    assert client.accuracy >= 0.95
+    assert [worker.wait(20) for worker in workers] == [0, 0]
+    evaluator.signal(signal.SIGTERM)
+    assert evaluator.wait() == 0
+    tested = re.findall(r"at global step (\d+): test accuracy (\d\.\d+)", evaluator.text)
+    assert len(tested) >= 3 and [int(step) for step, _ in tested] == sorted(
+        {int(step) for step, _ in tested}
+    )
+    assert tested[-1] == ("700", f"{client.accuracy:.4f}")
+    assert ps.wait(30) == 0
+
+    other = tasks.run("evaluate", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "other-run"})
+    by_hand = tasks.run("evaluate", f"--logdir={logdir}", "--steps=700")
+    assert other.wait() == 1
+    assert re.search("trainer: .*written by run test-run", other.complaint)
+    assert by_hand.wait() == 0
+
+
+CLAIMS_GPUS = """
+import runpy, sys
+import tensorflow as tf
+
+gpus = [tf.config.PhysicalDevice(f"/physical_device:GPU:{number}", "GPU") for number in range(8)]
+tf.config.list_physical_devices = lambda kind=None: gpus if kind == "GPU" else []
+sys.argv = ["trainer", *sys.argv[4:]]
+runpy.run_module("trainer", run_name="__main__", alter_sys=True)
+"""
+"""Runs the command behind it as on a machine with eight GPUs."""
+
+
+def test_each_workers_own_devices_are_used(tasks: Tasks, tmp_path: pathlib.Path) -> None:
+    """A chief with GPUs puts nothing onto GPUs of workers that have none."""
+    logdir = tmp_path / "logdir"
+    flags = ("--steps=20", "--devices=2", f"--logdir={logdir}")
+    cluster = Cluster(tasks, "in-graph", *flags, ps=1, chief=1, worker=2)
+    for name, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+        cluster.start(name, index)
+    chief = cluster.start("chief", prefix=(sys.executable, "-c", CLAIMS_GPUS))
+    assert chief.wait() == 0, chief.text
+    events = EventAccumulator(str(logdir))
+    events.Reload()
+    used = {node.device for node in events.Graph().node if "/job:worker" in node.device}
+    assert used == {f"/job:worker/task:{t}/device:CPU:{n}" for t in range(2) for n in range(2)}
+
+
+def test_gpus_are_used_where_a_task_has_enough() -> None:
+    """Each task of a graph by itself; all of them alike where any may run a call."""
+    names = [
+        *(
+            f"/job:worker/replica:0/task:0/device:{kind}:{n}"
+            for kind in ("CPU", "GPU")
+            for n in "01"
+        ),
+        *(f"/job:worker/replica:0/task:1/device:{kind}:0" for kind in ("CPU", "GPU")),
+        "/job:worker/replica:0/task:10/device:CPU:0",
+    ]
+    first, second, third = (f"/job:worker/task:{index}" for index in (0, 1, 10))
+    assert devices_of(first, 2, names) == [f"{first}/device:GPU:{n}" for n in range(2)]
+    assert devices_of(second, 1, names) == [f"{second}/device:GPU:0"]
+    assert devices_of(second, 2, names) == [f"{second}/device:CPU:{n}" for n in range(2)]
+    assert devices_of(third, 1, names) == [f"{third}/device:CPU:0"]
+    assert common_devices([first, second], 1, names) == ["/device:GPU:0"]
+    assert common_devices([first, second], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
+    assert common_devices([first, third], 1, names) == ["/device:CPU:0"]

@@ -1,0 +1,280 @@
+"""Scripts of any framework, started as `docs/scripts.md` says: ranks, readiness, examples."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from launcher.cluster.templates import ANY_SCRIPT, ENVIRONMENT, MPI_LIKE, render
+from tests.support.command import Up, python_task, run, write
+from tests.support.paths import REPOSITORY
+from tests.testbed.namespaces import Testbed
+
+EXAMPLES = REPOSITORY / "docs" / "examples"
+IDLE = """
+import os, time
+print("here", flush=True)
+while not os.path.exists("stop"):
+    time.sleep(0.05)
+"""
+LISTENING = "import socket, sys\ns = socket.create_server(('127.0.0.1', int(sys.argv[1])))" + IDLE
+
+
+def said(up: Up) -> str:
+    """What stands on stderr, however the lines are broken."""
+    return " ".join(up.said.split())
+
+
+def state_times(up: Up, task: str) -> dict[str, float]:
+    return {e["state"]: e["time"] for e in up.of("task") if e["task"] == task}
+
+
+def test_any_script_is_ready_without_a_port(tmp_path: Path) -> None:
+    """The template's `train.py` opens no port: each task is ready after 5 s."""
+    (tmp_path / "train.py").write_text(IDLE)
+    path = write(tmp_path, render(ANY_SCRIPT, "any", {}, tmp_path))
+    with Up("up", str(path), "--json") as up:
+        up.state("worker:0", "ready")
+        (tmp_path / "stop").touch()
+        assert up.wait() == 0, up.transcript()
+    seen = state_times(up, "worker:0")
+    assert 4.5 <= seen["ready"] - seen["starting"]
+
+
+def test_the_template_with_the_variables_of_mpi_starts(tmp_path: Path) -> None:
+    """A program that knows only what `mpirun` tells its processes."""
+    (tmp_path / "train.py").write_text(
+        "import os\n"
+        'names = ("OMPI_COMM_WORLD_RANK", "PMI_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK")\n'
+        "print('step 1 loss 0.5', *map(os.environ.get, names), flush=True)\n"
+    )
+    path = write(tmp_path, render(MPI_LIKE, "mpi", {}, tmp_path))
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("worker:0", "step 1 loss 0.5 0 1 0")
+
+
+def test_the_template_with_an_environment_and_a_hook_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Login shell, `setup`, variables and a terminal for the task; the end of the run for the
+    program of the hook."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "logger").write_text(
+        f'#!/bin/sh\necho "$3" >{tmp_path}/said; cat >>{tmp_path}/said\n'
+    )
+    (tmp_path / "bin" / "logger").chmod(0o755)
+    (tmp_path / "home" / ".profile").write_text("export FROM_PROFILE=yes\n")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (tmp_path / "train.py").write_text(
+        "import os, sys\n"
+        'names = ("FROM_PROFILE", "OMP_NUM_THREADS", "TZ")\n'
+        "print('step 1 loss 0.5', *map(os.environ.get, names), sys.stdout.isatty())\n"
+    )
+    path = write(tmp_path, render(ENVIRONMENT, "environment", {}, tmp_path))
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("worker:0", "step 1 loss 0.5 yes 2 UTC True")
+    words, event = (tmp_path / "said").read_text().splitlines()
+    assert words == "a run has ended" and json.loads(event)["outcome"] == "success"
+
+
+def test_a_metric_line_makes_a_script_ready(tmp_path: Path) -> None:
+    """The next stage does not wait for the 5 s."""
+    script = 'print("step 1 loss 0.5", flush=True)\n' + IDLE
+    text = f"""
+[jobs.one]
+tasks = ["localhost:auto"]
+[jobs.two]
+tasks = ["localhost:auto"]
+[run]
+command = {json.dumps(python_task(script))}
+[start]
+order = [["one"], ["two"]]
+timeout = 3  # less than what a task must live
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.state("two:0", "running")
+        (tmp_path / "stop").touch()
+        assert up.wait() == 0, up.transcript()
+
+
+def test_a_port_does_not_stand_in_for_a_line(tmp_path: Path) -> None:
+    """A task that is to be ready by its log is not so because it listens."""
+    text = f"""
+[jobs.worker]
+tasks = ["localhost:auto"]
+ready = {{ log = "never" }}
+[run]
+command = {json.dumps([*python_task(LISTENING), "{port}"])}
+[start]
+timeout = 3
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    assert "ready" not in state_times(up, "worker:0")
+    assert "no line of its log matches 'never' (ready in [jobs.worker], line 4)" in said(up)
+
+
+def test_who_must_listen_and_does_not_is_told_the_line(tmp_path: Path) -> None:
+    """A worker of TensorFlow is waited for; the message names the port, the key and its line."""
+    text = f"""
+[jobs.worker]
+tasks = ["localhost:auto"]
+[run]
+command = {json.dumps(python_task(IDLE))}
+[start]
+timeout = 3
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    assert "not ready after 3 s: it does not listen on port " in said(up)
+    assert 'write ready = "auto" (ready in [jobs.worker], line 2)' in said(up)
+
+
+def test_more_ranks_than_gpus_are_said(tmp_path: Path) -> None:
+    """A warning of `check` and a note of the run, and neither where the job wants no GPU."""
+    text = """
+[hosts.localhost]
+gpus = 1
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["true"]
+framework = "torch"
+"""
+    note = "2 ranks on localhost, which has 1 GPU: not every rank has a GPU of its own"
+    done = run("check", str(write(tmp_path, text)), "--json")
+    found = {finding["code"]: finding for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0 and found["gpus-fewer-than-ranks"]["severity"] == "warn"
+    assert note in run("up", str(tmp_path / "cluster.toml"), "--headless").stderr
+    text = text.replace("[run]", "gpus = 0\n[run]")
+    done = run("check", str(write(tmp_path, text)), "--json")
+    assert "gpus-fewer-than-ranks" not in done.stdout
+    done = run("up", str(tmp_path / "cluster.toml"), "--headless")
+    assert done.returncode == 0 and "2 ranks on" not in done.stderr
+
+
+def spread(testbed: Testbed, folder: Path, example: str, tasks: int = 2) -> Path:
+    """An example of the documentation, on the hosts tf1, tf2, …"""
+    shutil.copytree(EXAMPLES, folder, dirs_exist_ok=True)
+    text = (folder / f"{example}.toml").read_text()
+    places = json.dumps([f"tf{number}:auto" for number in range(1, tasks + 1)])
+    begin, _, rest = text.partition('tasks = ["localhost:auto"')
+    text = f"{begin}tasks = {places}{rest.partition(']')[2]}"
+    return write(folder, text.replace("[jobs.", f"{testbed.hosts_toml()}[jobs.", 1))
+
+
+def test_ranks_meet_on_three_hosts(testbed: Testbed, tmp_path: Path) -> None:
+    """A script that knows only what `torchrun` tells its processes: they find each other at rank
+    0's address and port, and all end."""
+    path = spread(testbed, tmp_path, "ranks", 3)
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        for rank in range(3):
+            assert up.log(f"worker:{rank}", f"rank {rank} of 3, 0 on this host")
+            assert up.log(f"worker:{rank}", "step 1 loss 3.0000")
+    assert {e["state"] for e in up.of("task") if e["task"] == "worker:2"} >= {"running", "exited"}
+
+
+@pytest.mark.soak
+def test_jax_on_two_hosts(testbed: Testbed, tmp_path: Path) -> None:
+    """`jax.distributed.initialize()` finds the others without an argument; gradients are averaged
+    over both hosts, and both end with the same weights."""
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
+    path = spread(testbed, tmp_path, "jax")
+    with Up("up", str(path), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        for rank in range(2):
+            assert up.log(f"worker:{rank}", f"rank {rank} of 2, 2 devices")
+            assert up.log(f"worker:{rank}", "weights [2.0, -3.0, 0.5]")
+
+
+TORCH = """
+import torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.tensor([float(dist.get_rank() + 1)])
+dist.all_reduce(total)
+print("rank", dist.get_rank(), "of", dist.get_world_size(), "sum", total.item(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+def test_torch_on_this_machine(tmp_path: Path) -> None:
+    """`init_process_group` finds the others by the variables."""
+    if importlib.util.find_spec("torch") is None:
+        pytest.skip("PyTorch is not installed")
+    text = f"""
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = {json.dumps(python_task(TORCH))}
+framework = "torch"
+success = "all"
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("worker:1", "rank 1 of 2 sum 3.0")
+
+
+@pytest.mark.soak
+def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
+    """`BackupAndRestore`: all workers start again and end; the evaluator tests the last epoch."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    with Up("up", str(tmp_path / "keras-fit.toml"), "--json") as up:
+        up.log("worker:1", "Epoch 2/")
+        os.kill(up.state("worker:1", "ready")["pid"], signal.SIGKILL)
+        up.log("evaluator:0", "test accuracy")
+        assert up.wait() == 0, up.transcript()
+    attempts = {e["task"]: e["attempt"] for e in up.of("task")}
+    assert attempts["worker:1"] == 2
+    again = [e["text"] for e in up.of("log") if e["task"] == "worker:1" and "Epoch" in e["text"]]
+    assert again[-1].startswith("Epoch 5/") and again.count("Epoch 1/5") == 1
+
+
+@pytest.mark.parametrize(
+    ("example", "task", "line"),
+    [
+        ("classic", "worker:1", "done"),
+        ("ps-strategy", "chief:0", "done [ 2.  -3.   0.5]"),
+        ("all-reduce", "worker:1", "done [ 2.  -3.   0.5]"),
+    ],
+)
+def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path: Path) -> None:
+    """Classic flags, a coordinator with workers and ps, equal workers: each trains to its end."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log(task, line)
+
+
+@pytest.mark.soak
+def test_the_examples_of_environment_hooks_and_warm_start(tmp_path: Path) -> None:
+    """Each says on its pages what is seen here."""
+    shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
+    with Up("up", str(tmp_path / "environment.toml"), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    texts = [event["text"] for event in up.of("log") if event["task"] == "worker:1"]
+    assert texts[-4:] == [
+        "WHERE job",
+        """GREETING it's "quoted" $HOME""",
+        "OMP_NUM_THREADS 2",
+        "terminal True",
+    ]
+    with Up("up", str(tmp_path / "hooks.toml"), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    assert (tmp_path / "report.txt").read_text() == "hooks success 0 nothing is left\n"
+    with Up("up", str(tmp_path / "warm.toml"), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    states = [event["state"] for event in up.of("task") if event["task"] == "worker:1"]
+    assert states.index("warming") < states.index("starting") < states.index("ready")
+    assert up.log("worker:1", "numpy was")["text"].endswith("True")
+    assert up.log("ps:0", "numpy was")["text"].endswith("False")  # the first stage starts cold

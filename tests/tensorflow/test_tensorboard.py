@@ -1,0 +1,206 @@
+"""TensorBoard as a task of the run: its page, through SSH, on a port of this machine."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import sys
+import time
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.cluster import load
+from tests.support.command import Up, python_task, write
+from tests.testbed.inprocess import SshServer
+from tui import demos
+
+TRAINING = """
+name = "watched"
+{host}
+[jobs.ps]
+tasks = ["far:auto"]
+[jobs.worker]
+tasks = ["far:auto"]
+[jobs.tensorboard]
+tasks = ["far:auto"]
+in_cluster = false
+forward = true
+command = {board}
+[run]
+command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
+           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
+           "--steps=1000000", "--save-secs=2"]
+workdir = ""
+grace = 5.0
+"""
+
+PAGE = """
+import http.server, sys
+class Page(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a page")
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
+"""
+
+
+def page_of(up: Up, task: str) -> str:
+    """The address at which a task's page is said to be."""
+    what = f"address of {task}"
+    note = up.wait_for(lambda e: f"{task} is at " in e.get("note", ""), what, 150)
+    found = re.search(r"http://127\.0\.0\.1:\d+/", note["note"])
+    assert found
+    return found[0]
+
+
+def fetch(url: str) -> bytes:
+    """What the page answers, asked for until it answers."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                body: bytes = answer.read()
+                return body
+        except OSError:
+            assert time.monotonic() < deadline, f"{url} does not answer"
+            time.sleep(0.1)
+
+
+def scalars(url: str) -> list[Any]:
+    """The points of the first scalar of the first run, waited for: TensorBoard reads the
+    summaries every five seconds."""
+    deadline = time.monotonic() + 120
+    while True:
+        tags = json.loads(fetch(f"{url}data/plugin/scalars/tags"))
+        for run, found in tags.items():
+            for tag in found:
+                query = urllib.parse.urlencode({"run": run, "tag": tag})
+                return list(json.loads(fetch(f"{url}data/plugin/scalars/scalars?{query}")))
+        assert time.monotonic() < deadline, "no scalar came"
+        time.sleep(0.5)
+
+
+def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path) -> None:
+    """A training on a host behind SSH, and the demo's TensorBoard beside it there: a free port
+    of this machine shows the run's own summaries, and TensorBoard itself listens on the host's
+    loopback alone."""
+    board = load(demos.find("async")).jobs["tensorboard"].command
+    assert board is not None
+    text = TRAINING.format(
+        host=ssh_server.host_toml("far", sys.executable), board=json.dumps(list(board))
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        url = page_of(up, "tensorboard:0")
+        up.state("worker:0", "running", 120)
+        points = scalars(url)
+        assert points and all(len(point) == 3 for point in points)
+        steps = [step for _, step, _ in points]
+        assert steps == sorted(steps)
+        event = up.state("tensorboard:0", "ready")
+        _, _, there = event["address"].rpartition(":")
+        assert there != url.split(":")[2].strip("/")
+        with pytest.raises(OSError), socket.create_connection((_own_address(), int(there)), 2):
+            pass
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    with pytest.raises(OSError):
+        urllib.request.urlopen(url, timeout=5)
+
+
+def forwarded_page(ssh_server: SshServer, folder: Path) -> Up:
+    """A run of one page on a host, forwarded to this machine."""
+    text = f"""
+name = "page"
+{ssh_server.host_toml("far", sys.executable)}
+[jobs.page]
+tasks = ["far:auto"]
+in_cluster = false
+forward = true
+command = {json.dumps([*python_task(PAGE), "{port}"])}
+[run]
+workdir = ""
+grace = 1.0
+"""
+    return Up("up", str(write(folder, text)), "--json")
+
+
+@pytest.mark.soak
+def test_a_forward_comes_back_on_the_same_port_after_a_cut(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The connection breaks; when the host is back, the address that people have open in a
+    browser works again."""
+    with forwarded_page(ssh_server, tmp_path) as up:
+        url = page_of(up, "page:0")
+        assert fetch(url) == b"a page"
+        ssh_server.drop_connections()
+        up.wait_for(lambda e: "far is back" in e.get("note", ""), "the host back")
+        assert fetch(url) == b"a page"
+        assert len([e for e in up.of("note") if "page:0 is at" in e["note"]]) == 1
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+
+
+@pytest.mark.soak
+def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """The new address is told; whoever has the old port keeps it."""
+    with forwarded_page(ssh_server, tmp_path) as up:
+        url = page_of(up, "page:0")
+        ssh_server.login_delay = 3.0  # time to take the port before the host is back
+        ssh_server.drop_connections()
+        with _taken(int(url.rstrip("/").rpartition(":")[2])):
+            up.wait_for(lambda e: "far is back" in e.get("note", ""), "the host back")
+            note = up.wait_for(
+                lambda e: "page:0 is at " in e.get("note", "") and url not in e["note"],
+                "another address",
+            )["note"]
+            assert fetch(note.rpartition(" ")[2]) == b"a page"
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+
+
+def _taken(port: int) -> socket.socket:
+    """A listener on a port, as soon as that is free."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return socket.create_server(("127.0.0.1", port))
+        except OSError:
+            assert time.monotonic() < deadline, f"port {port} is never free"
+            time.sleep(0.02)
+
+
+def test_the_demo_has_four_tasks_and_tensorboard_is_no_part_of_the_cluster() -> None:
+    """ps, two workers, TensorBoard on the chief's host, bound to the loopback, forwarded."""
+    cluster = load(demos.find("async"))
+    assert [name for name, job in cluster.jobs.items() for _ in job.tasks] == [
+        "ps",
+        "worker",
+        "worker",
+        "tensorboard",
+    ]
+    board = cluster.jobs["tensorboard"]
+    assert board.forward and not board.in_cluster
+    assert "--host=127.0.0.1" in (board.command or ())
+    chief = cluster.chief
+    assert chief is not None
+    assert board.tasks[0].host == cluster.jobs[chief.job].tasks[0].host
+
+
+def _own_address() -> str:
+    """An address of this machine that is not its loopback's usual one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return "127.0.0.2"  # no network at all: another loopback address does
+        address: str = probe.getsockname()[0]
+        return address

@@ -1,1 +1,0 @@
-"""Tests of what faces a person at a terminal."""

@@ -1,0 +1,305 @@
+"""Hosts that lie: a host is believed about its own tasks and about nothing else.
+
+Each lie is told over a real link to a real engine. It must cost the liar its link, with a reason
+that names host and rule, and nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent import wire
+from launcher.errors import AgentError
+from launcher.hosts.bootstrap import LinkSettings, query_agent
+from launcher.hosts.frames import Gone
+from launcher.ids import TaskId
+from launcher.run import events as ev
+from launcher.run.states import HostState, TaskState
+from tests.support.agent_frames import RULES, ended, facts, welcome
+from tests.support.scripted import CLUSTER, Agent, Bench, Host, bench
+
+RECEIPT = {
+    "ids": [0],
+    "tasks": None,
+    "signalled": 3,
+    "survivors": [],
+    "seconds": 0.1,
+    "confirmed": True,
+}
+NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
+
+LIES: dict[str, tuple[int, dict[str, Any], str]] = {
+    "another host's task exited": (wire.EXITED, ended("worker:0"), NO_TASK_OF_ITS_OWN),
+    "another host's task started": (wire.STARTED, facts("ps:0"), NO_TASK_OF_ITS_OWN),
+    "another host's task listens": (wire.LISTENING, facts("ps:0"), NO_TASK_OF_ITS_OWN),
+    "another host's log ended": (wire.EOF, ended("ps:0", eof=True), NO_TASK_OF_ITS_OWN),
+    "a task nobody knows": (wire.EXITED, ended("worker:99"), NO_TASK_OF_ITS_OWN),
+    "a size in another folder": (wire.LOG_SIZE, {"task": "../../x:0", "size": 5}, "SIZE"),
+    "a size although its logs come as bytes": (
+        wire.LOG_SIZE,
+        {"task": "worker:1", "size": 5},
+        "SIZE",
+    ),
+    "a task that is a number": (wire.EXITED, ended("x") | {"task": 5}, "task"),
+    "a task that is a list": (wire.LISTENING, facts("x") | {"task": ["worker:1"]}, "task"),
+    "other digits": (wire.EXITED, ended("worker:١"), "task: not the name of a task"),
+    "a negative size": (wire.EXITED, ended("worker:1", size=-1), "size"),
+    "more than log_limit": (wire.EXITED, ended("worker:1", size=100_001), "log_limit"),
+    "an attempt that was never started": (wire.EXITED, ended("worker:1", attempt=2), "attempt 2"),
+    "an attempt that is a truth value": (wire.STARTED, facts("worker:1", attempt=True), "attempt"),
+    "an exit without an end": (wire.EXITED, facts("worker:1"), "EXITED"),
+    "a status beyond all": (wire.EXITED, ended("worker:1", status=1 << 62), "status"),
+    "a pid beyond all": (wire.STARTED, facts("worker:1", pid=1 << 40), "pid"),
+    "a signal that is an object": (wire.EXITED, ended("worker:1", signal={}), "signal"),
+    "a receipt for another's task": (
+        wire.RECEIPT,
+        {**RECEIPT, "tasks": ["worker:0"], "confirmed": False},
+        NO_TASK_OF_ITS_OWN,
+    ),
+    "one task's kill that the kernel has confirmed": (
+        wire.RECEIPT,
+        {**RECEIPT, "tasks": ["worker:1"]},
+        "of some tasks only",
+    ),
+    "survivors that are a number": (wire.RECEIPT, {**RECEIPT, "survivors": 4}, "survivors"),
+    "a second welcome": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
+    "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "busy": [1]}, "REPLY"),
+    "an answer to a list": (wire.REPLY, {"id": [1]}, "REPLY"),
+    "a note that is no text": (wire.NOTE, {"text": {"a": 1}}, "text"),
+    "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
+    "farewell to a number": (wire.GONE, {"by": 5}, "by"),
+}
+
+
+def untouched(seen: Bench) -> bool:
+    """The honest host and its tasks are as they were."""
+    tasks = [seen.task("ps:0"), seen.task("worker:0")]
+    return seen.state("honest")[0] is HostState.UP and all(
+        task.state is TaskState.READY and task.exit_code is None and task.attempt == 1
+        for task in tasks
+    )
+
+
+async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody lies: the tests below are about the lies and not about their testbed."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        number, offset = log_of(seen, "worker:1")
+        seen.liar.agent.raw(wire.encode_data(number, offset, b"fine\n"))
+        seen.liar.agent.send(wire.EXITED, ended("worker:1", size=5))
+        await seen.until(lambda: seen.task("worker:1").exit_code == 0, "it has exited")
+        assert seen.state("liar")[0] is HostState.UP and untouched(seen)
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
+) -> None:
+    """The link is lost with a reason that names host and rule, what was said is not believed,
+    its tasks are lost and not successful, and the host is not connected to again."""
+    kind, body, rule = LIES[lie]
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        seen.liar.agent.send(kind, body)
+        reason = await seen.lost()
+        assert reason.startswith("liar broke the protocol: ") and rule in reason, reason
+        assert "not connecting to it again" in reason
+        assert reason.isprintable() and len(reason) < 500
+        assert untouched(seen)
+        mine = [seen.task("worker:1"), seen.task("worker:2")]
+        assert all(task.state is TaskState.LOST and task.exit_code is None for task in mine)
+        assert any(reason in note for note in seen.seen.notes)
+        assert seen.run_loop.connections.links["liar"].closed and seen.liar.agent.closed
+        assert len(seen.liar.connections) == 1
+        seen.run_loop.feed(ev.KillAll(2e9, True))
+        await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
+        assert seen.seen.exit_code == 4
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == []
+    assert {path.parent for path in tmp_path.rglob("*.log")} <= {seen.folder}
+
+
+def log_of(seen: Bench, task: str) -> tuple[int, int]:
+    """The number under which the launcher reads a task's log, and from where."""
+    host = seen.hosts[seen.task(task).host]
+    opened = [f.json() for f in host.agent.heard if f.type == wire.READ_LOG]
+    (said,) = [body for body in opened if body["task"] == task]
+    return int(said["number"]), int(said["offset"])
+
+
+def credit(seen: Bench) -> int:
+    """The log bytes that the liar may have sent."""
+    return max(int(f.json()["up_to"]) for f in seen.liar.agent.heard if f.type == wire.CREDIT)
+
+
+def beyond_log_limit(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    chunk = bytes(50_000)
+    return [wire.encode_data(number, at, chunk) for at in range(0, 150_000, 50_000)]
+
+
+def a_gap(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    return [wire.encode_data(number, 0, b"abc"), wire.encode_data(number, 7, b"hij")]
+
+
+def the_same_again(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:1")
+    return [wire.encode_data(number, 0, b"abc"), wire.encode_data(number, 0, b"xyz")]
+
+
+def anothers_log(seen: Bench) -> list[bytes]:
+    number, _ = log_of(seen, "worker:0")
+    return [wire.encode_data(number, 0, b"forged")]
+
+
+def a_log_that_is_not_open(seen: Bench) -> list[bytes]:
+    return [wire.encode_data(4711, 0, b"x")]
+
+
+@pytest.mark.parametrize(
+    ("lie", "rule"),
+    [
+        (beyond_log_limit, "log_limit"),
+        (a_gap, "byte 7"),
+        (the_same_again, "byte 0"),
+        (anothers_log, "not open"),
+        (a_log_that_is_not_open, "not open"),
+    ],
+)
+async def test_log_bytes_that_were_not_asked_for_cost_the_link(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lie: Callable[[Bench], list[bytes]],
+    rule: str,
+) -> None:
+    """Bytes come only of opened logs, in their order, and not beyond `log_limit`."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        await seen.running()
+        for frame in lie(seen):
+            seen.liar.agent.raw(frame)
+        reason = await seen.lost()
+        assert "liar broke the protocol: DATA" in reason and rule in reason, reason
+        assert untouched(seen)
+        assert all(path.stat().st_size <= 100_000 for path in seen.folder.glob("*.log"))
+        assert not (seen.folder / "worker-0.log").exists()
+
+
+async def test_more_than_its_credit_costs_the_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With log_limits far away, the credit bounds what is in memory and on disk."""
+    cluster = CLUSTER.replace("100_000", "1_000_000_000")
+    async with bench(tmp_path, monkeypatch, cluster) as seen:
+        await seen.running()
+        number, _ = log_of(seen, "worker:1")
+        granted = credit(seen)
+        chunk = bytes(3 << 20)  # one frame beyond the window, so no new credit comes between
+        seen.liar.agent.raw(wire.encode_data(number, 0, chunk))
+        reason = await seen.lost()
+        assert "more than its credit" in reason, reason
+        log = seen.folder / "worker-1.log"
+        assert not log.exists() or log.stat().st_size <= granted
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"version": 99}, "version 99"),
+        ({"version": "1"}, "version"),
+        ({"tasks": [ended("worker:0")]}, NO_TASK_OF_ITS_OWN),
+        ({"tasks": [ended("worker:1")]}, "attempt 1"),
+        ({"tasks": {"worker:1": 1}}, "tasks"),
+        ({"home": "relative"}, "home"),
+        ({"home": 5}, "home"),
+        ({"environ": {"PATH": "/evil"}}, "environ"),
+        ({"environ": {"PYTHONPATH": 5}}, "environ"),
+        ({"previous_end": ["x"]}, "previous_end"),
+    ],
+)
+async def test_a_welcome_that_lies_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], rule: str
+) -> None:
+    """At the first login the host is refused like one that cannot be used, with the reason."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        seen.liar.answers[wire.HELLO] = lambda agent, _: agent.send(wire.WELCOME, welcome(**change))
+        await seen.until(lambda: seen.seen.outcome is not None, "the run has ended")
+        state, reason = seen.state("liar")
+        assert state is HostState.REFUSED
+        assert "liar broke the protocol: WELCOME" in reason and rule in reason, reason
+        assert str(seen.seen.outcome) == "preflight"
+        assert all(view.exit_code is None for view in seen.seen.tasks)
+
+
+async def test_a_second_answer_to_a_question_is_a_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer a question: nothing is kept of those that were answered."""
+    async with bench(tmp_path, monkeypatch) as seen:
+        ports: list[dict[str, Any]] = []
+
+        def twice(agent: Agent, body: dict[str, Any]) -> None:
+            ports.append({"id": body["id"], "busy": [], "owners": []})
+            agent.send(wire.REPLY, ports[0])
+
+        seen.liar.answers[wire.PORTS] = twice
+        await seen.running()
+        seen.liar.agent.send(wire.REPLY, ports[0])
+        reason = await seen.lost()
+        assert "REPLY to a question that was not asked" in reason
+        assert untouched(seen)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "reason"),
+    [
+        (wire.WELCOME, welcome(tasks=[facts("worker:0")]), NO_TASK_OF_ITS_OWN),
+        (wire.WELCOME, welcome(tasks=5), "tasks"),
+        (wire.GONE, {"by": "", "left": {"worker:1": 1}}, "left"),
+        (wire.NOTE, {"text": "x"}, "before WELCOME"),
+        (wire.ERROR, {"text": "no room"}, "no room"),
+    ],
+)
+async def test_a_query_believes_no_more_than_a_launch(
+    kind: int, body: dict[str, Any], reason: str
+) -> None:
+    """`tfmux ps` and `kill` ask agents without taking them over: who lies is an error that the
+    host is listed with."""
+    host = Host("liar")
+    host.answers[wire.HELLO] = lambda agent, _: agent.send(kind, body)
+    tasks = {TaskId("worker", 1): 1000}
+    settings = LinkSettings("r", "liar", RULES, local=False, tasks=tasks)
+    with pytest.raises(AgentError, match=reason):
+        await query_agent(settings, host.open)
+    left = {"by": "", "left": ["worker:1", "worker:0", None]}
+    host.answers[wire.HELLO] = lambda agent, _: agent.send(wire.GONE, left)
+    gone = await query_agent(settings, host.open)
+    assert isinstance(gone, Gone) and gone.left == (TaskId("worker", 1), None, None)
+
+
+async def test_what_a_host_says_is_shown_without_escapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Notes, reasons and receipts are text for a terminal."""
+    evil = "\x1b]52;c;eA==\x07\u202eevil\u2066\ud800\n\x9b31m"
+    async with bench(tmp_path, monkeypatch) as seen:
+        seen.liar.answers[wire.KILL] = lambda agent, _: agent.send(
+            wire.RECEIPT,
+            {**RECEIPT, "survivors": [{"pid": 5, "command": evil * 1000, "state": "D"}]},
+        )
+
+        def started(agent: Agent, body: dict[str, Any]) -> None:
+            agent.send(wire.NOTE, {"text": evil})
+            agent.send(wire.STARTED, facts(body["task"], error=evil))
+
+        seen.liar.answers[wire.START] = started
+        await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
+        said = [*seen.seen.notes, seen.task("worker:1").reason]
+        receipt = seen.seen.receipt
+        assert receipt is not None
+        said += [one.command for host in receipt.hosts for one in host.survivors]
+        assert len(said) >= 3 and all("evil" in text for text in (said[0], *said[-2:])), said
+        assert all(text.isprintable() and len(text) <= 2000 for text in said), said

@@ -1,0 +1,82 @@
+"""Unpacking of hostile streams of results: an error, and nothing written elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launcher.files.unpacking import UnpackError
+from launcher.on_host.pipe import LENGTH
+from tests.support.result_streams import END, file, folder, member, unpack
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[Path]:
+    """A file beside the results, which must stay what it is."""
+    path = tmp_path / "outside"
+    path.write_text("mine")
+    yield path
+    assert path.read_text() == "mine"
+    there = {"outside", "root", "home", "source", "ssh", "run"}
+    assert {one.name for one in tmp_path.iterdir()} <= there, "something was written elsewhere"
+
+
+HOSTILE: dict[str, tuple[tuple[bytes, ...], int]] = {
+    "upwards": ((file("../outside"), END), 1),
+    "upwards inside": ((folder("a"), file("a/../../outside"), END), 1),
+    "absolute": ((file("/tmp/evil"), END), 1),
+    "dot": ((file("."), END), 1),
+    "empty": ((file(""), END), 1),
+    "empty component": ((folder("a"), file("a//b"), END), 1),
+    "nul": ((file("a\0b"), END), 1),
+    "no name at all": ((file("\ud800"), END), 1),
+    "long component": ((file("n" * 256), END), 1),
+    "long path": ((file("a/" * 3000 + "b"), END), 1),
+    "device": ((member(name="a", kind="device", major=1, minor=3), END), 0),
+    "pipe": ((member(name="a", kind="fifo"), END), 0),
+    "hard link": ((member(name="a", kind="hardlink", target="../outside"), END), 0),
+    "no kind": ((member(name="a"), END), 0),
+    "file twice": ((file("a"), file("a"), END), 2),
+    "symbolic link": ((member(name="a", kind="link", target=".."), file("a/outside"), END), 1),
+    "file where a folder is": ((folder("a"), file("a"), END), 1),
+    "folder where a file is": ((file("a"), folder("a"), END), 1),
+    "in a file": ((file("a"), file("a/b"), END), 2),
+    "in no folder": ((file("a/b"), END), 1),
+    "fewer files": ((file("a"), END), 2),
+    "more files": ((file("a"), file("b"), END), 1),
+    "no end": ((file("a"),), 1),
+    "behind the end": ((END, file("a")), 1),
+    "longer than said": ((file("a", b"x" * 500, size=100), END), 1),
+    "shorter than said": ((file("a", b"x" * 100, size=500), END), 1),
+    "huge": ((file("a", size=1 << 62), END), 1),
+    "negative": ((file("a", b"", size=-1), END), 1),
+    "a size in words": ((file("a", b"", size="12"), END), 1),
+    "a size that is true": ((file("a", b"x", size=True), END), 1),
+    "a fraction": ((file("a", b"", size=1.5), END), 1),
+    "a mode in words": ((file("a", b"", mode="rwx"), END), 1),
+    "head too long": ((LENGTH.pack(1 << 31), b"x" * 4096), 0),
+    "no JSON": ((LENGTH.pack(4), b"\xff\xfe\0\1", END), 0),
+    "deep JSON": ((LENGTH.pack(60_000), b"[" * 60_000, END), 0),
+    "a list": ((LENGTH.pack(2), b"[]", END), 0),
+    "a tar archive": ((b"evil".ljust(100, b"\0") + b"0000644\0" * 3 + bytes(1024),), 1),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_stream_is_an_error_and_writes_nothing_elsewhere(
+    name: str, tmp_path: Path, outside: Path
+) -> None:
+    """Whatever is not as announced ends the unpacking."""
+    members, files = HOSTILE[name]
+    with pytest.raises((UnpackError, OSError)):
+        unpack(tmp_path / "root", *members, files=files)
+
+
+def test_a_million_members_where_ten_were_announced(tmp_path: Path) -> None:
+    """It ends at the eleventh."""
+    stream = b"".join(file(f"f{number}", b"") for number in range(11)) + bytes(1 << 20)
+    with pytest.raises(UnpackError, match="more files"):
+        unpack(tmp_path / "root", stream, files=10, size=1 << 40)
+    assert len(list((tmp_path / "root").iterdir())) == 10

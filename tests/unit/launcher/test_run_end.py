@@ -1,0 +1,376 @@
+"""End of a run: its outcome, its failures, and kill-all."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.run import events as ev
+from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, WatchSilence
+from launcher.run.shutdown import KILL_PATIENCE
+from launcher.run.snapshot import Survivor
+from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.run.timers import RestartDelay, ShutdownTimeout
+from tests.support.run_driver import FACTS, RunDriver, ends, held, kill, kills, name, timers
+
+# --- the end ------------------------------------------------------------------------------------
+
+
+def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped(
+    driver: RunDriver,
+) -> None:
+    out = driver.exited("worker:0")
+    assert driver.phase() is RunPhase.FINISHING
+    assert out == [
+        WatchSilence(name("worker:1"), 60.0),
+        WatchSilence(name("worker:2"), 60.0),
+    ]
+    assert driver.exited("worker:1") == []
+    assert driver.exited("worker:2") == driver.shut_down()
+    driver.exited("ps:0", None, "TERM")
+    assert driver.receipt("a") == []
+    out = driver.receipt("b")
+    assert out == [ReleaseHost("a"), ReleaseHost("b"), End(Outcome.SUCCESS, 0)]
+    assert driver.state("ps:0") is TaskState.STOPPED
+    assert driver.state("worker:1") is TaskState.EXITED
+
+
+def test_success_all_waits_for_everybody() -> None:
+    """Without a deciding chief silence is watched only once a task of the job has ended."""
+    driver = RunDriver(settings='success = "all"')
+    driver.running()
+    assert driver.exited("worker:0") == [
+        WatchSilence(name("worker:1"), 60.0),
+        WatchSilence(name("worker:2"), 60.0),
+    ]
+    assert driver.phase() is RunPhase.RUNNING
+    driver.exited("worker:2")
+    assert kills(driver.exited("worker:1"))
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriver) -> None:
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    out = driver.feed(ev.OutputStalled, name("worker:2"), 60.0)
+    assert out == [kill("b", "worker:2", 5.0)]
+    assert "hangs at its end" in driver.task("worker:2").reason
+    assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
+
+
+def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
+    """Beside a chief of a job of its own, workers that `join()` never end by themselves."""
+    jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
+    driver = RunDriver(settings='success = "chief"\n', jobs=jobs)
+    driver.staged()
+    driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
+    driver.exited("chief:0")
+    for worker, host in (("worker:0", "a"), ("worker:1", "b"), ("worker:2", "b")):
+        out = driver.feed(ev.OutputStalled, name(worker), 60.0)
+        assert kills(out) == [(host, [worker], 5.0)]
+        out = driver.exited(worker, None, "TERM")
+        assert driver.state(worker) is TaskState.STOPPED
+    assert out == driver.shut_down()
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
+    """Where one worker has ended by itself, its like are expected to."""
+    jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
+    driver = RunDriver(settings='success = "chief"\n', jobs=jobs)
+    driver.staged()
+    driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
+    driver.exited("chief:0")
+    driver.exited("worker:0")
+    driver.feed(ev.OutputStalled, name("worker:1"), 60.0)
+    assert "hangs at its end" in driver.task("worker:1").reason
+    driver.exited("worker:1", None, "TERM")
+    assert driver.state("worker:1") is TaskState.FAILED
+
+
+def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
+    """It is we who hear nothing; the watch goes on."""
+    driver.exited("worker:0")
+    driver.lost("b")
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == [
+        WatchSilence(name("worker:2"), 60.0)
+    ]
+    assert driver.state("worker:2") is TaskState.LOST
+
+
+def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
+    driver = RunDriver(settings='on_failure = "keep"')
+    driver.running()
+    assert driver.exited("ps:0", 3) == driver.shut_down()
+    assert (str(driver.failure.task), driver.failure.how) == ("ps:0", "exit 3")
+
+
+def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
+    driver = RunDriver(settings='on_failure = "keep"')
+    driver.running()
+    assert driver.exited("worker:1", 1) == []
+    driver.exited("worker:0")
+    assert kills(driver.exited("worker:2"))
+    assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
+
+
+def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
+    driver = RunDriver(settings='on_failure = "keep"')
+    driver.running()
+    driver.feed(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
+    driver.exited("worker:1", 1)
+    failure = driver.failure
+    assert (str(failure.task), failure.how, failure.tail) == (
+        "worker:2",
+        "killed by SEGV",
+        ("last words",),
+    )
+    assert failure.others == (name("worker:1"),)
+
+
+def test_a_hundred_failures_below_the_first_are_named_and_more_are_counted() -> None:
+    """Under `keep` all workers may fail."""
+    places = ", ".join(f'"a:{3000 + number}"' for number in range(103))
+    text = '[hosts.a]\nssh = "a"\n[jobs.chief]\ntasks = ["a:2222"]\n[jobs.worker]\n'
+    text += f'tasks = [{places}]\n[run]\ncommand = ["x"]\non_failure = "keep"\n'
+    driver = RunDriver(text=text + '[start.ready]\nworker = "started"\nchief = "started"\n')
+    driver.feed(ev.Begin)
+    driver.up("a")
+    driver.feed(ev.HostsChecked, FACTS)
+    driver.feed(ev.Staged, "a")
+    workers = [f"worker:{number}" for number in range(103)]
+    driver.begun("chief:0", *workers)
+    for worker in workers[:101]:
+        driver.exited(worker, 1)
+    assert driver.failure.others == tuple(map(name, workers[1:101]))
+    assert driver.failure.unlisted == 0
+    driver.exited(workers[101], 1)
+    driver.exited(workers[102], 1)
+    assert driver.failure.others == tuple(map(name, workers[1:101]))
+    assert driver.failure.unlisted == 2
+
+
+def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
+    jobs = '[jobs.board]\ntasks = ["b:6006"]\nin_cluster = false\ncommand = ["y"]\n'
+    driver = RunDriver(jobs=jobs)
+    driver.running()
+    driver.begun("board:0")
+    assert driver.exited("board:0", 9) == []
+    assert driver.state("board:0") is TaskState.FAILED
+    assert driver.seen.first_failure is None
+    assert any("board:0" in note for note in driver.seen.notes)
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    assert kills(driver.exited("worker:2"))
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None:
+    driver = RunDriver(settings='on_failure = "restart"')
+    driver.running()
+    driver.exited("worker:1", 1)
+    driver.receipt("b", ["worker:1"])
+    driver.fired(RestartDelay(name("worker:1"), 1))
+    assert driver.exited("worker:1", 1, attempt=1) == []
+    assert driver.state("worker:1") is TaskState.STARTING
+
+
+# --- kill-all -----------------------------------------------------------------------------------
+
+
+def test_kill_all_is_one_broadcast_and_ends_in_a_receipt(driver: RunDriver) -> None:
+    out = driver.feed(ev.KillAll)
+    assert out == driver.shut_down()
+    assert driver.seen.kill_deadline == driver.now + 5
+    driver.exited("ps:0", None, "TERM")
+    assert driver.receipt("a", signalled=2) == []
+    assert driver.receipt("b", signalled=3) == driver.end(Outcome.KILLED, 130)
+    receipt = driver.seen.receipt
+    assert receipt is not None and receipt.clean
+    assert [(h.host, h.signalled) for h in receipt.hosts] == [("a", 2), ("b", 3)]
+    assert {view.state for view in driver.seen.tasks} == {TaskState.KILLED}
+
+
+def test_a_forced_kill_kills_now_only_where_something_is_left(driver: RunDriver) -> None:
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0), patience]
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
+    assert driver.seen.kill_deadline == driver.now - 1
+    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
+    assert driver.feed(ev.KillAll, force=True) == []
+
+
+def test_a_forced_kill_needs_no_other_before_it(driver: RunDriver) -> None:
+    now = [KillHost(host, None, 0.0) for host in ("a", "b")]
+    patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
+    assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now, patience]
+    assert driver.run.forced and driver.seen.kill_deadline == driver.now
+
+
+def test_a_kill_that_is_repeated_shortens_no_grace(driver: RunDriver) -> None:
+    """A client that leaves, a closed pipe and a person may all say it for one Ctrl-C."""
+    driver.feed(ev.KillAll)
+    deadline = driver.seen.kill_deadline
+    for by_person in (False, True, False):
+        assert driver.feed(ev.KillAll, by_person) == []
+    assert not driver.run.forced and driver.seen.kill_deadline == deadline
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+
+
+def ended_by_the_rule(driver: RunDriver) -> None:
+    """All workers have exited 0, and the ps is in its grace."""
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    assert driver.exited("worker:2") == driver.shut_down()
+    assert not driver.seen.kill_asked
+
+
+def test_a_persons_first_kill_while_the_rule_ends_a_run_is_the_first(driver: RunDriver) -> None:
+    """It is a person's kill from then on, and the ps keeps its grace; the next one is forced."""
+    ended_by_the_rule(driver)
+    deadline = driver.seen.kill_deadline
+    assert driver.feed(ev.KillAll) == []
+    assert driver.seen.kill_asked and not driver.run.forced
+    assert driver.seen.kill_deadline == deadline
+    assert kills(driver.feed(ev.KillAll, force=True)) == [("a", None, 0.0), ("b", None, 0.0)]
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+
+
+def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(
+    driver: RunDriver,
+) -> None:
+    ended_by_the_rule(driver)
+    driver.confirmed()
+    notes = driver.seen.notes
+    for by_person in (False, True, True):
+        assert driver.feed(ev.KillAll, by_person) == []
+        assert not driver.run.forced and driver.seen.kill_asked is by_person
+    (note,) = driver.seen.notes[len(notes) :]
+    assert "kill it again to give up the results" in note
+    assert driver.feed(ev.KillAll, force=True) == []
+    assert driver.run.forced and driver.seen.outcome is Outcome.SUCCESS
+    assert "are given up" in driver.seen.notes[-1]
+
+
+def test_a_terminal_that_is_closed_while_the_rule_ends_a_run_changes_nothing(
+    driver: RunDriver,
+) -> None:
+    ended_by_the_rule(driver)
+    assert driver.feed(ev.KillAll, by_person=False) == []
+    assert not driver.run.forced and not driver.seen.kill_asked
+    assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+def test_a_person_who_joins_in_after_a_failure_has_killed_the_run() -> None:
+    """Where several exit codes hold, 130 comes before 1; the failure is still named."""
+    driver = RunDriver()
+    driver.running()
+    assert driver.exited("worker:1", 1) == driver.shut_down()
+    assert driver.feed(ev.KillAll) == []
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+    assert str(driver.failure.task) == "worker:1"
+
+
+def test_a_task_that_a_person_kills_is_no_press_of_the_kill_key(driver: RunDriver) -> None:
+    """A ps that is ended ends the run; whoever then presses the key has not pressed it before."""
+    driver.feed(ev.SignalTask, name("ps:0"), "TERM")
+    assert driver.exited("ps:0", None, "TERM") == driver.shut_down()
+    assert not driver.seen.kill_asked
+    assert driver.feed(ev.KillAll) == []
+    assert driver.seen.kill_asked
+
+
+def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
+    driver.feed(ev.KillAll, by_person=False)
+    assert driver.confirmed() == driver.end(Outcome.TERMINATED, 143)
+
+
+def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
+    driver = RunDriver(settings='on_failure = "restart"')
+    driver.staged()
+    driver.begun("ps:0")
+    driver.feed(ev.KillAll)
+    assert driver.feed(ev.TaskReady, name("ps:0"), 1) == []
+    assert driver.exited("ps:0", 1) == []
+    assert driver.fired(RestartDelay(name("ps:0"), 1)) == []
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+    assert driver.state("worker:1") is TaskState.PENDING
+
+
+def test_kill_before_any_host_was_contacted_ends_at_once() -> None:
+    driver = RunDriver()
+    driver.feed(ev.Begin)
+    assert driver.feed(ev.KillAll) == driver.end(Outcome.KILLED, 130, ())
+
+
+def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
+    driver = RunDriver()
+    driver.checked()
+    assert driver.feed(ev.KillAll) == driver.shut_down()
+    assert driver.feed(ev.Staged, "a") == []
+    assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
+
+
+def test_survivors_are_reported_and_the_exit_code_says_unconfirmed(driver: RunDriver) -> None:
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    out = driver.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
+    assert out == driver.end(Outcome.KILLED, 4)
+    assert driver.state("worker:1") is not TaskState.KILLED
+
+
+def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDriver) -> None:
+    """Its lease had ended while we slept: its receipt is not ours to end the run with."""
+    assert driver.receipt("a") == [] and driver.receipt("b") == []
+    assert driver.phase() is RunPhase.RUNNING
+
+
+def test_a_time_that_has_passed_is_not_said() -> None:
+    """Given a host whose lease and grace are over, when the kill ends without it, then nobody is
+    told when its agent will act."""
+    driver = RunDriver()
+    driver.running()
+    driver.lost("b", 1.0)
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    driver.now += 60
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert driver.seen.receipt is not None
+    assert driver.seen.receipt.hosts[1].unreachable_until is None
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
+    """Under `keep` tasks of a host that is cut off go on until somebody kills them."""
+    driver = RunDriver('on_disconnect = "keep"\n' if keeps else "")
+    driver.running()
+    driver.lost("b", 60.0)
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
+    assert driver.seen.receipt is not None
+    (away,) = [host for host in driver.seen.receipt.hosts if host.host == "b"]
+    assert not away.confirmed and (away.unreachable_until is None) is keeps
+
+
+def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() -> None:
+    """Given a host that is cut off during a kill, when the clock is set back by a day, then its
+    tasks have the grace and not a day."""
+    driver = RunDriver()
+    driver.running()
+    driver.feed(ev.KillAll)
+    driver.lost("b")
+    driver.now -= 86_400
+    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 5.0)]
+
+
+def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() -> None:
+    """Nothing there has a grace any more; who presses again puts nothing off."""
+    driver = RunDriver()
+    driver.running()
+    driver.lost("b")
+    driver.feed(ev.KillAll)
+    assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}
+    assert timers(driver.feed(ev.KillAll, force=True)) == {}

@@ -1,0 +1,186 @@
+"""Hosts that a run loses, and that come back or do not."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.plan import HostFacts
+from launcher.run import events as ev
+from launcher.run.instructions import KillHost, SetTimer, StageHost
+from launcher.run.shutdown import KILL_PATIENCE
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.run.timers import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
+from tests.support.run_driver import RunDriver, held, kill, kills, name, starts, timers
+
+
+def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
+    """Its tasks are `lost`, not failed, and have their true state again afterwards."""
+    driver.feed(ev.MetricsSeen, name("worker:1"))
+    out = driver.lost("b", lease=60)
+    assert timers(out) == {LeaseEnd("b"): pytest.approx(60 + 5 + KILL_PATIENCE)}
+    assert driver.state("worker:1") is TaskState.LOST
+    assert driver.state("worker:0") is TaskState.READY
+    kept = [held("worker:1"), held("worker:2")]
+    assert driver.up("b", tasks=kept) == []
+    assert driver.state("worker:1") is TaskState.RUNNING
+    assert driver.state("worker:2") is TaskState.READY
+    assert driver.fired(LeaseEnd("b")) == []
+
+
+def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None:
+    driver = RunDriver()
+    driver.staged()
+    driver.ready("ps:0")
+    driver.ready("worker:0")
+    driver.begun("worker:2")
+    driver.lost("b")
+    start, *limits = driver.start("worker:1", "worker:2")
+    limits = [one for one in limits if isinstance(one, SetTimer)]
+    assert driver.up("b", tasks=[held("worker:2")]) == [start, *limits]
+
+
+def test_a_time_limit_that_ends_during_a_cut_is_set_again_after_it() -> None:
+    """It says nothing of a task that nobody sees; without another one the run waited for ever."""
+    driver = RunDriver()
+    driver.staged()
+    driver.begun("ps:0")
+    driver.lost("a")
+    assert driver.fired(ReadyTimeout(name("ps:0"), 1)) == []
+    out = driver.up("a", tasks=[held("ps:0")])
+    assert out == [SetTimer(ReadyTimeout(name("ps:0"), 1), 120.0)]
+    assert driver.fired(ReadyTimeout(name("ps:0"), 1)) == driver.shut_down()
+
+
+@pytest.mark.parametrize(("ready", "seconds"), [("{ after = 3.0 }", 3.0), ("'auto'", 5.0)])
+def test_a_delay_that_ends_during_a_cut_begins_again_after_it(ready: str, seconds: float) -> None:
+    """The agent names the process of each task that it holds, as it did at the start."""
+    driver = RunDriver(settings=f"[start.ready]\nps = {ready}")
+    driver.staged()
+    driver.begun("ps:0")
+    driver.lost("a")
+    assert driver.fired(ReadyDelay(name("ps:0"), 1)) == []
+    driver.up("a", tasks=[held("ps:0")])
+    assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): seconds}
+    assert driver.fired(ReadyDelay(name("ps:0"), 1)) == driver.start("worker:0")
+
+
+def test_a_kill_sets_no_time_limit_when_a_host_is_back() -> None:
+    """Nothing is waited for but receipts."""
+    driver = RunDriver()
+    driver.staged()
+    driver.begun("ps:0")
+    driver.lost("a")
+    driver.feed(ev.KillAll)
+    assert timers(driver.up("a", tasks=[held("ps:0")])) == {}
+
+
+def test_a_task_that_a_new_agent_does_not_know_has_ended(driver: RunDriver) -> None:
+    """The agent died meanwhile, and its tasks with it."""
+    driver.lost("b")
+    out = driver.up("b", agent_exit="the agent died")
+    assert out == driver.shut_down()
+    assert driver.failure.how == "ended unseen, the agent died"
+    assert any("meanwhile: the agent died" in note for note in driver.seen.notes)
+
+
+def test_a_cut_while_staging_stages_again() -> None:
+    driver = RunDriver()
+    driver.checked()
+    driver.feed(ev.Staged, "a")
+    driver.lost("b")
+    assert driver.up("b") == [StageHost("b")]
+    driver.lost("a")
+    assert driver.up("a") == []
+
+
+def test_a_kill_of_one_task_that_got_lost_is_repeated(driver: RunDriver) -> None:
+    driver.lost("b")
+    driver.feed(ev.Restart, name("worker:1"))
+    out = driver.up("b", tasks=[held("worker:1"), held("worker:2")])
+    assert out == [kill("b", "worker:1", 5.0)]
+    driver.exited("worker:1", None, "TERM")
+    assert driver.receipt("b", ["worker:1"]) == driver.start("worker:1", attempt=2)
+    driver.lost("b")
+    assert kills(driver.up("b", tasks=[held("worker:1", 2), held("worker:2")])) == []
+
+
+def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed(
+    driver: RunDriver,
+) -> None:
+    driver.lost("b")
+    out = driver.fired(LeaseEnd("b"))
+    assert out == driver.shut_down()
+    driver.receipt("a")
+    assert driver.fired(ShutdownTimeout()) == driver.end(Outcome.FAILED, 4, ["a"])
+    receipt = driver.seen.receipt
+    assert receipt is not None and not receipt.clean
+    away = receipt.hosts[1]
+    assert (away.host, away.confirmed) == ("b", False)
+    assert away.unreachable_until is not None
+    assert driver.failure.how == "lost"
+
+
+def test_under_keep_a_lost_host_ends_nothing() -> None:
+    driver = RunDriver(settings='on_disconnect = "keep"')
+    driver.running()
+    driver.lost("b")
+    assert driver.fired(LeaseEnd("b")) == []
+    assert driver.state("worker:1") is TaskState.LOST
+
+
+def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back(driver: RunDriver) -> None:
+    """With what is left of the grace, and at once after a second press."""
+    driver.lost("b")
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    (kill,) = kills(driver.up("b", tasks=[held("worker:1"), held("worker:2")]))
+    assert kill[:2] == ("b", None) and 0 < kill[2] < 5
+    driver.lost("b")
+    driver.feed(ev.KillAll)
+    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 0.0)]
+    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
+
+
+def test_a_host_that_is_refused_before_the_start_ends_the_run_as_preflight() -> None:
+    driver = RunDriver()
+    driver.feed(ev.Begin)
+    driver.up("a")
+    out = driver.feed(ev.HostRefused, "b", "no login")
+    assert out == driver.shut_down("a")
+    assert driver.receipt("a") == driver.end(Outcome.PREFLIGHT, 3, ["a"])
+    assert driver.seen.hosts[1].state is HostState.REFUSED
+
+
+def test_more_ranks_than_gpus_are_noted_once() -> None:
+    """With the number of the file, else the one that the host reports; hosts without GPUs, and
+    jobs that want none, have nothing to share."""
+    jobs = 'framework = "torch"\n[jobs.more]\ntasks = ["a:2224", "b:2224"]\n'
+    facts = {"a": HostFacts(gpus=1), "b": HostFacts(gpus=2)}
+    for gpus, expected in (
+        ("", ["2 ranks on a, which has 1 GPU", "the same on 1 more host"]),
+        ("gpus = 0\n", []),
+    ):
+        driver = RunDriver(jobs + gpus)
+        driver.feed(ev.Begin)
+        driver.up("a", "b")
+        driver.feed(ev.HostsChecked, facts)
+        notes = [note for note in driver.seen.notes if "rank" in note]
+        assert len(notes) == bool(expected) and all(text in notes[0] for text in expected)
+
+
+def test_a_task_whose_stage_comes_while_its_host_is_cut_off_has_its_time_later() -> None:
+    """It cannot be told to start; that it is not ready after two minutes ended the run."""
+    driver = RunDriver()
+    driver.staged()
+    driver.begun("ps:0")
+    driver.lost("b", 600.0)
+    out = driver.ready("ps:0", "worker:0")
+    assert starts(out) == [("worker:0", 1), ("worker:1", 1), ("worker:2", 1)]
+    assert ReadyTimeout(name("worker:1"), 1) not in timers(out)
+    assert driver.state("worker:1") is TaskState.LOST and driver.phase() is RunPhase.STARTING
+    assert driver.fired(ReadyTimeout(name("worker:1"), 1)) == []
+    begun = driver.start("worker:1", "worker:2")
+    assert driver.up("b") == begun[::2] + begun[1::2]
+    assert driver.state("worker:1") is TaskState.STARTING
+    driver.ready("worker:1", "worker:2")
+    assert driver.phase() is RunPhase.RUNNING

@@ -1,0 +1,153 @@
+"""Groups of stacks, their names and headlines, and what is cut: pure functions."""
+
+from __future__ import annotations
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from launcher.agent.stacks import parse_faulthandler, parse_py_spy
+from launcher.ids import TaskId
+from launcher.run.stacks import (
+    ProcessStack,
+    StackFrame,
+    Stacks,
+    TaskStacks,
+    ThreadStack,
+    Unanswered,
+    described,
+    named_tasks,
+    record,
+    schema,
+)
+from tests.support.budgets import examples
+
+USER = (StackFrame("__next__", "/srv/a/data.py", 12), StackFrame("step", "/srv/a/train.py", 41))
+WAIT = (
+    StackFrame("all_reduce", "/opt/lib/python3.12/site-packages/torch/distributed.py", 2806),
+    StackFrame("step", "/srv/a/train.py", 44),
+)
+
+
+def process(*frames: StackFrame, way: str = "python", pid: int = 7, **said: str) -> ProcessStack:
+    command, state = said.get("command", "python train.py"), said.get("state", "runs")
+    return ProcessStack(pid, command, way, state, (ThreadStack("main", frames),))
+
+
+def task(index: int, *processes: ProcessStack, job: str = "worker", host: str = "a") -> TaskStacks:
+    return TaskStacks(TaskId(job, index), host, processes)
+
+
+def taken(*tasks: TaskStacks) -> Stacks:
+    return Stacks(1000.0, tasks)
+
+
+def test_one_of_twelve_stands_elsewhere() -> None:
+    """The smallest group comes first, and names what the others wait for."""
+    late, rest = task(3, process(*USER)), [task(n, process(*WAIT)) for n in range(12) if n != 3]
+    found = taken(*rest[:3], late, *rest[3:])
+    lines = [f"{group.title} — {group.where}" for group in found.groups]
+    assert lines == [
+        "1 task: worker:3 — __next__ data.py:12 ← step train.py:41",
+        "11 tasks: worker:0–2, 4–11 — all_reduce distributed.py:2806 ← step train.py:44",
+    ]
+    assert found.headline() == (
+        "worker:3 stands in __next__ data.py:12; 11 others wait in step train.py:44"
+    )
+    silent = {TaskId("worker", 3): 62.4}
+    assert "stands in __next__ data.py:12 for 62 s; 11 others" in found.headline(silent)
+
+
+def test_folders_differ_from_host_to_host() -> None:
+    """The same code in other folders is the same place; another line is another one."""
+    here = process(StackFrame("f", "/home/u/x/train.py", 5))
+    there = process(StackFrame("f", "/root/.local/state/tfmux/r/b/work/train.py", 5))
+    other = process(StackFrame("f", "/home/u/x/train.py", 6))
+    groups = taken(task(0, here), task(1, there, host="b"), task(2, other)).groups
+    assert [len(group.tasks) for group in groups] == [1, 2]
+
+
+def test_what_the_kernel_says_is_a_place_too() -> None:
+    """Numbers of pipes differ and mean nothing; programs and states do."""
+    pipes = [
+        task(n, process(way="proc", command="/bin/cat", state=f"reads pipe:[{n}]"))
+        for n in range(3)
+    ]
+    sleeps = task(3, process(way="proc", command="sleep 5", state="sleeps in clock_nanosleep"))
+    first, second = taken(*pipes, sleeps).groups
+    assert (first.where, len(second.tasks)) == ("sleep sleeps in clock_nanosleep", 3)
+    assert second.where == "cat reads pipe:[0]"
+
+
+def test_the_interpreter_behind_a_shell_stands_for_its_task() -> None:
+    """Else the last process that the shell has started."""
+    shell = process(way="proc", command="sh -c x", state="waits for a child (wait4)", pid=1)
+    python, child = process(*USER, pid=2), process(way="proc", command="sleep 9", pid=3)
+    assert task(0, shell, python, child).main is python
+    assert task(0, shell, child).main is child
+
+
+def test_long_stacks_are_named_by_their_ends_and_the_users_own_code() -> None:
+    library = [StackFrame(f"f{n}", f"/x/site-packages/m{n}.py", n) for n in range(9)]
+    own, base = StackFrame("step", "/srv/train.py", 41), StackFrame("<module>", "/srv/train.py", 90)
+    frames = (*library, own, base)
+    assert described(frames) == "f0 m0.py:0 ← f1 m1.py:1 ← … ← step train.py:41 ← …"
+    assert described(frames[-2:]) == "step train.py:41 ← <module> train.py:90"
+    assert described(frames[:1]) == "f0 m0.py:0"
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (["worker:0"], "worker:0"),
+        (["worker:2", "worker:0", "worker:1"], "worker:0–2"),
+        (["ps:0", "worker:0", "worker:2", "worker:3"], "ps:0, worker:0, 2–3"),
+        ([f"w:{n}" for n in range(0, 100, 2)], ", ".join(["w:0", *map(str, range(2, 24, 2)), "…"])),
+    ],
+)
+def test_names_of_tasks_in_short(names: list[str], text: str) -> None:
+    assert named_tasks(map(TaskId.parse, names)) == text
+
+
+def test_headlines() -> None:
+    """One place, several, none."""
+    same = [task(n, process(*WAIT)) for n in range(3)]
+    assert taken().headline() == ""
+    assert taken(*same).headline() == "all 3 tasks stand in step train.py:44"
+    assert taken(same[0]).headline() == "worker:0 stands in step train.py:44"
+    more = [task(5, process(*USER)), task(6, process(StackFrame("g", "/srv/c.py", 1)))]
+    assert taken(*same, *more).headline() == (
+        "worker:5 stands in __next__ data.py:12; 3 others wait in step train.py:44; "
+        "1 more in other places"
+    )
+
+
+@examples(30)
+@given(st.text(), st.integers(0, 1 << 22))
+def test_no_text_breaks_the_readers_of_tracebacks(text: str, pid: int) -> None:
+    for threads in (parse_faulthandler(text), parse_py_spy(text, pid)):
+        assert all(isinstance(name, str) for name, _ in threads)
+
+
+def test_tracebacks_of_interpreters_are_read() -> None:
+    """The oldest thread is the main thread, whichever got the signal; 3.14 names threads."""
+    text = (
+        'Thread 0x00007f01 [pool-1] (most recent call first):\n  File "/a/b.py", line 3 in work\n\n'
+        "Current thread 0x00007f02 (most recent call first):\n  <no Python frame>\n\n"
+        'Thread 0x00007f03 (most recent call first):\n  File "/a/t.py", line 9 in f (g)\n'
+        '  File "<string>", line ??? in <module>\n'
+    )
+    assert parse_faulthandler(text) == [
+        ("main", (("f (g)", "/a/t.py", 9), ("<module>", "<string>", 0))),
+        ("0x00007f02", ()),
+        ("pool-1", (("work", "/a/b.py", 3),)),
+    ]
+    assert parse_faulthandler(text + "\n...\n")[0][0] == "0x00007f03"  # it may not be among these
+
+
+def test_unanswered_stand_in_the_record() -> None:
+    found = Stacks(1.0, (), (Unanswered("tf3", "cannot be reached"),))
+    made = record(found)
+    assert made["unanswered"] == [{"name": "tf3", "reason": "cannot be reached"}]
+    jsonschema.validate(made, schema())

@@ -1,0 +1,190 @@
+"""The end of a run at one host: its logs are fetched before its folder is removed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.cluster import loads
+from launcher.ids import TaskId
+from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
+from launcher.session import hosts
+from launcher.session.hosts import COLLECT_STALL, Teardown, Transfers
+from tests.support.patience import PATIENCE
+from tests.unit.launcher.test_launch_preparation import CLUSTER
+
+WORKER = TaskId("worker", 0)
+
+
+class LostLink:
+    """A link that was connected a moment ago."""
+
+    connected = False
+    closed = False
+    agent_gone = False
+    left: bool | None = None
+
+    def leave(self, *, remove: bool) -> None:
+        """Notes whether the folder may go."""
+        self.left = remove
+
+
+@pytest.fixture
+def link() -> Any:
+    return LostLink()
+
+
+@pytest.fixture
+def whole() -> list[bool]:
+    """Whether all of the log is here, as its only entry."""
+    return [False]
+
+
+class Disk:
+    """A disk that takes everything, and counts how often it is looked at."""
+
+    looks = 0
+
+    @property
+    def stalled(self) -> bool:
+        self.looks += 1
+        return False
+
+
+class Logs:
+    """Logs of hosts, of which something may be missing."""
+
+    def __init__(self, whole: list[bool]) -> None:
+        self._whole = whole
+        self.looks = 0
+        self.news: dict[str, Callable[[], None] | None] = {}
+        self.monitor = SimpleNamespace(size=lambda _: 10)
+        self.cut = False
+
+    def is_cut(self, view: Any) -> bool:
+        """Whether somebody has removed the log."""
+        return self.cut
+
+    def is_whole(self, view: Any) -> bool:
+        self.looks += 1
+        return self._whole[0]
+
+    def listen(self, host: str, news: Callable[[], None] | None) -> None:
+        """Notes who wants to hear of a host's logs."""
+        self.news[host] = news
+
+    def notify_all(self) -> None:
+        """Tells all of them that there is more."""
+        for news in self.news.values():
+            if news is not None:
+                news()
+
+
+def releasing(
+    links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
+) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
+    """Begins to release all hosts; returns what is told."""
+    run = RunStateMachine(loads(CLUSTER, "c.toml", folder), "run-1")
+    plan = run.plan
+    view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
+    given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
+    given.survivors_on = lambda _: survivors
+    told: list[ev.Event] = []
+    transfers = Transfers(run.views, lambda: None)
+    outputs: Any = logs
+    watch: Any = disk
+    teardown_ = Teardown(given, folder, links, outputs, transfers, told.append, watch)
+    gone = asyncio.create_task(asyncio.sleep(0))
+    hosts = [replace(plan.host("far"), name=name) for name in links]
+    return told, [asyncio.create_task(teardown_.release(host, gone)) for host in hosts]
+
+
+async def release(link: Any, logs: Logs, tmp_path: Path) -> list[ev.Event]:
+    """Releases the host; returns what was told."""
+    told, work = releasing({"far": link}, logs, Disk(), tmp_path)
+    await asyncio.gather(*work)
+    return told
+
+
+async def test_a_host_that_is_lost_before_its_last_bytes_came_is_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path
+) -> None:
+    """A busy host, or a bad network: it confirmed the kill, and is back a moment later."""
+    logs = Logs(whole)
+
+    def back() -> None:
+        link.connected = whole[0] = True
+        logs.notify_all()
+
+    asyncio.get_running_loop().call_later(0.5, back)
+    assert await release(link, logs, tmp_path) == []
+    assert link.left is True
+
+
+@pytest.mark.parametrize("how", ["closed", "agent_gone"])
+async def test_a_host_that_does_not_come_back_is_not_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path, how: str
+) -> None:
+    """What it has of the logs stays there, and that is said."""
+    setattr(link, how, True)
+    began = time.monotonic()
+    (told,) = await release(link, Logs(whole), tmp_path)
+    assert isinstance(told, ev.NoteAdded) and "the last log bytes of far did not come" in told.text
+    assert link.left is False
+    assert time.monotonic() - began < COLLECT_STALL
+
+
+async def test_the_end_of_a_log_that_a_survivor_holds_is_not_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What waits in the kernel may hold the log for days: `up` lingered for the ten seconds that a
+    slow host has for its last bytes."""
+    monkeypatch.setattr(hosts, "COLLECT_STALL", 2 * PATIENCE)
+    link.connected = True
+    told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors=("rsync",))
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*work)
+    (note,) = told
+    assert isinstance(note, ev.NoteAdded) and "the last log bytes of far did not come" in note.text
+    assert link.left is False
+
+
+async def test_output_that_somebody_has_removed_is_not_waited_for(
+    link: Any, whole: list[bool], tmp_path: Path
+) -> None:
+    """It is said that it is lost; nothing of it stays on the host."""
+    link.connected = whole[0] = True
+    logs = Logs(whole)
+    logs.cut = True
+    (told,) = await release(link, logs, tmp_path)
+    assert isinstance(told, ev.NoteAdded) and "the last output of worker:0 is lost" in told.text
+    assert link.left is True
+
+
+async def test_hosts_that_wait_for_bytes_leave_the_loop_alone(
+    whole: list[bool], tmp_path: Path
+) -> None:
+    """A hundred of them cost no more looks at the disk than one, and none at logs of which nothing
+    new has come: beats and a second kill go on beside them."""
+    logs, disk = Logs(whole), Disk()
+    links = {f"h{number}": LostLink() for number in range(100)}
+    told, work = releasing(links, logs, disk, tmp_path)
+    began = time.monotonic()
+    await asyncio.wait(work, timeout=1.0)
+    assert not any(task.done() for task in work)
+    assert disk.looks < 200 * (time.monotonic() - began)
+    assert logs.looks == 100
+    whole[0] = True
+    logs.notify_all()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.gather(*work)
+    assert told == [] and all(link.left for link in links.values())
+    assert not any(logs.news.values())
