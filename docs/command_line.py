@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
@@ -13,6 +14,9 @@ from tui.main import build_parser
 
 _ONE_LINE = partial(argparse.HelpFormatter, width=10_000)
 _COLUMNS = 100
+_HEADS = ("argument", "is")
+_SEVERAL = 3
+"""Commands with the same option, from which on it is told once for all of them."""
 
 
 def commands() -> dict[str, tuple[argparse.ArgumentParser, str]]:
@@ -30,7 +34,10 @@ def options_of(parser: argparse.ArgumentParser) -> set[str]:
 
 
 def markdown() -> Iterator[str]:
-    """A section for each command."""
+    """A section for each command, then the options that several commands have."""
+    rows = {name: _rows(parser) for name, (parser, _) in commands().items()}
+    count = Counter(row for some in rows.values() for row in some)
+    shared = [row for row, times in count.items() if times >= _SEVERAL]
     for name, (parser, about) in commands().items():
         yield f"### `tfmux {name}`"
         yield ""
@@ -40,14 +47,12 @@ def markdown() -> Iterator[str]:
         yield _usage(parser)
         yield "```"
         yield ""
-        if rows := _rows(parser):
-            yield from table(("argument", "is"), rows)
+        if own := [row for row in rows[name] if row not in shared]:
+            yield from table(_HEADS, own)
             yield ""
-
-
-def options(name: str) -> list[str]:
-    """The table of one command."""
-    return table(("argument", "is"), _rows(commands()[name][0]))
+    yield "### Options of several commands"
+    yield ""
+    yield from table(_HEADS, shared)
 
 
 def _usage(parser: argparse.ArgumentParser) -> str:

@@ -42,6 +42,10 @@ KINDS: tuple[Any, ...] = (
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", TaskId: "string"}
 _ALWAYS = {("TaskView", "attempt"), ("HostView", "reason"), ("Receipt", "clean")}
 """Fields with a default that stand in each record."""
+_INNER = {"FactsView", "HostFacts", "AllocatedNode"}
+"""What only launchers read: in the schema, not in the reference."""
+_STATES = {"RunView": "run", "Summary": "run", "TaskView": "task"}
+"""Records with a state of a run or a task, whose words the page explains."""
 
 
 def schema() -> dict[str, Any]:
@@ -62,12 +66,20 @@ def markdown() -> Iterator[str]:
     definitions = schema()["$defs"]
     events = [kind.__name__ for kind in KINDS]
     for name in [*events, *sorted(definitions.keys() - set(events))]:
+        if name in _INNER:
+            continue
         made = definitions[name]
         title = f"`{made['properties']['event']['const']}`" if name in events else name
         yield from (f"### {title}", "", made["description"], "")
         rows = (
-            (f"`{field}`", _type(value), "yes" if field in made["required"] else "", _about(value))
+            (
+                f"`{field}`",
+                _type_of(name, field, value),
+                "yes" if field in made["required"] else "",
+                _about(value),
+            )
             for field, value in made["properties"].items()
+            if name not in events or field not in ("event", "time")
         )
         yield from (*table(("field", "type", "always", "is"), rows), "")
 
@@ -150,6 +162,12 @@ def _descriptions(kind: type[Any]) -> dict[str, str]:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     found[field.target.id] = " ".join(text.split())
     return found
+
+
+def _type_of(kind: str, field: str, made: dict[str, Any]) -> str:
+    if kind in _STATES and field.startswith("state"):
+        return f"[state](#states-of-a-{_STATES[kind]})"
+    return _type(made)
 
 
 def _type(made: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
 """Writes the generated parts of the documentation: `python -m docs.reference`.
 
-A generated part stands between `<!-- PART -->` and `<!-- end -->` in any page: one of `PARTS`,
-`keys of TABLE` of the cluster file, or `options of COMMAND`. The JSON Schemas are generated as a
-whole. A test fails while they are not up to date.
+A generated part stands between `<!-- PART -->` and `<!-- end -->` in any page: one of `PARTS`, or
+`keys of TABLE` of the cluster file. The JSON Schemas are generated as a whole. A test fails while
+they are not up to date.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from docs import bindings, command_line, contracts, events, frames
+from docs import bindings, command_line, events
 from docs.markdown import table
-from launcher.cluster.reference import markdown, schema_text
+from launcher.cluster.reference import keys, markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
 from launcher.run import stacks
 from launcher.session.records import active_runs_schema
@@ -36,6 +36,8 @@ def _exit_codes() -> list[str]:
 
 
 def _keys_of(name: str) -> list[str]:
+    if name == "defaults.host":  # the same keys as those of a host
+        return [f"Its keys: {', '.join(f'`{key.name}`' for key in keys(name))}."]
     return list(markdown("" if name == "the file" else name))
 
 
@@ -61,14 +63,10 @@ PARTS: dict[str, Callable[[], Iterable[str]]] = {
     "keys": bindings.markdown,
     "commands": command_line.markdown,
     "events": events.markdown,
-    "frames": frames.markdown,
-    "packages": contracts.drawing,
     "other pages": _other_pages,
 }
 """Parts that there are once."""
-_PART = re.compile(
-    rf"(<!-- ({'|'.join(PARTS)}|keys of .+?|options of .+?) -->\n).*?(<!-- end -->)", re.DOTALL
-)
+_PART = re.compile(rf"(<!-- ({'|'.join(PARTS)}|keys of .+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -105,8 +103,6 @@ def _part(match: re.Match[str]) -> str:
     kind, _, name = what.partition(" of ")
     if kind == "keys" and name:
         lines: Iterable[str] = _keys_of(name)
-    elif kind == "options":
-        lines = command_line.options(name)
     else:
         lines = PARTS[what]()
     return begin + "\n".join(lines) + "\n" + end

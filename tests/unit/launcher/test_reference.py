@@ -47,7 +47,7 @@ BAD: list[tuple[str, Any]] = [
 
 
 def test_the_generated_documents_are_up_to_date() -> None:
-    """After a change of keys, commands, events or frames: `python -m docs.reference`."""
+    """After a change of keys, commands or events: `python -m docs.reference`."""
     for path, text in generated().items():
         assert path.read_text(encoding="utf-8") == text, f"{path}: run python -m docs.reference"
 
