@@ -15,7 +15,7 @@ from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.support.streams import records
 from tests.testbed import proc
@@ -65,7 +65,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
         capture_output=True,
         text=True,
         cwd=REPOSITORY,
-        timeout=90,
+        timeout=PATIENCE,
     )
     assert done.returncode == 0, done.stderr
     run_id, detached = done.stdout.split()

@@ -24,7 +24,7 @@ from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support.budgets import budget
 from tests.support.command import Up
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario
 from tests.support.streams import check_stream, records
 from tests.testbed import faults, guard, proc
@@ -307,7 +307,7 @@ class Chaos:
             self.ctrl_c(up)
         elif up.process.poll() is None:
             self.launcher_dies(up)
-        up.process.wait(90)
+        up.process.wait(PATIENCE)
         if self.keep or self.chance.random() < 0.3:
             code, said = self.scenario.kill(self.run_id)
             self.did.append(f"tfmux kill at the end: {code}")
@@ -359,7 +359,7 @@ def play_one(run: Chaos) -> str:
             watch.start()
             run.play(up)
             run.finish(up)
-            watch.join(10)
+            watch.join(PATIENCE)
             assert not run.false, f"false receipt: {guard.describe(run.false)}"
         except Exception as error:
             if not run.run_id and up.wait() and "its file system does not answer" in up.said:

@@ -12,7 +12,7 @@ from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support.budgets import soak
 from tests.support.command import Up, slowness
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, ready, receipt
 from tests.testbed import faults
 
@@ -172,7 +172,7 @@ def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
                 "the flood has come",
             )
             up.send_signal(signal.SIGINT)
-            _, said = up.communicate(timeout=60)
+            _, said = up.communicate(timeout=PATIENCE)
         finally:
             up.kill()
     assert up.returncode == 130, said

@@ -15,6 +15,7 @@ from launcher.store.runs import RunFolder
 from tests.processes.faults.test_rules import gone, launch
 from tests.support import command
 from tests.support.command import Up, python_task
+from tests.support.patience import PATIENCE
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
 from tests.support.slurm_scenario import ALL, Scenario
 from tests.support.streams import records
@@ -147,7 +148,7 @@ def test_a_kill_during_a_restart_ends_everything(
             r"attempt (\d) of 4: worker:1 exit 7 on localhost", listed["attempt_text"]
         )
         assert said and int(said[1]) >= 2
-        done = command.run("kill", up.run_id, timeout=60)
+        done = command.run("kill", up.run_id, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
         assert up.wait() == 130, up.transcript()
         asked = next(at for at, e in enumerate(up.events) if e.get("kill_asked"))
@@ -256,7 +257,7 @@ def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> No
         run_id = up.run_id
         up.kill_launcher()
     with Up("attach", run_id, "--json") as up:
-        assert up.wait(120) == 0, up.transcript()
+        assert up.wait(PATIENCE) == 0, up.transcript()
         assert ("restarting", 1) in runs(up) and runs(up)[-1] == ("ended", 2)
         assert confirmed(up)
     assert scenario.check_logs(run_id) > 0
@@ -281,7 +282,7 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
         while_ending(up)
         up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the end")
         scenario.testbed["tf3"].heal()
-        assert up.wait(120) in (1, 4), up.transcript()
+        assert up.wait(PATIENCE) in (1, 4), up.transcript()
         assert "worker:0 on tf1: exit 7; not started again: tf3 is lost" in up.said
         assert {e["attempt"] for e in up.of("task")} <= {0, 1}
     scenario.wait_dead()

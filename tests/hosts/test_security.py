@@ -17,7 +17,7 @@ from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import python_task, write
 from tests.support.paths import REPOSITORY
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, ready
 
 SECRET = "hunter2-4f1c9a7e"
@@ -154,7 +154,7 @@ command = {json.dumps(python_task(script))}
         done = subprocess.run(
             [sys.executable, "-m", "tui.main", "up", str(file), *words],
             capture_output=True,
-            timeout=60,
+            timeout=PATIENCE,
             cwd=REPOSITORY,
         )
         assert done.returncode == 1, done

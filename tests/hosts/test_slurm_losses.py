@@ -14,7 +14,7 @@ from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import LocalCommands
 from tests.support import command
 from tests.support.command import Up
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.requirements import require
 from tests.support.scenario import confirmed, last_states, ready, receipt
 from tests.support.slurm_scenario import ALL, Scenario
@@ -169,7 +169,9 @@ def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
 
 def as_nobody(*argv: str) -> subprocess.CompletedProcess[str]:
     """Runs one of Slurm's commands as another user."""
-    return subprocess.run([*NOBODY, *argv], capture_output=True, text=True, timeout=60, cwd="/")
+    return subprocess.run(
+        [*NOBODY, *argv], capture_output=True, text=True, timeout=PATIENCE, cwd="/"
+    )
 
 
 def hold(bed: SlurmBed, name: str) -> str:

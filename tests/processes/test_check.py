@@ -21,7 +21,7 @@ from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
 from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
 from tests.support.command import Up, run, write
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tui.commands.check import render
@@ -241,7 +241,7 @@ def test_nothing_stays_when_a_check_is_ended(
         # the program, and the process of at least one question
         wait_until(lambda: len(agents()) >= 2, "the program of the preflight is there")
         child.send_signal(end)
-        child.communicate(timeout=30)
+        child.communicate(timeout=PATIENCE)
     wait_until(lambda: not agents(), "none is left")
 
 

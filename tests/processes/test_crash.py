@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes.test_terminal import Terminal, cluster, living, terminal
 from tests.support import command
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import guard
 from tui.crash import FILE_NAME
 
@@ -161,4 +161,4 @@ def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
     window.keys("w")
     window.wait_until(lambda _: hangs.exists(), "the screen hangs")
     window.keys("F9")
-    window.wait_until(lambda _: not living(), "F9's effect", timeout=30)
+    window.wait_until(lambda _: not living(), "F9's effect", timeout=PATIENCE)

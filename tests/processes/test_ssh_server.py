@@ -11,7 +11,7 @@ import subprocess
 import asyncssh
 import pytest
 
-from tests.support.patience import until
+from tests.support.patience import PATIENCE, until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tests.testbed.proc import Process
@@ -82,7 +82,7 @@ def test_openssh_client_logs_in_while_the_test_blocks(ssh_server: SshServer) -> 
         [*argv, f"{ssh_server.user}@127.0.0.1", "cat; exit 3"],
         input=b"\x00\xff",
         capture_output=True,
-        timeout=30,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout) == (3, b"\x00\xff"), done.stderr
 
@@ -162,7 +162,7 @@ async def test_dropped_connection_ends_input_and_spares_the_command(
         child = proc.read(pid)
         assert child is not None
         ssh_server.drop_connections()
-        await asyncio.wait_for(connection.wait_closed(), 20)
+        await asyncio.wait_for(connection.wait_closed(), PATIENCE)
     told = ssh_server.home / "told"
     await until(lambda: told.exists() and told.read_text() == "end\n", "its input has ended")
     assert proc.signal_process(child, signal.SIGKILL)
@@ -180,7 +180,7 @@ async def test_pulled_wire_is_silent_and_a_healed_one_loses_nothing(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(process.stdout.readline(), 0.3)
         ssh_server.heal()
-        assert await asyncio.wait_for(process.stdout.readline(), 20) == b"through\n"
+        assert await asyncio.wait_for(process.stdout.readline(), PATIENCE) == b"through\n"
 
 
 async def test_output_outlives_the_shell_that_began_it(ssh_server: SshServer) -> None:

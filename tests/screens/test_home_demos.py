@@ -9,6 +9,7 @@ import pytest
 
 from launcher.store.runs import RunFolder
 from tests.processes.tui.test_home import home
+from tests.support.patience import PATIENCE
 from tests.support.screens import shows
 from tui import demos, extras
 from tui.catalog import Catalog
@@ -18,7 +19,7 @@ from tui.screens.home import HomeScreen
 
 def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lookup that was cancelled goes on in its thread beside the next one."""
-    real, both = demos.about, threading.Barrier(2, timeout=60)
+    real, both = demos.about, threading.Barrier(2, timeout=PATIENCE)
 
     def slowly(file: Path) -> str:
         if not both.broken and both.n_waiting < 2 and file.stem == demos.names()[0]:
@@ -31,7 +32,7 @@ def test_two_lookups_at_once_find_each_demo_once(monkeypatch: pytest.MonkeyPatch
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert [entry.name for entry in found.demos()] == list(demos.names())
 
 

@@ -12,6 +12,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
+from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -103,7 +104,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
         await until(pilot, lambda: said(app, "no line of any task looks like an error"))
         run.write("worker:1", b"KeyError: 'late'\n")
         await shows(pilot, "KeyError: 'late'")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not said(app, "error 1 of 1") and time.monotonic() < deadline:
             await pilot.press("e")  # the search may be a tenth of a second behind the screen
             await pilot.pause(0.05)

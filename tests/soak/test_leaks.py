@@ -17,7 +17,7 @@ from launcher.session.client import RunClient
 from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.runs import RunFolder
 from tests.support.fakes import write_end
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tui.run_clients import EndedRun, RunClients
 
 CLUSTER = """
@@ -35,7 +35,7 @@ worker = "started"
 def launch() -> None:
     """A real run on this machine, whose logs are read when it has ended, as panes do."""
     session = RunClient.launch(loads(CLUSTER, "many.toml", Path("/")), CLUSTER)
-    assert session.wait(60)
+    assert session.wait(PATIENCE)
     session.close()
     for view in session.snapshot().tasks:
         assert session.logs.open(view.id).read(0, 100) == b"step 7 loss 0.5\n"
@@ -128,7 +128,7 @@ def test_a_screen_keeps_no_run_that_has_ended() -> None:
     for _ in range(2):
         sessions.launch(cluster, CLUSTER, ask)
         control = sessions.launched()[-1]
-        assert control.wait(60)
+        assert control.wait(PATIENCE)
         kept.append(weakref.ref(control))
         del control
     gc.collect()

@@ -34,6 +34,12 @@ def examples(count: int, **more: Any) -> settings:
     return settings(max_examples=count, deadline=None, derandomize=True, database=None, **more)
 
 
+def soon(seconds: float, bound: float) -> bool:
+    """Whether something took no longer than its bound, in a soak only: `make test` fills all
+    processors with tests, and what waits for ever fails there, too."""
+    return not SOAK or seconds < bound
+
+
 def soak(*values: object) -> Any:
     """Parameters of a test that are tried in a soak only."""
     return pytest.param(*values, marks=pytest.mark.soak)

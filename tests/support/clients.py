@@ -13,6 +13,7 @@ from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.plan import SshTarget
+from tests.support.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 
 
@@ -70,7 +71,7 @@ class Clients:
         """What `ssh far` does; it asks nobody."""
         argv = ["ssh", "-F", str(self.config), "-o", "BatchMode=yes", *options, "far", "true"]
         return subprocess.run(
-            argv, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+            argv, capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
         )
 
     async def ours(self, ask: Person | None = None, *, accept_new: bool = False) -> str:

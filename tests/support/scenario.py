@@ -17,7 +17,7 @@ from tests.support import command
 from tests.support import fault_tasks as tasks
 from tests.support.command import Up
 from tests.support.fault_tasks import Ledger
-from tests.support.patience import SOON, wait_until
+from tests.support.patience import PATIENCE, SOON, wait_until
 from tests.support.streams import records
 from tests.testbed import proc
 from tests.testbed.host import Host
@@ -205,7 +205,7 @@ class FaultScenario:
 
     def kill(self, run_id: str) -> tuple[int, str]:
         """`tfmux kill RUN`: the exit code, and what it said."""
-        done = command.run("kill", run_id, timeout=120)
+        done = command.run("kill", run_id, timeout=PATIENCE)
         return done.returncode, done.stdout + done.stderr
 
     def _next_port(self) -> int:

@@ -13,7 +13,6 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.budgets import soak
-from tests.support.command import slowness
 from tests.support.trainer_tasks import PROGRESS, STARTED, Cluster, Task, Tasks
 from trainer import data, inputs, role
 from trainer.checkpoint import read
@@ -178,7 +177,7 @@ def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
     address = re.escape(cluster.spec["ps"][0])
     worker.says(rf"^worker:0 waits for ps:0 \({address}\): Connection refused$")
     worker.signal(signal.SIGTERM)
-    assert worker.wait(5 * slowness()) == 143
+    assert worker.wait() == 143
 
 
 def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:

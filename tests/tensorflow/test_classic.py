@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.trainer_tasks import Cluster, Tasks
 from tests.tensorflow.test_data import example_directory
 from trainer import flags
@@ -27,13 +28,13 @@ def test_classic(
     second = cluster.start_by_tf_config("worker", 1)
     chief.says("^Done: ", 200)
     # Closing its session, the chief waits no two minutes for a queue runner that nobody serves.
-    assert chief.wait(60) == 0
+    assert chief.wait(PATIENCE) == 0
     assert "Traceback" not in chief.text
     assert chief.accuracy > 0.9
     assert chief.steps
-    assert second.wait(60) == 0
+    assert second.wait(PATIENCE) == 0
     ps.signal(signal.SIGTERM)  # `join()` never returns
-    assert ps.wait(30) == -15
+    assert ps.wait(PATIENCE) == -15
 
 
 @pytest.mark.parametrize(

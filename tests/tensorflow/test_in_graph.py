@@ -9,6 +9,7 @@ import sys
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.support.patience import PATIENCE
 from tests.support.trainer_tasks import Cluster, Tasks
 from trainer.parameters import common_devices, devices_of
 
@@ -31,7 +32,7 @@ def test_one_client_trains_on_all_workers(
     client, ps = cluster.start("chief"), cluster.start("ps")
     assert client.wait() == 0
     assert client.accuracy >= 0.95
-    assert [worker.wait(20) for worker in workers] == [0, 0]
+    assert [worker.wait(PATIENCE) for worker in workers] == [0, 0]
     evaluator.signal(signal.SIGTERM)
     assert evaluator.wait() == 0
     tested = re.findall(r"at global step (\d+): test accuracy (\d\.\d+)", evaluator.text)
@@ -39,7 +40,7 @@ def test_one_client_trains_on_all_workers(
         {int(step) for step, _ in tested}
     )
     assert tested[-1] == ("700", f"{client.accuracy:.4f}")
-    assert ps.wait(30) == 0
+    assert ps.wait(PATIENCE) == 0
 
     other = tasks.run("evaluate", f"--logdir={logdir}", env={"TFMUX_RUN_ID": "other-run"})
     by_hand = tasks.run("evaluate", f"--logdir={logdir}", "--steps=700")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.support.budgets import budget, soak
+from tests.support.patience import PATIENCE
 from tests.support.trainer_tasks import Cluster, Task, Tasks
 
 BETWEEN_GRAPH = {
@@ -67,7 +68,7 @@ class Killed:
         """Signals the task `name`; its exit status."""
         task = self.tasks[name]
         task.signal(number)
-        status = task.wait(60)
+        status = task.wait(PATIENCE)
         assert status in ((-9,) if number == signal.SIGKILL else (0, 143)), task.text
         return status
 
@@ -123,7 +124,7 @@ def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -
     killed.kill("ps:0", number)
     for name in killed.training:
         task = killed.tasks[name]
-        assert task.wait(60) == 1
+        assert task.wait(PATIENCE) == 1
         expected = rf"trainer: {name}: lost {killed.address('ps:0')}: Connection refused for 4 s"
         assert re.fullmatch(expected, task.complaint), task.text
 
@@ -142,12 +143,12 @@ def test_a_worker_that_stays_away(tasks: Tasks, mode: str, role: str) -> None:
     elif mode == "sync":
         other.says(rf"^{name} waits for {killed.address(role)}: Connection refused$")
     elif role == "worker:1":
-        assert other.wait(60) == 1
+        assert other.wait(PATIENCE) == 1
         lost = rf"trainer: {name}: lost {killed.address(role)}: Connection refused for 4 s"
         assert re.fullmatch(lost, other.complaint)
     if other.process.poll() is None:
         other.signal(signal.SIGTERM)
-        assert other.wait(30) == 143
+        assert other.wait(PATIENCE) == 143
 
 
 @pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
@@ -161,7 +162,7 @@ def test_ps_strategy(tasks: Tasks, number: signal.Signals) -> None:
     killed.goes_on("chief:0")
     killed.kill("ps:0", number)
     chief = killed.tasks["chief:0"]
-    assert chief.wait(120) == 1
+    assert chief.wait(PATIENCE) == 1
     last = chief.complaint
     assert re.match(rf"trainer: chief:0: lost {killed.address('ps:0')}: \S", last), chief.text
 
@@ -174,7 +175,7 @@ def test_ps_strategy_without_its_chief(tasks: Tasks) -> None:
     assert killed.kill("chief:0", signal.SIGTERM) == 143
     for name, status in (("worker:0", 143), ("worker:1", 143), ("ps:0", 0)):
         killed.tasks[name].signal(signal.SIGTERM)
-        assert killed.tasks[name].wait(30) == status
+        assert killed.tasks[name].wait(PATIENCE) == status
 
 
 @pytest.mark.parametrize("mode", ["in-graph", soak("ps-strategy")])
@@ -184,7 +185,7 @@ def test_term_to_all_at_once_saves(tasks: Tasks, tmp_path: pathlib.Path, mode: s
     killed = Killed(tasks, mode, *flags, ps=1, chief=1, worker=2)
     for name in ("worker:0", "worker:1", "ps:0", "chief:0"):
         killed.tasks[name].signal(signal.SIGTERM)
-    statuses = {name: task.wait(120) for name, task in killed.tasks.items()}
+    statuses = {name: task.wait(PATIENCE) for name, task in killed.tasks.items()}
     assert statuses == {"ps:0": 0, "chief:0": 143, "worker:0": 143, "worker:1": 143}
     saved = max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("logdir/*.index"))
     assert saved >= killed.tasks["chief:0"].steps[-1]
@@ -196,13 +197,13 @@ def test_all_reduce(tasks: Tasks, role: str) -> None:
     killed = Killed(tasks, "all-reduce", ENDLESS, worker=2)
     killed.kill(role, signal.SIGKILL)
     name = "worker:0" if role == "worker:1" else "worker:1"
-    assert killed.tasks[name].wait(120) == 1
+    assert killed.tasks[name].wait(PATIENCE) == 1
     last = killed.tasks[name].complaint
     assert re.match(rf"trainer: {name}: lost {killed.address(role)}: \S", last), last
     alone = killed.start(role)
     alone.says(rf"^{role} waits for {killed.address(name)}: Connection refused; .* together$")
     alone.signal(signal.SIGTERM)
-    assert alone.wait(30) == 143
+    assert alone.wait(PATIENCE) == 143
 
 
 @pytest.mark.soak
@@ -230,7 +231,7 @@ def test_a_ps_ends_when_its_workers_are_done(tasks: Tasks) -> None:
         if flags or env:
             assert ps.process.poll() is None
             ps.signal(signal.SIGTERM)
-        assert ps.wait(30) == 0
+        assert ps.wait(PATIENCE) == 0
         assert "its workers have ended" in ps.text
 
 

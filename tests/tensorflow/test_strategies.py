@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.budgets import soak
+from tests.support.patience import PATIENCE
 from tests.support.trainer_tasks import STARTED, Cluster, Tasks, listens
 from trainer.checkpoint import read
 
@@ -48,8 +49,8 @@ def test_ps_strategy_survives_a_killed_worker(
     assert chief.wait() == 0
     assert chief.accuracy >= 0.95
     assert "steps were lost" not in chief.text
-    assert [first.wait(20), again.wait(20)] == [0, 0]
-    assert ps.wait(30) == 0
+    assert [first.wait(PATIENCE), again.wait(PATIENCE)] == [0, 0]
+    assert ps.wait(PATIENCE) == 0
 
 
 def test_all_reduce_saves_on_term_and_goes_on(

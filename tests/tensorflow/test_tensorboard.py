@@ -16,6 +16,7 @@ import pytest
 
 from launcher.cluster import load
 from tests.support.command import Up, python_task, write
+from tests.support.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 from tui import demos
 
@@ -61,7 +62,7 @@ def page_of(up: Up, task: str) -> str:
 
 def fetch(url: str) -> bytes:
     """What the page answers, asked for until it answers."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             with urllib.request.urlopen(url, timeout=10) as answer:
@@ -169,7 +170,7 @@ def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
 
 def _taken(port: int) -> socket.socket:
     """A listener on a port, as soon as that is free."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             return socket.create_server(("127.0.0.1", port))

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from tests.support.patience import PATIENCE
 from tests.support.ports import free_ports
 from tests.support.trainer_tasks import Cluster, Task, Tasks
 
@@ -126,7 +127,7 @@ def test_data_service(tasks: Tasks) -> None:
     assert re.match(r"read 2\d batches, each once", client.text.splitlines()[-1])
     for server in (*workers, dispatcher):
         server.signal(signal.SIGTERM)
-        assert server.wait(30) == 0
+        assert server.wait(PATIENCE) == 0
 
 
 def test_counter(tasks: Tasks) -> None:

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.budgets import soak
+from tests.support.patience import PATIENCE
 from tests.support.trainer_tasks import ACCURACY, Tasks
 from trainer.checkpoint import read
 from trainer.convolution import CNN
@@ -72,7 +73,7 @@ def test_tfrecords_made_by_convert(
     where = (f"--logdir={logdir}", f"--data={records}")
     flags = ["--devices=2", "--steps=700", "--learning-rate=0.5", *where]
     training = tasks.run("towers", *flags)
-    assert training.wait(120) == 0
+    assert training.wait(PATIENCE) == 0
     assert training.accuracy >= 0.95
     events = EventAccumulator(str(logdir), size_guidance={"scalars": 0, "histograms": 0})
     events.Reload()

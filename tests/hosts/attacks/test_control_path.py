@@ -17,10 +17,9 @@ from launcher.cluster import loads
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.server import socket_path
-from tests.support import command
-from tests.support.budgets import budget
+from tests.support.budgets import budget, soon
 from tests.support.command import python_task
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.requirements import require_testbed
 from tests.testbed.frozen import FreezableDisk, writers
 from tests.testbed.inprocess import SshServer
@@ -67,7 +66,7 @@ def one_kill(folder: Path, text: str, *, disturb: ExitStack | None = None) -> fl
     folder.mkdir()
     session = RunClient.launch(loads(text, "control", folder), text)
     try:
-        wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs", 60)
+        wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs")
         if disturb is not None:
             disturb.enter_context(never_reading(session))
         wait_until(lambda: sum(t.log_size for t in session.snapshot().tasks) > 10, "it writes")
@@ -77,17 +76,17 @@ def one_kill(folder: Path, text: str, *, disturb: ExitStack | None = None) -> fl
         wait_until(lambda: session.snapshot().receipt, "a receipt")
     finally:
         session.kill_all()
-        session.wait(30)
+        session.wait(PATIENCE)
     receipt = session.snapshot().receipt
     assert receipt is not None and receipt.clean
     return min(float(note.read_text() or "inf") for note in folder.iterdir()) - began
 
 
 def report(name: str, times: list[float]) -> None:
-    """Prints the figures; fails where something has held up a kill."""
+    """Prints the figures; fails in a soak where something has held up a kill."""
     worst = max(times)
     print(f"{name}: {', '.join(f'{1000 * t:.0f}' for t in times)} ms (goal {1000 * GOAL:.0f})")
-    assert worst < BOUND * command.slowness()
+    assert soon(worst, BOUND)
 
 
 @contextmanager
@@ -100,7 +99,7 @@ def never_reading(session: RunClient) -> Iterator[None]:
             link.sendall(SUBSCRIBE)
         flooding = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
         flooding.connect(str(socket_path(session.run_id)))
-        flooding.settimeout(5)
+        flooding.settimeout(PATIENCE)
         with pytest.raises(OSError):
             for _ in range(100_000):  # it is let go
                 flooding.sendall(b'{"command": "detach"}\n' * 100)
@@ -155,13 +154,13 @@ def test_a_frozen_disk_delays_nothing(
 def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
     folder.mkdir()
     session = RunClient.launch(loads(text, "control", folder), text)
-    wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs", 60)
+    wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs")
     disk.freeze()
     wait_until(lambda: any("not stored" in n for n in session.snapshot().notes), "it is said")
     began = time.monotonic()
     session.kill_all()
     wait_until(lambda: session.snapshot().receipt, "a receipt")
-    assert session.wait(30)
+    assert session.wait(PATIENCE)
     receipt = session.snapshot().receipt
     assert receipt is not None and receipt.clean
     return min(float(note.read_text() or "inf") for note in folder.iterdir()) - began
@@ -178,7 +177,7 @@ def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServe
     with FreezableDisk(tmp_path / "image", ssh_server.home / ".cache", 128) as disk:
         session = RunClient.launch(loads(text, "control", tmp_path), text)
         try:
-            wait_until(lambda: _staged(session) > 4 << 20, "some of it is there", 60)
+            wait_until(lambda: _staged(session) > 4 << 20, "some of it is there")
             disk.freeze()
             stalled = _staged(session)
             time.sleep(8)  # a host that is silent for 6 s is cut off
@@ -192,7 +191,7 @@ def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServe
         finally:
             disk.thaw()
             session.kill_all()
-            session.wait(30)
+            session.wait(PATIENCE)
     receipt = session.snapshot().receipt
     assert receipt is not None and receipt.clean
     report("frozen disk of a host", [seconds])

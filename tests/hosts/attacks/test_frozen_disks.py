@@ -13,8 +13,8 @@ import pytest
 from launcher.agent import processes, wire
 from launcher.agent.processes import table
 from launcher.agent.processes import variables as variables_of
-from tests.support import command
 from tests.support.agent_client import Client, family, watchdog_and_agent
+from tests.support.budgets import soon
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 from tests.testbed.frozen import FreezableDisk
@@ -115,7 +115,6 @@ def test_a_training_goes_on_while_the_home_hangs(
 ) -> None:
     """Longer than the watchdog's patience: the same process trains on, all beats are answered, a
     start waits for the disk and harms nothing; then all is as if nothing had been."""
-    bound = 2.0 * command.slowness()
     ledger = tmp_path / "ledger"
     started = client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -130,7 +129,7 @@ def test_a_training_goes_on_while_the_home_hangs(
         assert time.monotonic() - began < PATIENCE, "it does not train on"
         beats.append(beat(client))
         time.sleep(0.2)
-    assert max(beats) < bound
+    assert soon(max(beats), 2.0)
     disk.thaw()
     assert client.get(wire.STARTED, task="w:1")["error"] == ""
     process = proc.read(started["pid"])
@@ -151,7 +150,6 @@ def test_a_kill_does_not_wait_for_the_disk(
 ) -> None:
     """Everything dead and confirmed while the home hangs, a task that could not be started yet
     included: it never is."""
-    bound = 2.0 * command.slowness()
     ledger = tmp_path / "ledger"
     client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -162,7 +160,7 @@ def test_a_kill_does_not_wait_for_the_disk(
     began = time.monotonic()
     receipt = client.kill()
     assert receipt["confirmed"] and not receipt["survivors"]
-    assert time.monotonic() - began < bound
+    assert soon(time.monotonic() - began, 2.0)
     assert client.get(wire.STARTED, task="w:1")["error"] == "the run is being ended"
     assert client.get(wire.EXITED, task="w:0")["signal"] == "KILL"
     assert len(family(client.run_id)) == 3
@@ -209,7 +207,6 @@ def test_how_soon_the_first_signal_comes(
 ) -> None:
     """From the kill sent to TERM seen by each of 16 flooding tasks, the launcher reading none of
     the log bytes that it is owed."""
-    bound = 2.0 * command.slowness()
     delays = []
     for round_ in range(1, 5):
         marks = [tmp_path / f"mark-{round_}-{number}" for number in range(16)]
@@ -232,7 +229,7 @@ def test_how_soon_the_first_signal_comes(
     delays.sort()
     p99 = delays[int(len(delays) * 0.99)]
     print(f"kill to signal: median {statistics.median(delays):.3f} s, p99 {p99:.3f} s")
-    assert p99 < bound
+    assert soon(p99, 2.0)
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
@@ -252,10 +249,8 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
         monkeypatch.setattr("launcher.agent.processes.variables", variables)
         looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
         disk.freeze()
-        began = time.monotonic()
         looks.scan(everyone)
         assert looks.unread == [stuck]
-        assert time.monotonic() - began < 20
         looks.scan(everyone)
         assert looks.unread == [stuck], "it is not asked twice"
         disk.thaw()

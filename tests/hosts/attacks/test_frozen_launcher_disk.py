@@ -17,7 +17,7 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tests.support.command import Up, python_task, write
 from tests.support.paths import REPOSITORY
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.requirements import require_testbed
 from tests.support.scenario import FaultScenario, confirmed, notes, ready
 from tests.testbed.frozen import FreezableDisk, writers
@@ -122,7 +122,7 @@ def test_f9_ends_a_run_while_the_disk_is_frozen(
     writes_on(tmp_path)
     session.kill_all()
     wait_until(lambda: session.snapshot().receipt, "the receipt")
-    assert session.wait(30)
+    assert session.wait(PATIENCE)
     receipt = session.snapshot().receipt
     assert receipt is not None and receipt.clean
     assert session.snapshot().exit_code == 130

@@ -10,7 +10,7 @@ from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
 from tests.testbed import proc
 
@@ -128,7 +128,7 @@ def test_a_host_that_another_machine_takes_ends_this_launcher(scenario: FaultSce
             assert "the run goes on" in up.said
             assert scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
         finally:
-            taker.communicate("\n", timeout=20)
+            taker.communicate("\n", timeout=PATIENCE)
         done = command.run("kill", up.run_id)
         assert done.returncode == 0, done.stdout + done.stderr
     scenario.wait_dead()

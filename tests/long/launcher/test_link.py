@@ -20,6 +20,7 @@ from launcher.hosts.transport import Transport
 from launcher.ids import TaskId
 from launcher.store.logs import LogStore
 from tests.support.agent_frames import RULES
+from tests.support.patience import PATIENCE
 
 TASK = TaskId("worker", 0)
 WELCOME = wire.encode(
@@ -77,7 +78,7 @@ class Ears:
 
     async def wait(self, name: str) -> Any:
         """The words of the first call of that name."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found = [words for said, words in self.heard if said == name]
                 if found:
@@ -88,7 +89,7 @@ class Ears:
 
 async def come_true(condition: Callable[[], object]) -> None:
     """Waits for something that has no event of its own."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 

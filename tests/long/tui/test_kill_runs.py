@@ -12,6 +12,7 @@ from launcher.session.records import RunSummary
 from launcher.store.runs import RunFolder
 from tests.processes.tui.test_home import ended_run
 from tests.support.fakes import ScriptedRun
+from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.catalog import RunEntry
@@ -35,7 +36,7 @@ class SlowClients(RunClients):
         return self._kills.submit(self._reach, run_id)
 
     def _reach(self, run_id: str) -> RunControl:
-        assert self.gate.wait(60)
+        assert self.gate.wait(PATIENCE)
         if run_id == "odd":
             raise OSError("its files cannot be read")
         self.runs[run_id] = run = ScriptedRun(self._folder)

@@ -10,6 +10,7 @@ from pathlib import Path
 from launcher.ids import TaskId
 from launcher.run.states import HostState, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
+from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -68,7 +69,7 @@ async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> N
         readers = [t for t in threading.enumerate() if t.name in ("finder", "filter")]
         assert {"finder", "filter"} == {thread.name for thread in readers}
     for thread in readers:
-        thread.join(10)
+        thread.join(PATIENCE)
     assert not any(thread.is_alive() for thread in readers)
 
 

@@ -17,6 +17,7 @@ from launcher.hosts.ssh import SshConnector, SshTransport
 from launcher.hosts.ways import transport_factory
 from launcher.plan import HostPlan, SshTarget
 from tests.support.clients import Clients, both_log_in, only_refused
+from tests.support.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ async def test_a_way_that_leads_in_a_circle_is_named(clients: Clients, circle: s
     """`Host *` with a ProxyJump that it does not exclude: ssh goes round for ever."""
     before = f"Host gate\n  HostName 127.0.0.9\nHost *\n  ProxyJump {circle}"
     clients.configure(before=before)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         with pytest.raises(UnreachableError, match="ProxyJump leads in a circle") as told:
             await clients.ours()
     assert told.value.code == "ssh-config"
@@ -171,7 +172,7 @@ async def test_hosts_that_jump_through_each_other_are_named(clients: Clients) ->
     """Opened together, neither waits for the other's login for ever."""
     clients.configure("ProxyJump gate", before="Host gate\n  ProxyJump far")
     logins = SshConnector()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         ends = await asyncio.gather(
             *(logins.connect(name, SshTarget(None, name, None)) for name in ("far", "gate")),
             return_exceptions=True,

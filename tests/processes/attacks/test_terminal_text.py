@@ -34,6 +34,7 @@ from launcher.store.runs import RunFolder
 from tests.support.budgets import examples
 from tests.support.command import python_task, write
 from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE
 from tests.testbed import inprocess
 from tests.testbed.inprocess import SshServer
 from tui.log.sanitise import plain_text
@@ -173,7 +174,7 @@ def on_terminal(*words: str) -> bytes:
             if not data:
                 break
             said += data
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
     finally:
         os.close(ours)
         if process.poll() is None:
@@ -186,7 +187,7 @@ def on_terminal(*words: str) -> bytes:
 def piped(*words: str) -> bytes:
     """What a command writes to a pipe."""
     argv = [sys.executable, "-m", "tui.main", *words]
-    done = subprocess.run(argv, capture_output=True, timeout=60, cwd=REPOSITORY)
+    done = subprocess.run(argv, capture_output=True, timeout=PATIENCE, cwd=REPOSITORY)
     assert done.returncode == 0, done
     return done.stdout
 

@@ -12,7 +12,7 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tests.support.command import Up, python_task, run, write
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 
 HOURS_OF_COUNTING = 1 << 42
@@ -75,7 +75,7 @@ def test_a_long_count_is_no_disk_that_does_not_answer(tmp_path: Path) -> None:
         wait_until(lambda: client.snapshot().state is RunPhase.RUNNING, "it runs")
         wait_until(lambda: index.exists() and index.stat().st_size > A_WHILE, "it is being counted")
         (tmp_path / "end").touch()
-        assert client.wait(120)
+        assert client.wait(PATIENCE)
         ended = client.snapshot()
         client.close()
         assert ended.outcome is Outcome.FAILED and ended.clean

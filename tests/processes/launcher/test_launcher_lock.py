@@ -15,7 +15,7 @@ import pytest
 
 from launcher.store import launcher_lock
 from launcher.store.launcher_lock import Holder, acquire, holder_of, launcher_pid, take_over
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 
 
 def test_two_who_look_at_once_are_no_launcher(
@@ -67,7 +67,7 @@ def test_whoever_takes_a_run_over_ends_the_process_that_stands_still(tmp_path: P
         process.send_signal(signal.SIGSTOP)
         assert acquire(tmp_path) is None
         fd = take_over(tmp_path)
-        assert fd is not None and process.wait(5) == -signal.SIGKILL
+        assert fd is not None and process.wait(PATIENCE) == -signal.SIGKILL
         assert acquire(tmp_path) is None
         os.close(fd)
 

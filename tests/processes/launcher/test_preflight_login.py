@@ -101,7 +101,7 @@ def speaker(words: bytes) -> Iterator[int]:
         thread = threading.Thread(target=greet, daemon=True)
         thread.start()
         yield int(listener.getsockname()[1])
-    thread.join(10)
+    thread.join(PATIENCE)
 
 
 # --- the steps --------------------------------------------------------------------------------

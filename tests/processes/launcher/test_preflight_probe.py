@@ -97,7 +97,7 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
         yield found
     finally:
         child.kill()
-        child.wait(10)
+        child.wait(PATIENCE)
 
 
 # --- the program ------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from launcher.session.launcher import RunLoop
 from launcher.session.records import FinishedRun, StoredRun, summary
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import check_stream
 from tests.testbed.launcher_thread import LauncherThread
 
@@ -77,7 +77,7 @@ def test_the_stream_gives_the_run_back() -> None:
     assert not stored.damage and not stored.over
     assert stored.snapshot().step == 7 and read_end(folder.events) is None
     client.kill_all()
-    assert client.wait(60)
+    assert client.wait(PATIENCE)
     assert tells(folder, run_loop)
     check_stream(folder)
     told = summary(folder)
@@ -101,10 +101,10 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     thread = LauncherThread()
     link = thread.order({"attach": first.run_id})
     second = RunClient(first.folder, first.snapshot(), link)
-    assert first.wait(60) and first.snapshot().outcome is Outcome.DETACHED
+    assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.DETACHED
     wait_until(lambda: running(second), "the second one has it")
     second.kill_all()
-    assert second.wait(60)
+    assert second.wait(PATIENCE)
     assert tells(first.folder, thread.launcher._run_loop)
     check_stream(first.folder)
     assert StoredRun(first.folder).over and summary(first.folder).exit_code == 130

@@ -18,6 +18,7 @@ from launcher.agent import wire
 from launcher.agent.wire import Decoder, Frame, WireError
 from tests.support.agent_client import Client, hello, raw_channel, unattended_run
 from tests.support.budgets import examples
+from tests.support.patience import PATIENCE
 
 KINDS = sorted(wire.NAMES)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -243,7 +244,7 @@ def test_a_stranger_at_the_socket_gets_no_channel(supervised: Client) -> None:
         sockets.append(link)
     goes_on(supervised)
     for link in sockets[:3]:
-        link.settimeout(10)
+        link.settimeout(PATIENCE)
         assert link.recv(1) in (b"", b"k")
     for link in sockets:
         link.close()

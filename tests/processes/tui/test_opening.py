@@ -13,6 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Static
 
 from tests.support.paths import REPOSITORY
+from tests.support.patience import PATIENCE
 from tests.support.screens import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -46,7 +47,7 @@ async def test_what_is_typed_during_the_import_is_handed_on() -> None:
     home: list[Below] = []
 
     def load() -> Imported:
-        imported.wait(60)
+        imported.wait(PATIENCE)
 
         def pages() -> list[Page]:
             home.append(Below())

@@ -29,6 +29,7 @@ from launcher.preflight.findings import Result, passed
 from launcher.preflight.probes import ConnectAnswer
 from launcher.slurm.script import request_of
 from tests.processes.tui.test_home import home
+from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
@@ -266,7 +267,7 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await shows(pilot, "Kill this run")
             await pilot.press("y")
             await shows(pilot, "nothing is left on any host")
-            left.wait(20)
+            left.wait(PATIENCE)
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)
             await until(pilot, lambda: not any(run in row for row in screen_text(app)))

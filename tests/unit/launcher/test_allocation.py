@@ -168,8 +168,9 @@ async def test_a_request_that_was_refused_is_looked_for_once(late: str) -> None:
     assert bool(shell.released.text) == bool(late)
 
 
-async def test_a_request_that_got_no_answer_is_looked_for() -> None:
+async def test_a_request_that_got_no_answer_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its job may come a moment later."""
+    monkeypatch.setattr(allocation, "_FIND_SECONDS", PATIENCE)
     engine = FakeJob(PENDING, found=["", "", "7"])
     shell = Shell(engine)
     engine.answer.set_exception(NoAnswerError("sbatch did not answer within 60 s"))

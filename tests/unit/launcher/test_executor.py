@@ -15,6 +15,7 @@ from launcher.run import instructions as do
 from launcher.run.run import RunStateMachine
 from launcher.run.timers import ReadyTimeout, ShutdownTimeout
 from launcher.session.launcher import Executor
+from tests.support.patience import PATIENCE
 
 HOSTS = 20
 
@@ -65,12 +66,12 @@ class Scene:
 
     async def begun(self) -> None:
         """The first host has been told to start its tasks."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             while not self.sent:  # noqa: ASYNC110
                 await asyncio.sleep(0)
 
     async def end(self) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*self.work)
 
     def kinds(self, host: str) -> list[type[Request]]:

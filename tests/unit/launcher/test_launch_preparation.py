@@ -15,6 +15,7 @@ from launcher.hosts.programs import Program
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.hosts import LaunchPreparation, Transfers
+from tests.support.patience import PATIENCE
 from tests.support.short_programs import Talker, message
 
 CLUSTER = """
@@ -57,7 +58,7 @@ async def test_files_that_go_to_a_host_again_go_once(
     may_read = threading.Event()
 
     def read(tree: staging.Tree) -> staging.Manifest:
-        may_read.wait(60)
+        may_read.wait(PATIENCE)
         return staging.Manifest((), {})
 
     monkeypatch.setattr(staging, "read_tree", read)
