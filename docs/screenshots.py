@@ -139,7 +139,8 @@ def picture(
 
 
 def main() -> None:
-    """All pictures."""
+    """All pictures, in colours that do not depend on the terminal."""
+    os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
     with own_home() as folder:
         text = find("async").read_text().replace("2000", "200000")
         file = folder / "mnist-async.toml"

@@ -30,7 +30,7 @@ from tui.notification import RunNews
 from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.terminal import KeysFirst, TerminalDriver, decode_leniently
-from tui.widgets.colours import status_defaults
+from tui.widgets.colours import SIXTEEN, status_defaults
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
@@ -144,11 +144,12 @@ class TfmuxApp(App[int]):
         """Keys that wait until the one before them has been handled; None: no key is."""
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
-        """The run for which a new launcher process was offered."""
         self._living: RunControl | None = None
         """The run that was seen alive here."""
 
     def on_mount(self) -> None:
+        if self._has_sixteen_colours:
+            self.ansi_theme_dark = self.ansi_theme_light = SIXTEEN
         if self._prompts is not None:
             self._prompts.serve(self)
         for page in self._pages:
@@ -307,7 +308,11 @@ class TfmuxApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours for themes that do not name them."""
-        return status_defaults(dark=self.current_theme.dark)
+        return status_defaults(dark=self.current_theme.dark, sixteen=self._has_sixteen_colours)
+
+    @property
+    def _has_sixteen_colours(self) -> bool:
+        return self.console.color_system == "standard"
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, and the one that takes out what a terminal would act on."""

@@ -19,6 +19,9 @@ from ..plan.facts import HostFacts, Resume
 from . import fields
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, TaskState
 
+_TERM_CAUGHT = 143
+"""Status of shells, and of programs that catch TERM: 128 and its number."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -116,9 +119,14 @@ class TaskView:
 
     @property
     def exit_text(self) -> str:
-        """State and exit in words: `running`, `exit 1`, `killed TERM`."""
-        if self.exit_signal:
-            return f"{self.state} {self.exit_signal}"
+        """State and exit in words: `running`, `exit 1`, `killed TERM`. A program that the run has
+        signalled, and that catches it and exits with the status of shells (143), reads the same
+        as one that the signal has ended."""
+        signal = self.exit_signal
+        if self.state in (TaskState.STOPPED, TaskState.KILLED):
+            signal = signal or ("TERM" if self.exit_code == _TERM_CAUGHT else None)
+        if signal:
+            return f"{self.state} {signal}"
         if self.exit_code is not None:
             return f"exit {self.exit_code}"
         return str(self.state)

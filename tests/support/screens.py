@@ -35,6 +35,13 @@ def messages_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def many_colours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Colours do not depend on the terminal in which the tests run."""
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+
+
+@pytest.fixture(autouse=True)
 def short_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """An app is looked at for 5 ms, instead of 20, to see whether it is idle: after each key.
 

@@ -33,6 +33,9 @@ from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import (
     CLUSTER_ORDERS,
     CLUSTER_TITLES,
+    DEMOS,
+    GROUP_DETAILS,
+    NEW,
     RUN_ORDERS,
     RUN_TITLES,
     cluster_row,
@@ -56,8 +59,6 @@ POLL_SECONDS = 2.0
 BESIDE_FROM, BELOW_FROM = 160, 36
 """Cells of width from which on details of the row under the cursor are shown beside the tables,
 and rows of height from which on they are shown below; on a smaller screen only its note is."""
-DEMOS, NEW = "demos", "new"
-"""Keys of the rows that are no entry: the group of the demos, and a first cluster."""
 
 
 class HomeScreen(Page):
@@ -168,7 +169,7 @@ class HomeScreen(Page):
         if not rows:
             none = Text(f"none yet: {key_of(self, 'home.new')} makes one from a template", "dim")
             rows = [TableRow(NEW, [Text("+ a cluster"), none, Text()])]
-        rows += demo_rows(self._entries.demos, shown=self._demos_are_shown, key=DEMOS)
+        rows += demo_rows(self._entries.demos, shown=self._demos_are_shown)
         self._clusters.border_title = Content(f"Clusters {len(clusters) or ''}".rstrip())
         self._clusters.show(CLUSTER_TITLES, rows)
         if self._new in [row.key for row in rows]:
@@ -213,14 +214,16 @@ class HomeScreen(Page):
     @on(DataTable.RowHighlighted)
     def _show_detail(self) -> None:
         entry, colours = self.entry, status_colours(self.app)
-        box, whole = (
-            self.query_one("#detail"),
-            self.has_class("-beside") or self.has_class("-below"),
-        )
-        box.border_title = Content(title(entry)) if entry and whole else None
-        about = Text()
+        box = self.query_one("#detail")
+        whole = self.has_class("-beside") or self.has_class("-below")
         if entry is not None:
-            about = detail(entry, colours) if whole else note_text(entry, colours)
+            name, about = title(entry), detail(entry, colours)
+        else:
+            name, sentences = GROUP_DETAILS.get(self._table.key or "", ("", ""))
+            about = Text(sentences, "dim")
+        if not whole:
+            name, about = "", note_text(entry, colours) if entry is not None else Text()
+        box.border_title = Content(name) if name else None
         self.query_one("#about", Static).update(about)
         box.display = whole or bool(about)
         self.query_one(KeyFooter).show(self._hints(entry))

@@ -37,6 +37,22 @@ CLUSTER_ORDERS = (
     lambda entry: shape(entry.cluster) if entry.cluster else "",
     lambda entry: entry.stamp.mtime_ns if entry.stamp else 0,
 )
+DEMOS, NEW = "demos", "new"
+"""Keys of the rows that are no entry: the group of the demos, and a first cluster."""
+GROUP_DETAILS = {
+    NEW: (
+        "first cluster",
+        "A cluster file names the hosts, the jobs with their tasks, and the command that each task "
+        "runs. The templates are such files, to be changed in the editor; a file of your own opens "
+        "with: tfmux FILE",
+    ),
+    DEMOS: (
+        "demos",
+        "Trainings and tours of this machine alone. Each is a cluster file: it can be looked at, "
+        "copied under another name, and changed.",
+    ),
+}
+"""Title and details of these rows."""
 _OTHERS = 66
 """Cells of a row of runs beside the run's id."""
 _SHORTEST_ID, _TELLING = 20, 11
@@ -131,12 +147,12 @@ def cluster_row(entry: ClusterEntry, now: float, colours: Colours) -> TableRow:
     return TableRow(entry.key, [Text(entry.path.stem), about, right(changed, "dim")])
 
 
-def demo_rows(demos: Sequence[DemoEntry], *, shown: bool, key: str) -> Iterator[TableRow]:
-    """The group of the demos, as a row with this key, and below it the demos if they are shown."""
+def demo_rows(demos: Sequence[DemoEntry], *, shown: bool) -> Iterator[TableRow]:
+    """The group of the demos, as a row, and below it the demos if they are shown."""
     count = counted(len(demos), "demo")
     about = "each trains on this machine at once, without configuration"
     yield TableRow(
-        key, [Text(f"{'▾' if shown else '▸'} {count}", "bold"), Text(about, "dim"), Text()]
+        DEMOS, [Text(f"{'▾' if shown else '▸'} {count}", "bold"), Text(about, "dim"), Text()]
     )
     for entry in demos if shown else ():
         yield TableRow(entry.key, [Text(f"  {entry.name}"), Text(entry.about, "dim"), Text()])

@@ -82,6 +82,7 @@ class HostsScreen(Screen[None]):
     def on_mount(self) -> None:
         fit(self)
         self.set_focus(self._hosts)
+        self._show()
         self.set_interval(1.0, self._show)
 
     def on_resize(self) -> None:
@@ -107,7 +108,7 @@ class HostsScreen(Screen[None]):
 
     @property
     def _wide(self) -> bool:
-        return self.size.width >= _WIDE
+        return self.app.size.width >= _WIDE
 
     def _cells(self, load: HostLoad, phase: RunPhase, now: float) -> Cells:
         cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)

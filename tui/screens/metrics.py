@@ -74,11 +74,16 @@ class MetricsScreen(Screen[None]):
     def on_mount(self) -> None:
         fit(self)
         self.set_focus(self.query_one(Table))
+        self._arrange()
+        self._draw()
         self.set_interval(1.0, self._draw)
 
     def on_resize(self) -> None:
-        self.query_one("#plots").set_class(self.size.width >= BESIDE_FROM, "-beside")
-        self.call_after_refresh(self._draw)  # curves are resampled to the width of their plots
+        self._arrange()
+        self.call_after_refresh(self._draw)  # the table shows as many rows as have room
+
+    def _arrange(self) -> None:
+        self.query_one("#plots").set_class(self.app.size.width >= BESIDE_FROM, "-beside")
 
     def action_smooth(self, by: int) -> None:
         """Changes the weight of the moving average."""
@@ -112,9 +117,15 @@ class MetricsScreen(Screen[None]):
         shown = f", {MAX_CURVES} of {len(tasks)} tasks" if len(tasks) > MAX_CURVES else ""
         self.query_one("#loss").border_title = f"Loss, smoothing {weight:g}{shown}"
         self.query_one("#rate").border_title = f"Global steps a second{shown}"
+
+        def label(task: TaskView) -> str:
+            """Its name, behind the marker of its curve where there are no colours."""
+            sign = f"{marker(numbers[task.id])} " if self.app.no_color else ""
+            return f"{sign}{task.id}"
+
         for name, curves in (("#loss", losses), ("#rate", speeds)):
             lines = [
-                Drawn(numbers[task.id], smoothed(of, weight), str(task.id))
+                Drawn(numbers[task.id], smoothed(of, weight), label(task))
                 for task, of in zip(drawn, curves, strict=True)
             ]
             self.query_one(name, Plot).show(lines, (begin, end), moment)
@@ -124,10 +135,8 @@ class MetricsScreen(Screen[None]):
             points = series[task.id]
             of = [curve(points.times, values, started) for values in (points.steps, points.losses)]
             values = [value_at(one, at) for one in (*of, rates(points, started))]
-            number = numbers[task.id]
-            sign = f"{marker(number)} " if self.app.no_color else ""
             *figures, others = _words(task, values)
-            name = Text(f"{sign}{task.id}", f"bold {style(number)}")
+            name = Text(label(task), f"bold {style(numbers[task.id])}")
             return [name, *map(right, figures), Text(others, "dim")]
 
         table = self.query_one(Table)

@@ -21,6 +21,7 @@ from launcher.quantities import counted
 from launcher.run.stacks import StackGroup, Stacks, named_tasks
 from launcher.session.client import RunControl
 from tui.format import time_of_day
+from tui.screens.page import fit
 from tui.stack_lines import task_lines
 from tui.tables import Cells, TableRow, right
 from tui.widgets.footer import KeyFooter
@@ -61,9 +62,10 @@ class StacksScreen(Screen[None]):
         yield KeyFooter([*hints, ("stacks.zoom", "zoom"), ("help", "help")])
 
     def on_mount(self) -> None:
+        fit(self)
         self.set_focus(self._groups)
+        self._show_header()
         self.set_interval(1.0, self._show_header)
-        self.call_after_refresh(self._show_header)
         self.action_again()
 
     def _show_header(self) -> None:
@@ -96,7 +98,7 @@ class StacksScreen(Screen[None]):
         groups = found.groups
         self._groups.border_title = Content(
             f"{counted(len(groups), 'place')} where {counted(len(found.tasks), 'task')} "
-            f"{'stood' if len(found.tasks) == 1 else 'stand'} at {time_of_day(found.time)}"
+            f"{'stands' if len(found.tasks) == 1 else 'stand'} at {time_of_day(found.time)}"
         )
         rows = [
             TableRow(str(number), partial(group_cells, one)) for number, one in enumerate(groups)

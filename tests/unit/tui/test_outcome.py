@@ -217,6 +217,33 @@ def test_a_task_that_a_signal_ended_is_explained(
     assert meaning in said and ("◂" in said) == bool(meaning)
 
 
+@pytest.mark.parametrize(
+    ("state", "status", "signal", "words"),
+    [
+        (TaskState.STOPPED, None, "TERM", "stopped TERM"),
+        (TaskState.STOPPED, 143, None, "stopped TERM"),
+        (TaskState.KILLED, 143, None, "killed TERM"),
+        (TaskState.KILLED, 1, None, "exit 1"),
+        (TaskState.FAILED, 143, None, "exit 143"),
+    ],
+)
+def test_a_program_that_catches_the_signal_of_the_run_is_stopped_by_it(
+    state: TaskState, status: int | None, signal: str | None, words: str
+) -> None:
+    """As one is that the signal ends; nobody knows which of both a program does."""
+    view = TaskView(
+        TaskId("worker", 1),
+        "tf3",
+        "tf3:2222",
+        state,
+        attempt=1,
+        exit_code=status,
+        exit_signal=signal,
+    )
+    said = report(replace(ENDED, tasks=(view,)), Path("/runs/x"))
+    assert f"worker:1 on tf3: {words}\n" in said
+
+
 def test_what_a_failure_means_stands_before_its_last_lines() -> None:
     """The lines may fill a screen; remarks of libraries are not among them."""
     remark = (
