@@ -327,8 +327,8 @@ class Link:
                 self._logs.store(self._numbers[number], offset, chunk, self._stored)
             case Welcome() as welcome:
                 self.connected, self.agent_gone = True, False
-                self._listener.link_up(host, welcome)
                 self.sessions += 1
+                self._listener.link_up(host, welcome)
                 self._grant()
                 if self._farewell is not None:
                     self.send(self._farewell)

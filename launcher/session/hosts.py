@@ -39,7 +39,7 @@ from ..hosts.frames import (
 )
 from ..hosts.link import Link
 from ..hosts.programs import Program
-from ..hosts.ways import transport_factory
+from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..plan.facts import HostFacts
@@ -309,9 +309,9 @@ class LaunchPreparation:
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
         self._staging: dict[str, asyncio.Task[None]] = {}
-        self._programs: dict[str, tuple[int, Program]] = {}
-        """Programs that have answered questions and will take files, each with the number of its
-        link's connection."""
+        self._programs: dict[str, tuple[int, asyncio.Task[Program]]] = {}
+        """Programs that answer questions and will take files, each with the number of its link's
+        connection."""
 
     # --- facts of the hosts ---------------------------------------------------------------
 
@@ -434,13 +434,31 @@ class LaunchPreparation:
         link = self._links[host]
         if host in self._programs and self._programs[host][0] != link.sessions:
             await self._drop_program(host)
+        self.begin_program(host)
+        try:
+            return await asyncio.shield(self._programs[host][1])
+        except (HostError, OSError):
+            self._programs.pop(host, None)
+            raise
+
+    def begin_program(self, host: str) -> None:
+        """Starts the short program on a host that is up, so that it is there when it is needed."""
         if host not in self._programs:
-            self._programs[host] = link.sessions, await link.start_program()
-        return self._programs[host][1]
+            link = self._links[host]
+            starting = asyncio.create_task(link.start_program(), name=f"program on {host}")
+            starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+            self._programs[host] = link.sessions, starting
 
     async def _drop_program(self, host: str) -> None:
         if host in self._programs:
-            await self._programs.pop(host)[1].aclose()
+            await _end_program(self._programs.pop(host)[1])
+
+    async def aclose(self) -> None:
+        """Ends the programs that nobody has needed."""
+        ending = [asyncio.create_task(_end_program(task)) for _, task in self._programs.values()]
+        self._programs.clear()
+        if ending:
+            await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self._welcomes[host.name]
@@ -483,7 +501,7 @@ class LaunchPreparation:
             manifest = await self._manifests.of(trees_of(plan, host))
             progress = partial(self._transfers.staged, host.name)
             program = await self._program(host.name)
-            del self._programs[host.name]
+            self._programs.pop(host.name, None)
             try:
                 await staging.stage(program, manifest, stage_key(plan, host.name), progress)
             finally:
@@ -496,6 +514,14 @@ class LaunchPreparation:
             self._feed(ev.HostRefused(time.time(), host.name, str(error)))
         else:
             self._feed(ev.Staged(time.time(), host.name))
+
+
+async def _end_program(starting: asyncio.Task[Program]) -> None:
+    """Ends a program, or gives its start up."""
+    starting.cancel()
+    await asyncio.wait([starting])
+    if not starting.cancelled() and starting.exception() is None:
+        await starting.result().aclose()
 
 
 _CLOSE_SECONDS = 8.0
@@ -674,13 +700,10 @@ def _told(host: str, said: KillReceipt) -> str:
 
 
 def _logins(run: RunStateMachine, ask: PromptHandler | None) -> SshConnector | None:
-    """None where nothing goes over SSH: its library takes as long to import as half of the
-    launcher."""
+    """None where nothing goes over SSH."""
     if run.allocation is None and all(host.ssh is None for host in run.plan.hosts):
         return None
-    from ..hosts.ssh import SshConnector
-
-    return SshConnector(ask)
+    return ssh_connector(ask)
 
 
 COLLECT_STALL = 10.0

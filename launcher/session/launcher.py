@@ -382,9 +382,16 @@ class RunLoop:
             self._teardown.force()
         if self._allocation is not None:
             self._watch_allocation(self._allocation, event)
+        if isinstance(event, ev.HostUp) and isinstance(self._first, ev.Begin):
+            self._expect_files(event.host)
         self._carry_out(self.run.handle(event))
         if isinstance(event, ev.TaskStarted) and isinstance(self._first, ev.Attached):
             self.outputs.await_line(event)
+
+    def _expect_files(self, host: str) -> None:
+        """Has a host that is up make ready for its files while others are still logged in to."""
+        if self.run.phase is RunPhase.CONNECTING and not self.run.plan.host(host).local:
+            self._executor.preparation.begin_program(host)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
         match event:
@@ -406,6 +413,7 @@ class RunLoop:
     async def _close(self) -> None:
         self._executor.stop_timers()
         await self.stacks.aclose()
+        await self._executor.preparation.aclose()
         await self.connections.aclose()
         rest = list(self._work)
         for task in rest:

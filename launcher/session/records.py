@@ -549,11 +549,11 @@ def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseExcep
     # Slow to import, and needed only here.
     import asyncio
 
-    from ..hosts.ssh import SshConnector
     from ..hosts.transport import allow_connections
+    from ..hosts.ways import ssh_connector
 
     async def ask() -> list[tuple[ActiveHost, ...] | BaseException]:
-        logins = SshConnector()
+        logins = ssh_connector()
         allow_connections(sum(len(run.plan.hosts) for run in runs))
 
         async def hosts_of(run: StoredRun) -> tuple[ActiveHost, ...]:

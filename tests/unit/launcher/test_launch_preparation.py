@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 
 from launcher.cluster import loads
+from launcher.errors import AgentError
 from launcher.files import staging
 from launcher.hosts.programs import Program
+from launcher.plan.plan import Plan
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.hosts import LaunchPreparation, Transfers
@@ -38,6 +40,8 @@ class Reached:
 
     def __init__(self) -> None:
         self.built = 0
+        self.talkers: list[Talker] = []
+        self.asked = asyncio.Event()
 
     async def start_program(self) -> Program:
         """Files come."""
@@ -45,7 +49,9 @@ class Reached:
         said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
 
         async def open_session(nonce: str) -> Talker:
-            return Talker(nonce, *map(message, said))
+            self.asked.set()
+            self.talkers.append(Talker(nonce, *map(message, said)))
+            return self.talkers[-1]
 
         return await Program.start("staged-1", "far", open_session)
 
@@ -64,13 +70,69 @@ async def test_files_that_go_to_a_host_again_go_once(
     monkeypatch.setattr(staging, "read_tree", read)
     link: Any = Reached()
     told: list[ev.Event] = []
-    run = RunStateMachine(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
-    transfers = Transfers(run.views, lambda: None)
-    preparation = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={})
-    plan = run.plan
+    preparation, plan = prepared(link, told, tmp_path)
     twice = [asyncio.create_task(preparation.stage(plan, plan.host("far"))) for _ in range(2)]
     await asyncio.sleep(0)
     may_read.set()
     await asyncio.wait(twice)
     assert link.built == 1
     assert [type(event) for event in told] == [ev.Staged]
+
+
+def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPreparation, Plan]:
+    """The preparation of a run with nothing to send, on one host."""
+    run = RunStateMachine(loads(CLUSTER, "staged.toml", folder), "staged-1")
+    transfers = Transfers(run.views, lambda: None)
+    return LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}), run.plan
+
+
+async def test_the_program_that_was_begun_takes_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is started while other hosts are logged in to; but one that belongs to a connection which
+    was cut is ended, and another one takes the files."""
+    monkeypatch.setattr(staging, "read_tree", lambda tree: staging.Manifest((), {}))
+    link: Any = Reached()
+    told: list[ev.Event] = []
+    preparation, plan = prepared(link, told, tmp_path)
+    preparation.begin_program("far")
+    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    assert link.built == 1
+    preparation.begin_program("far")
+    await asyncio.sleep(0)
+    link.sessions = 2
+    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    assert link.built == 3
+    assert [type(event) for event in told] == [ev.Staged, ev.Staged]
+    assert all(talker.closed for talker in link.talkers)
+
+
+async def test_a_program_that_nobody_needed_is_ended(tmp_path: Path) -> None:
+    """The run was killed while it connected."""
+    link: Any = Reached()
+    preparation, _ = prepared(link, [], tmp_path)
+    preparation.begin_program("far")
+    await link.asked.wait()
+    await preparation.aclose()
+    assert [talker.closed for talker in link.talkers] == [True]
+
+
+async def test_a_program_that_cannot_be_started_is_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its failure counts where the files are due, and not for ever."""
+    monkeypatch.setattr(staging, "read_tree", lambda tree: staging.Manifest((), {}))
+    link: Any = Reached()
+    works = link.start_program
+
+    async def fail() -> Program:
+        raise AgentError("far", "no more processes there")
+
+    told: list[ev.Event] = []
+    preparation, plan = prepared(link, told, tmp_path)
+    link.start_program = fail
+    preparation.begin_program("far")
+    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    link.start_program = works
+    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    assert [type(event) for event in told] == [ev.HostRefused, ev.Staged]
