@@ -8,7 +8,6 @@ import errno
 import os
 import queue
 import threading
-import traceback
 from collections import deque
 from contextlib import suppress
 from typing import Callable
@@ -114,6 +113,8 @@ def log_line(text: str) -> None:
 
 def log_traceback(patience: float = 1.0) -> None:
     """Writes the exception that is being handled, and waits a little until it is written."""
+    import traceback  # here and not above: most agents never need it
+
     log_line(traceback.format_exc())
     if _writer is not None:
         _writer.do(lambda: None).wait(patience)

@@ -107,7 +107,8 @@ MAIN.main(config)
 """
 _AGENT = ("agent", "start")
 _PROGRAM = ("on_host", "program")
-_PACKAGES = ("agent", "on_host")
+_PACKAGES = {_AGENT: ("agent",), _PROGRAM: ("agent", "on_host")}
+"""What each is sent of ours."""
 ENGINE_LINE = (
     "import base64,marshal,sys,zlib;"
     "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
@@ -246,7 +247,7 @@ def program_payload(config: Mapping[str, Any], magic: bytes) -> bytes:
 
 
 def _payload(main: tuple[str, str], config: Mapping[str, Any], magic: bytes, head: bytes) -> bytes:
-    packed = _packed(code=magic == MAGIC_NUMBER)
+    packed = _packed(main, code=magic == MAGIC_NUMBER)
     loader = _LOADER.replace("HEAD", repr(head)).replace("CONFIG", repr(json.dumps(config)))
     line = (loader + _importer(main)).encode()
     return b"%08d%s%08d%s" % (len(line), line, len(packed), packed)
@@ -259,23 +260,23 @@ def _importer(main: tuple[str, str]) -> str:
 def engine_payload(config: Mapping[str, Any]) -> str:
     """The source of the agent's modules, for interpreters that are not known yet, and its `config`
     as one word of plain characters."""
-    packed = _marshalled(code=False)
+    packed = _marshalled(_AGENT, code=False)
     sent = {"packed": packed, "config": dict(config), "loader": _importer(_AGENT)}
     return base64.b64encode(zlib.compress(marshal.dumps(sent, _MARSHAL_VERSION))).decode()
 
 
 @cache
-def _packed(*, code: bool) -> bytes:
+def _packed(main: tuple[str, str], *, code: bool) -> bytes:
     """Packed once for all hosts: for a thousand of them it would take seconds."""
-    return zlib.compress(_marshalled(code=code), 1)
+    return zlib.compress(_marshalled(main, code=code), 1)
 
 
-def _marshalled(*, code: bool) -> bytes:
+def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
     """The modules that hosts get, by their names. All are one object, so that what they share is
     there once; code cannot be read by an interpreter of another version, so it is never among
     source."""
     modules: dict[str, str | CodeType] = {"launcher": ""}
-    for package in _PACKAGES:
+    for package in _PACKAGES[main]:
         modules[f"launcher.{package}"] = ""
         for file in resources.files(f"launcher.{package}").iterdir():
             stem = file.name.removesuffix(".py")
