@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Sequence
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
-AGENT_DIED = "the agent died"
+_AGENT_DIED = "the agent died"
 """How an agent ended that could not write it down."""
 
 
@@ -132,11 +132,12 @@ def lock_file(path: str, seconds: float = math.inf) -> int:
 
 class Before(NamedTuple):
     """An earlier agent of the run on this host. `certain`: nothing of it can live but what is
-    `left`: pid, start time and task of each process. `text` says how it ended (empty: there was
-    none), `tasks` are the facts of its attempts, `signalled` counts the processes that its kills
-    of everything have signalled."""
+    `left`: pid, start time and task of each process. `died`: it has left no word of its own end;
+    `text` says how it ended (empty: there was none), `tasks` are the facts of its attempts,
+    `signalled` counts the processes that its kills of everything have signalled."""
 
     certain: bool
+    died: bool = False
     text: str = ""
     tasks: tuple[dict[str, Any], ...] = ()
     left: tuple[tuple[int, int, str], ...] = ()
@@ -210,7 +211,8 @@ class Folders:
         tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
         signalled = end.get("signalled")
         signalled = signalled if isinstance(signalled, int) else 0
-        return Before(certain, end.get("text", AGENT_DIED), tasks, left, signalled)
+        text = end.get("text", "")
+        return Before(certain, not text, text or _AGENT_DIED, tasks, left, signalled)
 
     def left(self) -> dict[tuple[int, int], str]:
         """The tasks of processes that the last agent has named at its end, by pid and start time;
@@ -229,16 +231,16 @@ class Folders:
 
     def write_end(
         self,
-        text: str,
+        text: str = "",
         tasks: Sequence[dict[str, Any]] = (),
         left: Sequence[Sequence[Any]] = (),
         signalled: int = 0,
         *,
         proven: bool,
     ) -> None:
-        """Writes down how the agent ended and what had become of its tasks. `proven`: nothing is
-        left of what it had started, by the kernel's word, but the processes that could not be
-        ended."""
+        """Writes down how the agent ended (without a `text` it died) and what had become of its
+        tasks. `proven`: nothing is left of what it had started, by the kernel's word, but the
+        processes that could not be ended."""
         proof = self._beginning if proven else ""
         end: dict[str, Any] = {"proves": proof, "text": text, "signalled": signalled}
         end.update(tasks=list(tasks), left=list(left))

@@ -16,7 +16,7 @@ from typing import Iterator
 
 from . import wire
 from .channel import Channels
-from .folders import AGENT_DIED, Before
+from .folders import Before
 from .processes import (
     STRANGER_SECONDS,
     Key,
@@ -44,7 +44,7 @@ class Kills:
     ) -> None:
         self._doubt = ""
         if not before.certain:
-            how = _DIED_TOGETHER if before.text == AGENT_DIED else _WITHOUT_PROOF
+            how = _DIED_TOGETHER if before.died else _WITHOUT_PROOF
             self._doubt = _EARLIER.format(how)
         self._tracker = tracker
         self._attempts = attempts

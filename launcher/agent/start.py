@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Mapping, MutableMapping
 
 from . import wire
-from .folders import AGENT_DIED, FolderError, Folders, lock_file
+from .folders import FolderError, Folders, lock_file
 from .processes import (
     AGENT_TAG,
     ProcessTracker,
@@ -288,7 +288,7 @@ def _guard(
             os._exit(1)
 
     if guard(config["run_id"], listener, run) and before.certain:
-        folders.write_end(AGENT_DIED, proven=True)
+        folders.write_end(proven=True)
 
 
 def _wake_watchdog(folders: Folders) -> None:

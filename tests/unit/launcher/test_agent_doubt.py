@@ -77,6 +77,7 @@ def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
     found.write_end("no launcher for 600 s", [facts], [(7, 70, "w:0")], proven=False)
     assert found.begin(found.make()) == (
         False,
+        False,
         "no launcher for 600 s",
         (facts,),
         ((7, 70, "w:0"),),
@@ -87,6 +88,6 @@ def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
 def test_an_agent_that_died_with_its_watchdog_has_left_no_word(begin: Begin) -> None:
     """Nor has one whose last word is half a line."""
     found, _ = begin()
-    assert found.begin(found.make()) == (False, "the agent died", (), (), 0)
+    assert found.begin(found.make()) == (False, True, "the agent died", (), (), 0)
     Path(found.end).write_text('{"proves": "')
-    assert found.begin(found.make()) == (False, "the agent died", (), (), 0)
+    assert found.begin(found.make()) == (False, True, "the agent died", (), (), 0)
