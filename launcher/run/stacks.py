@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -186,7 +186,10 @@ class Stacks:
         return text
 
 
-STACKS = TypeAdapter(Stacks)
+@cache  # most runs are over before anybody asks
+def stacks_type() -> TypeAdapter[Stacks]:
+    """Stacks as JSON between launcher process and client."""
+    return TypeAdapter(Stacks)
 
 
 @dataclass(frozen=True)
@@ -203,13 +206,15 @@ class StacksRecord:
     """Hosts and tasks that have not, and why."""
 
 
-_RECORD = TypeAdapter(StacksRecord)
+@cache
+def _record_type() -> TypeAdapter[StacksRecord]:
+    return TypeAdapter(StacksRecord)
 
 
 def record(stacks: Stacks) -> dict[str, Any]:
     """The stacks as JSON for programs."""
     whole = StacksRecord(stacks.time, stacks.groups, stacks.tasks, stacks.unanswered)
-    made: dict[str, Any] = _RECORD.dump_python(whole, mode="json")
+    made: dict[str, Any] = _record_type().dump_python(whole, mode="json")
     return made
 
 
@@ -217,7 +222,7 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of `record`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_RECORD.json_schema(mode="serialization"),
+        **_record_type().json_schema(mode="serialization"),
         "title": "tfmux stacks --json",
     }
 

@@ -32,7 +32,7 @@ from ..printable import printable
 from ..run.run import RunStateMachine
 from ..run.shutdown import CONNECT_SECONDS
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
-from ..run.stacks import STACKS, Stacks
+from ..run.stacks import Stacks, stacks_type
 from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 from ..store.launcher_lock import acquire, take_over
@@ -972,5 +972,5 @@ class RunClient:
 def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:
     """The stacks in a message of a launcher process, or why there are none."""
     if "stacks" in message:
-        return STACKS.validate_python(printable_values(message["stacks"]))
+        return stacks_type().validate_python(printable_values(message["stacks"]))
     return LauncherError(printable(str(message["error"]), 1000))

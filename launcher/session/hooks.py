@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Any, NotRequired, TypedDict
 
@@ -139,7 +140,11 @@ def _exit_text(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-_FAILURE = TypeAdapter(Failure)
+@cache  # most runs have no hooks
+def _failure_type() -> TypeAdapter[Failure]:
+    return TypeAdapter(Failure)
+
+
 _TICK = 1.0
 _LATE_SECONDS = 1.0
 """Time beyond a hook's own for its thread to see that it was killed."""
@@ -359,7 +364,9 @@ def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> Hook
         "folder": str(folder),
         "outcome": None if snapshot.outcome is None else str(snapshot.outcome),
         "exit_code": snapshot.exit_code,
-        "first_failure": None if failure is None else _FAILURE.dump_python(failure, mode="json"),
+        "first_failure": None
+        if failure is None
+        else _failure_type().dump_python(failure, mode="json"),
         "receipt": summary,
     }
 

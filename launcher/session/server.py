@@ -49,13 +49,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pydantic import TypeAdapter
+from pydantic import ConfigDict, TypeAdapter
 
 from ..agent.folders import local_folder
 from ..hosts.auth_prompt import AuthPrompt, PromptHandler
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.stacks import STACKS, Stacks
+from ..run.stacks import Stacks, stacks_type
 from ..run.views import Record, Views
 from ..store.stream import plain
 
@@ -213,7 +213,7 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
     loop.close()
 
 
-PROMPTS = TypeAdapter(tuple[PendingPrompt, ...])
+PROMPTS = TypeAdapter(tuple[PendingPrompt, ...], config=ConfigDict(defer_build=True))
 _LONGEST_COMMAND = 64 * 1024
 _MOST_CLIENTS = 64
 _MOST_COMMANDS = 100
@@ -442,7 +442,7 @@ class ControlSocket:
         try:
             if self._stacks is None:
                 raise LookupError("this run has no hosts that could be asked")
-            message["stacks"] = STACKS.dump_python(await self._stacks(tasks), mode="json")
+            message["stacks"] = stacks_type().dump_python(await self._stacks(tasks), mode="json")
         except Exception as error:  # a look is never a reason to end anything
             message["error"] = f"{type(error).__name__}: {error}"
         if not self._finished and client in self._clients:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from launcher.ids import TaskId
 from launcher.run.stacks import (
-    STACKS,
     ProcessStack,
     StackFrame,
     Stacks,
@@ -16,6 +15,7 @@ from launcher.run.stacks import (
     ThreadStack,
     record,
     schema,
+    stacks_type,
 )
 from launcher.session.stacks import bounded
 from tests.support.budgets import examples
@@ -66,7 +66,7 @@ def test_groups_hold_each_task_once_and_the_smallest_is_first(
     for group in found.groups:
         assert len({keys[one] for one in group.tasks}) == 1 and group.where and group.title
     assert bool(found.headline()) == bool(tasks)
-    assert STACKS.validate_python(STACKS.dump_python(found, mode="json")) == found
+    assert stacks_type().validate_python(stacks_type().dump_python(found, mode="json")) == found
     jsonschema.validate(record(found), schema())
 
 
