@@ -111,6 +111,7 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         monkeypatch.setenv(variable, str(home / name))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)  # who imports TensorFlow sets it
     return home
 
 

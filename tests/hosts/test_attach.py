@@ -72,7 +72,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     assert detached == "True"
     (listed,) = json.loads(command.run("ps", "--json").stdout)
     assert listed["run"] == run_id and listed["launcher"]
-    wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end", 90)
+    wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end")
     assert stored_state(run_id) == "success"
     wait_until(lambda: proc.read(listed["launcher"]) is None, "the launcher has gone")
     attempts = {

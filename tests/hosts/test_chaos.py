@@ -316,7 +316,7 @@ class Chaos:
                 assert code == 4, said
                 code, said = self.scenario.kill(self.run_id)
             assert code == 0, said
-        wait_until(lambda: not self.mine(), "nothing of the run is left", 40)
+        wait_until(lambda: not self.mine(), "nothing of the run is left")
         self.check_logs()
         check_stream(RunFolder(runs_home() / self.run_id))
 

@@ -65,7 +65,7 @@ def end_all(testbed: Testbed) -> None:
     for host in testbed:
         for process in host.leftovers():
             proc.signal_process(process, signal.SIGKILL)
-            assert proc.wait_gone(process, 10)
+            assert proc.wait_gone(process)
 
 
 # --- machines ---------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) ->
     assert proc.signal_process(first, signal.SIGSTOP)
     wait_until(lambda: [each.state for each in host.leftovers()] == ["T", "S"], "one stands still")
     assert proc.signal_process(first, signal.SIGKILL)
-    assert proc.wait_gone(first, 10)
+    assert proc.wait_gone(first)
     assert host.leftovers() == [second]
     wait_until(lambda: proc.read(first.pid) != first, "its parent has read its status")
     assert not proc.signal_process(first, signal.SIGKILL)

@@ -125,7 +125,7 @@ def cut(up: Up, host: str, number: signal.Signals = signal.SIGKILL) -> None:
 def gone(look: Callable[[], list[Process]], what: str) -> None:
     """Waits until there is nothing; says what there is otherwise."""
     try:
-        wait_until(lambda: not look(), what, 20)
+        wait_until(lambda: not look(), what)
     except AssertionError:
         raise AssertionError(f"{what}: {[(p.pid, p.argv, p.tag) for p in look()]}") from None
 

@@ -282,7 +282,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         assert f"processes of worker:0 are running: pid {pid} " in found["sentence"]
         *_, command, name = found["todo"].split()
         assert run(command, name).returncode == 4  # there may be others, which left no mark
-        assert proc.wait_gone(daemon, 20)
+        assert proc.wait_gone(daemon)
     finally:
         proc.signal_process(daemon, signal.SIGKILL)
     assert left_of(run_id, tmp_path) == []

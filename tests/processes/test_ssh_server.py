@@ -33,7 +33,7 @@ def connect(server: SshServer) -> asyncssh.misc._ACMWrapper[asyncssh.SSHClientCo
 
 async def gone(process: Process) -> bool:
     """Wait, beside the loop, until a process has ended."""
-    return await asyncio.to_thread(proc.wait_gone, process, 20)
+    return await asyncio.to_thread(proc.wait_gone, process)
 
 
 async def test_command_is_a_real_process_with_bytes_both_ways(ssh_server: SshServer) -> None:

@@ -196,7 +196,7 @@ def test_a_closed_terminal_leaves_nothing(
         window.wait_for("nothing is left on any host")
     assert guard.programs_here()
     window.close()
-    wait_until(lambda: not guard.programs_here(), "the screen's process is gone", 20)
+    wait_until(lambda: not guard.programs_here(), "the screen's process is gone")
     assert not living()
     (run,) = RunFolder.all()
     assert [r["clean"] for r in records(run) if r["event"] == "receipt"] == [True]

@@ -13,6 +13,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.support.patience import PATIENCE
+
 _TICK = os.sysconf("SC_CLK_TCK")
 DEAD_STATES = frozenset("ZX")
 
@@ -149,7 +151,7 @@ def signal_process(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-def wait_gone(process: Process, timeout: float) -> bool:
+def wait_gone(process: Process, timeout: float = PATIENCE) -> bool:
     """Wait until a process has ended; False when it lives on. A zombie has ended."""
     deadline = time.monotonic() + timeout
     while (found := read(process.pid)) == process and found is not None and found.alive:

@@ -32,7 +32,7 @@ if want["uid"] is not None:
     os.setuid(want["uid"])
 family = socket.AF_INET6 if ":" in want["to"] else socket.AF_INET
 with socket.socket(family) as connection:
-    connection.settimeout(PATIENCE)
+    connection.settimeout(60)
     if want["bind"]:
         connection.bind((want["bind"], 0))
     connection.connect((want["to"], want["port"]))

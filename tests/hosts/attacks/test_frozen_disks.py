@@ -181,7 +181,6 @@ def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
     wait_until(
         lambda: not [p for p in family(client.run_id) if "TFMUX_TASK" in p.environ],
         "the tasks are dead",
-        20,
     )
     disk.thaw()
     client.everything()

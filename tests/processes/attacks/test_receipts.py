@@ -72,7 +72,7 @@ def judge(receipt: dict[str, object], program: Path, left: set[int]) -> None:
         assert not left, f"a false receipt: {sorted(left)} live, {receipt}"
     else:
         assert receipt["survivors"] or receipt["doubt"], receipt
-        wait_until(lambda: not alive(program, looks=5), "the survivors have gone", 2.0)
+        wait_until(lambda: not alive(program, looks=5), "the survivors have gone")
 
 
 @pytest.mark.parametrize("words", [(), ("setsid",), ("empty",), ("setsid", "empty")], ids=str)
@@ -145,7 +145,7 @@ def test_a_task_that_kills_its_parent_ends_all_tasks_of_its_host(
     watchdog, _ = watchdog_and_agent(client.run_id)
     argv = [str(chain), "5000", "parent", "setsid", "empty"]
     client.send(wire.START, client.start_body("w:0", argv))
-    assert proc.wait_gone(watchdog, 20)
+    assert proc.wait_gone(watchdog)
     assert not alive(chain, looks=10)
     neighbour = proc.read(quiet["pid"])
     assert neighbour is None or not neighbour.alive
@@ -159,7 +159,7 @@ def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
         start(client, f"w:{number}", 1, chain, pause, "setsid", "empty")
     watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGKILL)
-    assert proc.wait_gone(watchdog, 20)
+    assert proc.wait_gone(watchdog)
     assert not alive(chain, looks=10)
     client.everything()
 

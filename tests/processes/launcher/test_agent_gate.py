@@ -113,7 +113,7 @@ def test_the_death_of_the_agent_ends_a_task_at_its_gate() -> None:
         process = proc.read(pid)
         assert process is not None
         os.kill(process.ppid, signal.SIGKILL)
-        assert proc.wait_gone(process, 20)
+        assert proc.wait_gone(process)
         log = state_folder(run_id) / "logs" / "worker-0.log"
         assert b"begins" not in log.read_bytes()
 
