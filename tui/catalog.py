@@ -11,11 +11,11 @@ from launcher.cluster import ClusterModel, library, load
 from launcher.cluster.saved_file import Stamp
 from launcher.errors import ClusterFileError, LockError
 from launcher.session.records import (
-    ActiveRun,
-    RunSummary,
-    SummaryReader,
+    ActiveHost,
+    ListedRun,
+    RunReader,
     active_runs,
-    unreadable_summary,
+    unreadable_run,
 )
 from launcher.store.runs import RunFolder
 from tui import demos
@@ -43,30 +43,6 @@ class ClusterEntry:
 
 
 @dataclass(frozen=True)
-class RunEntry:
-    """A run; `report` is what its hosts reported, if they were asked."""
-
-    summary: RunSummary
-    launcher: int | None
-    report: ActiveRun | None = None
-    asked: bool = False
-
-    @property
-    def active(self) -> bool:
-        """It has a launcher, its hosts report tasks, or they are still being asked."""
-        if self.launcher is not None:
-            return True
-        if self.summary.over:
-            return False
-        return not self.asked or (self.report is not None and self.report.alive)
-
-    @property
-    def key(self) -> str:
-        """Key of its row in Home's table of runs."""
-        return f"run {self.summary.run_id}"
-
-
-@dataclass(frozen=True)
 class DemoEntry:
     """A demo: its name and the first comment of its file."""
 
@@ -80,15 +56,15 @@ class DemoEntry:
         return f"demo {self.name}"
 
 
-Entry = ClusterEntry | RunEntry | DemoEntry
+Entry = ClusterEntry | ListedRun | DemoEntry
 
 
 class Entries(NamedTuple):
     """Clusters, runs and demos that the home screen lists."""
 
-    active: list[RunEntry]
+    active: list[ListedRun]
     clusters: list[ClusterEntry]
-    past: list[RunEntry]
+    past: list[ListedRun]
     demos: list[DemoEntry]
 
 
@@ -100,9 +76,10 @@ class Catalog:
     unreadable: dict[str, str] = field(default_factory=dict)
     """Runs of which it is not known whether they are active, and why."""
     _clusters: dict[Path, ClusterEntry] = field(default_factory=dict)
-    _summaries: dict[str, SummaryReader] = field(default_factory=dict)
+    _readers: dict[str, RunReader] = field(default_factory=dict)
     _demos: list[DemoEntry] = field(default_factory=list)
-    _reports: dict[str, ActiveRun] = field(default_factory=dict)
+    _hosts: dict[str, tuple[ActiveHost, ...]] = field(default_factory=dict)
+    """What the hosts of active runs have answered."""
     _asked: set[str] = field(default_factory=set)
     """Runs whose hosts have been asked."""
 
@@ -120,7 +97,7 @@ class Catalog:
         """Asks the hosts of runs that no launcher supervises."""
         asked = {folder.run_id for folder in RunFolder.all()}
         found = active_runs()
-        self._reports = {run.run_id: run for run in found.runs}
+        self._hosts = {run.folder.run_id: run.hosts for run in found.runs}
         self.unreadable = {
             run.run_id: f"could not be read: {run.reason}" for run in found.unreadable
         }
@@ -137,28 +114,26 @@ class Catalog:
         rest = (path for path in library.saved() if path.resolve() not in known)
         return found + [self._cluster(path, saved=True) for path in rest]
 
-    def _runs(self) -> list[RunEntry]:
+    def _runs(self) -> list[ListedRun]:
         """The newest runs with the launcher on this machine that supervises them, if any; then
         the runs that cannot be read."""
         folders, unreadable = RunFolder.scan()
-        entries = []
-        for folder in folders[:MOST_RUNS]:
-            reader = self._summaries.setdefault(folder.run_id, SummaryReader(folder))
-            told = reader.read()
-            try:
-                launcher = None if told.over else folder.launcher_pid()
-            except LockError as error:
-                launcher, told = None, replace(told, problem=str(error))
-            if launcher is not None:
-                told = reader.read(metrics=True)
-            entries.append(self._run(told, launcher, asked=told.run_id in self._asked))
-        shown = [unreadable_summary(run) for run in unreadable[:MOST_RUNS]]
-        return entries + [self._run(told, None, asked=True) for told in shown]
+        runs = [self._run(folder) for folder in folders[:MOST_RUNS]]
+        return runs + [replace(unreadable_run(run), asked=True) for run in unreadable[:MOST_RUNS]]
 
-    def _run(self, told: RunSummary, launcher: int | None, *, asked: bool) -> RunEntry:
-        if problem := self.unreadable.get(told.run_id):
-            told = replace(told, problem=problem)
-        return RunEntry(told, launcher, self._reports.get(told.run_id), asked)
+    def _run(self, folder: RunFolder) -> ListedRun:
+        run_id = folder.run_id
+        reader = self._readers.setdefault(run_id, RunReader(folder))
+        run = reader.read()
+        try:
+            launcher = None if run.over else folder.launcher_pid()
+        except LockError as error:
+            launcher, run = None, replace(run, problem=str(error))
+        if launcher is not None:
+            run = reader.read(metrics=True)
+        problem = self.unreadable.get(run_id, run.problem)
+        hosts, asked = self._hosts.get(run_id, ()), run_id in self._asked
+        return replace(run, launcher=launcher, hosts=hosts, asked=asked, problem=problem)
 
     def demos(self) -> list[DemoEntry]:
         """Returns the demos that come with the program."""

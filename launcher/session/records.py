@@ -30,7 +30,6 @@ from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile, latest_metrics
 from ..store.runs import RunFolder, UnreadableRun
 from ..store.stream import (
-    Damage,
     LineReader,
     LogEvent,
     PublicEvent,
@@ -168,60 +167,123 @@ def find_resumed(run_id: str, name: str) -> Resume:
     return Resume(folder.run_id, earlier.logdir_run_id if earlier else folder.run_id)
 
 
-@dataclass(frozen=True)
-class RunSummary:
-    """One line about a run. Times are seconds since the epoch."""
+_TYPES = ConfigDict(
+    extra="forbid",
+    use_attribute_docstrings=True,
+    json_schema_serialization_defaults_required=True,
+    arbitrary_types_allowed=True,
+)
 
-    run_id: str
-    folder: RunFolder
-    started: float
-    ended: float | None
-    """None: no end was written down; it lives, or its launcher died."""
-    outcome: Outcome | None = None
-    exit_code: int | None = None
-    name: str = ""
-    """Name of its cluster."""
-    phase: RunPhase | None = None
-    """None: nothing of it could be read."""
-    waiting: str = ""
-    """Tasks or hosts that are waited for."""
-    live: int = 0
-    """Tasks that may have a process."""
-    tasks: int = 0
-    hosts: tuple[str, ...] = ()
-    step: int | None = None
-    loss: float | None = None
-    last: float = 0.0
-    """Time of the last event."""
-    first_failure: str = ""
-    attempt_text: str = ""
-    """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
-    clean: bool = True
-    """No receipt says that something may be left."""
-    proven: bool = False
-    """A receipt says that nothing is left."""
-    problem: str = ""
-    """Parts that could not be read."""
+
+@dataclass(frozen=True)
+class Queue:
+    """A request for nodes, as `tfmux ps --json` has it."""
+
+    __pydantic_config__ = _TYPES
+
+    engine: str
+    job: str
+    state: str
+    reason: str
+
+    @classmethod
+    def of(cls, allocation: AllocationView | None) -> Queue | None:
+        """A request in short."""
+        if allocation is None:
+            return None
+        return cls(allocation.engine, allocation.job, allocation.state, allocation.reason)
+
+
+@dataclass(frozen=True)
+class ActiveHost:
+    """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
+
+    __pydantic_config__ = _TYPES
+
+    name: Annotated[str, Field(serialization_alias="host")]
+    """Its name in the cluster file."""
+    tasks: tuple[TaskId, ...] = ()
+    """Tasks with a process there."""
+    agent: bool = False
+    """An agent of the run is there."""
+    left: bool = False
+    """No agent is there, but processes of the run are: `tfmux kill` ends them."""
+    unreachable: str = ""
+    """Why it does not answer; empty if it does."""
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run in lists: its summary, and what this machine and its hosts say of it."""
+
+    __pydantic_config__ = _TYPES
+
+    summary: Summary
+    """The run as its stream tells it; without a name where nothing could be read."""
+    folder: Annotated[RunFolder, Field(exclude=True)]
+    problem: Annotated[str, Field(exclude=True)] = ""
+    """Parts of its record that could not be read."""
+    launcher: int | None = None
+    """Process id of its launcher process on this machine; null: unsupervised."""
+    hosts: tuple[ActiveHost, ...] = ()
+    """Empty while it waits for nodes."""
+    asked: Annotated[bool, Field(exclude=True)] = False
+    """`hosts` are those that hold something of it now, or could not be asked."""
+    queued: Annotated[
+        AllocationView | None,
+        PlainSerializer(Queue.of, return_type=Queue | None),
+        Field(serialization_alias="queue"),
+    ] = None
+    """The request for nodes that it waits for."""
+    queued_since: Annotated[float, Field(exclude=True)] = 0.0
+
+    @classmethod
+    def of(cls, folder: RunFolder, seen: Summary, problem: str = "") -> ListedRun:
+        """The run in this folder, whatever its stream calls it."""
+        started = seen.started or _launched(folder)
+        return cls(replace(seen, run_id=folder.run_id, started=started), folder, problem)
+
+    @property
+    def key(self) -> str:
+        """Key of its row in a table."""
+        return f"run {self.folder.run_id}"
 
     @property
     def over(self) -> bool:
         """It ended and nothing is left; not where something that was read leaves a doubt."""
-        return self.ended is not None and self.proven and not self.problem
+        return self.summary.ended is not None and bool(self.summary.clean) and not self.problem
+
+    @property
+    def active(self) -> bool:
+        """It has a launcher, its hosts hold something of it or do not answer, or they have not
+        been asked."""
+        if self.launcher is not None:
+            return True
+        if self.over:
+            return False
+        return not self.asked or any(
+            host.agent or host.left or host.unreachable for host in self.hosts
+        )
+
+    @property
+    def live_tasks(self) -> int:
+        """Number of tasks that have a process, on all hosts."""
+        return sum(len(host.tasks) for host in self.hosts)
 
 
-class SummaryReader:
-    """Reads the summary of one run, again and again: the end of its stream, or all of it where
-    that breaks off, when the stream has changed."""
+class RunReader:
+    """Reads one run for a list, again and again: the end of its stream, or all of it where that
+    breaks off, when the stream has changed."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.run: StoredRun | None = None
         """The run, where all of its stream was read."""
         self._folder = folder
         self._stamp: Stamp | None = None
-        self._known: RunSummary | None = None
+        self._known: ListedRun | None = None
 
-    def read(self, *, metrics: bool = False) -> RunSummary:
-        """Summary of the run as its stream tells it now, with `metrics` with the newest ones."""
+    def read(self, *, metrics: bool = False) -> ListedRun:
+        """The run as its stream tells it now, with `metrics` with the newest ones."""
         stamp = Stamp.of(self._folder.events)
         if self._known is None or stamp != self._stamp:
             self._stamp, self.run = stamp, None
@@ -230,59 +292,35 @@ class SummaryReader:
             self._known = self._of_run(self.run)
         return self._known
 
-    def _read(self) -> RunSummary:
-        folder = self._folder
-        end = read_end(folder.events)
-        if end is not None:
-            return _summary(folder, end, end.ended or 0.0)
+    def _read(self) -> ListedRun:
+        if (end := read_end(self._folder.events)) is not None:
+            return ListedRun.of(self._folder, end)
         try:
-            self.run = StoredRun(folder)
+            self.run = StoredRun(self._folder)
         except TfmuxError as error:
-            problem = f"could not be read: {error}".partition("\n")[0]
-            return RunSummary(folder.run_id, folder, _launched(folder), None, problem=problem)
+            return _unreadable(self._folder, str(error).partition("\n")[0])
         return self._of_run(self.run)
 
-    def _of_run(self, run: StoredRun) -> RunSummary:
-        told = run.damage.describe(self._folder.run_id)
-        summary = Summary.of(run.snapshot(), run.last)
-        seen = _summary(self._folder, summary, run.last, told)
-        return replace(seen, proven=seen.proven and run.over)  # hosts that are not in the receipt
+    def _of_run(self, run: StoredRun) -> ListedRun:
+        seen = Summary.of(run.snapshot(), run.last)
+        if seen.clean and not run.over:  # a host is not in the receipt
+            seen = replace(seen, clean=None)
+        return ListedRun.of(self._folder, seen, run.damage.describe(self._folder.run_id))
 
 
-def summary(folder: RunFolder) -> RunSummary:
-    """Summary of a run that is read once."""
-    return SummaryReader(folder).read()
+def read_run(folder: RunFolder) -> ListedRun:
+    """A run that is read once."""
+    return RunReader(folder).read()
 
 
-def unreadable_summary(run: UnreadableRun) -> RunSummary:
-    """Summary of a run that cannot be looked at."""
-    folder = RunFolder(runs_home() / run.run_id)
-    return RunSummary(run.run_id, folder, 0.0, None, problem=f"could not be read: {run.reason}")
+def unreadable_run(run: UnreadableRun) -> ListedRun:
+    """A run that cannot be looked at."""
+    return _unreadable(RunFolder(runs_home() / run.run_id), run.reason)
 
 
-def _summary(folder: RunFolder, seen: Summary, last: float, problem: str = "") -> RunSummary:
-    return RunSummary(
-        run_id=folder.run_id,
-        folder=folder,
-        started=seen.started or _launched(folder),
-        ended=seen.ended,
-        outcome=seen.outcome,
-        exit_code=seen.exit_code,
-        name=seen.name,
-        phase=seen.state,
-        waiting=seen.waiting,
-        live=seen.live,
-        tasks=seen.tasks,
-        hosts=seen.hosts,
-        step=seen.step,
-        loss=seen.loss,
-        last=last,
-        first_failure=seen.first_failure,
-        attempt_text=seen.attempt_text,
-        clean=seen.clean is not False,
-        proven=bool(seen.clean),
-        problem=problem,
-    )
+def _unreadable(folder: RunFolder, reason: str) -> ListedRun:
+    seen = Summary(folder.run_id, "", RunPhase.CONNECTING, 0.0)
+    return ListedRun.of(folder, seen, f"could not be read: {reason}")
 
 
 def _launched(folder: RunFolder) -> float:
@@ -339,111 +377,37 @@ def _at_rest(run: StoredRun) -> Snapshot:
     )
 
 
-_TYPES = ConfigDict(
-    extra="forbid", use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
-)
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A request for nodes, as `tfmux ps --json` has it."""
-
-    __pydantic_config__ = _TYPES
-
-    engine: str
-    job: str
-    state: str
-    reason: str
-
-    @classmethod
-    def of(cls, allocation: AllocationView | None) -> Queue | None:
-        """A request in short."""
-        if allocation is None:
-            return None
-        return cls(allocation.engine, allocation.job, allocation.state, allocation.reason)
-
-
-@dataclass(frozen=True)
-class ActiveHost:
-    """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
-
-    __pydantic_config__ = _TYPES
-
-    name: Annotated[str, Field(serialization_alias="host")]
-    """Its name in the cluster file."""
-    tasks: tuple[TaskId, ...] = ()
-    """Tasks with a process there."""
-    agent: bool = False
-    """An agent of the run is there."""
-    left: bool = False
-    """No agent is there, but processes of the run are: `tfmux kill` ends them."""
-    unreachable: str = ""
-    """Why it does not answer; empty if it does."""
-
-
-@dataclass(frozen=True)
-class ActiveRun:
-    """A run that may still live."""
-
-    __pydantic_config__ = _TYPES
-
-    run_id: Annotated[str, Field(serialization_alias="run")]
-    """Its id."""
-    name: str
-    """Name of its cluster."""
-    state: RunPhase
-    """Its phase; without a launcher process the last one on record."""
-    launcher: int | None
-    """Process id of its launcher process on this machine; null: unsupervised."""
-    started: float
-    """Seconds since the epoch."""
-    tasks: int
-    """Number of its tasks, with a process or without."""
-    hosts: tuple[ActiveHost, ...]
-    """Empty while it waits for nodes."""
-    problem: Annotated[str, Field(exclude=True)] = ""
-    """Parts of its record that could not be read."""
-    queued: Annotated[
-        AllocationView | None,
-        PlainSerializer(Queue.of, return_type=Queue | None),
-        Field(serialization_alias="queue"),
-    ] = None
-    """The request for nodes that it waits for."""
-    queued_since: Annotated[float, Field(exclude=True)] = 0.0
-    attempt: int = 1
-    """Number of the start of all tasks."""
-    attempt_text: str = ""
-    """`attempt 2 of 4: worker:1 exit 1 on tf2`; empty in the first."""
-
-    @property
-    def alive(self) -> bool:
-        """Something of it was seen, or a host could not be asked."""
-        return self.launcher is not None or any(
-            host.agent or host.left or host.unreachable for host in self.hosts
-        )
-
-    @property
-    def live_tasks(self) -> int:
-        """Number of tasks that have a process, on all hosts."""
-        return sum(len(host.tasks) for host in self.hosts)
+_OF_SUMMARY = ("run", "name", "state", "started", "tasks", "attempt", "attempt_text")
+"""Keys of a summary that `tfmux ps --json` prints."""
 
 
 @cache
-def _active_runs() -> TypeAdapter[tuple[ActiveRun, ...]]:
-    return TypeAdapter(tuple[ActiveRun, ...])  # not for those who do not ask for JSON
+def _listed_runs() -> TypeAdapter[tuple[ListedRun, ...]]:
+    return TypeAdapter(tuple[ListedRun, ...])  # not for those who do not ask for JSON
 
 
-def active_runs_json(runs: tuple[ActiveRun, ...]) -> Any:
+def active_runs_json(runs: tuple[ListedRun, ...]) -> Any:
     """Runs as `tfmux ps --json` prints them."""
-    return _active_runs().dump_python(runs, mode="json", by_alias=True)
+    rows = _listed_runs().dump_python(runs, mode="json", by_alias=True)
+    summaries = [row.pop("summary") for row in rows]
+    return [
+        {key: summary[key] for key in _OF_SUMMARY} | row
+        for summary, row in zip(summaries, rows, strict=True)
+    ]
 
 
 def active_runs_schema() -> dict[str, Any]:
     """The JSON Schema of `tfmux ps --json`."""
+    schema = _listed_runs().json_schema(mode="serialization", by_alias=True)
+    types = schema["$defs"]
+    summary, run = types.pop("Summary")["properties"], types["ListedRun"]
+    del run["properties"]["summary"], types["Outcome"]
+    run["properties"] = {key: summary[key] for key in _OF_SUMMARY} | run["properties"]
+    run["required"] = list(run["properties"])
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "tfmux ps --json",
-        **_active_runs().json_schema(mode="serialization", by_alias=True),
+        **schema,
     }
 
 
@@ -451,7 +415,7 @@ def active_runs_schema() -> dict[str, Any]:
 class ActiveRuns:
     """Active runs of this machine."""
 
-    runs: tuple[ActiveRun, ...]
+    runs: tuple[ListedRun, ...]
     unreadable: tuple[UnreadableRun, ...]
     """Runs that could not be looked at: they may live."""
 
@@ -463,8 +427,8 @@ def active_runs() -> ActiveRuns:
     Those of the others are, all at once. Blocking, and with an event loop of its own.
     """
     folders, unreadable = RunFolder.scan()
-    found: list[ActiveRun] = []
-    unsupervised: list[tuple[StoredRun, ActiveRun]] = []
+    found: list[ListedRun] = []
+    unsupervised: list[tuple[StoredRun, ListedRun]] = []
     for folder in folders:
         try:
             looked = _read_run(folder)
@@ -481,10 +445,10 @@ def active_runs() -> ActiveRuns:
     for (_, run), answer in zip(unsupervised, answers, strict=True):
         at = found.index(run)
         if isinstance(answer, BaseException):
-            unreadable.append(UnreadableRun(run.run_id, _reason(answer)))
+            unreadable.append(UnreadableRun(run.folder.run_id, _reason(answer)))
             answer = ()
-        found[at] = replace(run, hosts=answer)
-    return ActiveRuns(tuple(run for run in found if run.alive), tuple(unreadable))
+        found[at] = replace(run, hosts=answer, asked=True)
+    return ActiveRuns(tuple(run for run in found if run.active), tuple(unreadable))
 
 
 def _reason(error: BaseException) -> str:
@@ -493,7 +457,7 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ActiveRun] | None:
+def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
     """The run as its stream tells it, and where it must be asked for itself; None if it has
     ended."""
     launcher = folder.launcher_pid()
@@ -502,46 +466,38 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ActiveRun] | None:
             return None
         stream = read_stream(folder.events, folder.run_id)
         if stream.views.tasks:
-            return None, _active(folder, stream.views.snapshot(), launcher, stream.damage)
-    reader = SummaryReader(folder)
-    if reader.read().over:
+            seen = stream.views.snapshot()
+            problem = stream.damage.describe(folder.run_id)
+            told = ListedRun.of(folder, Summary.of(seen, stream.last), problem)
+            return None, _with_hosts(replace(told, launcher=launcher), seen)
+    reader = RunReader(folder)
+    if (told := reader.read()).over:
         return None  # without reading all that a long run has written
     run = reader.run or StoredRun(folder)
     if run.over:
         return None
-    return run, _active(folder, run.snapshot(), launcher, run.damage)
+    told = replace(told, launcher=launcher, problem=run.damage.describe(folder.run_id))
+    return run, _with_hosts(told, run.snapshot())
 
 
-def _active(
-    folder: RunFolder, snapshot: Snapshot, launcher: int | None, damage: Damage
-) -> ActiveRun:
-    queued = snapshot.allocation if snapshot.state is RunPhase.QUEUED else None
-    hosts: tuple[ActiveHost, ...] = ()
-    if launcher is not None and queued is None:
-        live = [view for view in snapshot.tasks if view.state.live]
-        hosts = tuple(
-            ActiveHost(
-                host.name,
-                tuple(v.id for v in live if v.host == host.name),
-                agent=host.state is HostState.UP,
-                unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
-            )
-            for host in snapshot.hosts
+def _with_hosts(run: ListedRun, snapshot: Snapshot) -> ListedRun:
+    """The run with what its launcher says of its hosts, and the nodes that it waits for."""
+    if snapshot.state is RunPhase.QUEUED and snapshot.allocation is not None:
+        since = snapshot.waiting_since or snapshot.started
+        return replace(run, queued=snapshot.allocation, queued_since=since)
+    if run.launcher is None:
+        return run
+    live = [view for view in snapshot.tasks if view.state.live]
+    hosts = tuple(
+        ActiveHost(
+            host.name,
+            tuple(v.id for v in live if v.host == host.name),
+            agent=host.state is HostState.UP,
+            unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
         )
-    return ActiveRun(
-        folder.run_id,
-        snapshot.name,
-        snapshot.state,
-        launcher,
-        snapshot.started,
-        len(snapshot.tasks),
-        hosts,
-        damage.describe(folder.run_id),
-        queued,
-        snapshot.waiting_since or snapshot.started,
-        snapshot.attempt,
-        snapshot.attempt_text,
+        for host in snapshot.hosts
     )
+    return replace(run, hosts=hosts)
 
 
 def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseException]:

@@ -17,10 +17,12 @@ from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
 from launcher.session.records import (
     ActiveHost,
-    ActiveRun,
+    ListedRun,
     active_runs_json,
     active_runs_schema,
 )
+from launcher.store.runs import RunFolder
+from launcher.store.stream import Summary
 from tests.support import command
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
@@ -40,23 +42,16 @@ ps = "started"
 worker = "started"
 """
 WORKERS = (TaskId("worker", 0), TaskId("worker", 1))
-FAR = ActiveRun(
-    "far-20261122-101132-e78e",
-    "far",
-    RunPhase.RUNNING,
-    None,
-    1000.0,
-    3,
-    (ActiveHost("tf1", WORKERS, agent=True), ActiveHost("tf2", unreachable="timed out")),
+FAR = ListedRun(
+    Summary("far-20261122-101132-e78e", "far", RunPhase.RUNNING, 1000.0, tasks=3),
+    RunFolder(Path("far-20261122-101132-e78e")),
+    hosts=(ActiveHost("tf1", WORKERS, agent=True), ActiveHost("tf2", unreachable="timed out")),
 )
-QUEUED = ActiveRun(
-    "a-very-long-name-20261122-101132-e78e",
-    "a very long name",
-    RunPhase.QUEUED,
-    17,
-    1000.0,
-    16,
-    (),
+_LONG = "a-very-long-name-20261122-101132-e78e"
+QUEUED = ListedRun(
+    Summary(_LONG, "a very long name", RunPhase.QUEUED, 1000.0, tasks=16),
+    RunFolder(Path(_LONG)),
+    launcher=17,
     queued=AllocationView("Slurm", "8123", "PENDING", "Resources"),
     queued_since=1000.0,
 )
@@ -74,7 +69,7 @@ def test_a_line_for_each_run_in_aligned_columns() -> None:
 
 
 @pytest.mark.parametrize("run", [FAR, QUEUED], ids=["unsupervised", "queued"])
-def test_the_json_form_fits_its_schema(run: ActiveRun) -> None:
+def test_the_json_form_fits_its_schema(run: ListedRun) -> None:
     """Each field is described, and nothing else is printed."""
     schema, (record,) = active_runs_schema(), active_runs_json((run,))
     jsonschema.Draft202012Validator.check_schema(schema)

@@ -14,7 +14,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
-from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.runs import RunFolder
 from tests.support.fakes import write_end
 from tests.support.patience import PATIENCE, wait_until
@@ -55,7 +55,7 @@ def past_run(number: int) -> RunFolder:
 
 def look(folder: RunFolder) -> None:
     """What the home screen, the run screen and a page do with it."""
-    assert summary(folder).over
+    assert read_run(folder).over
     past = FinishedRun(StoredRun(folder))
     for view in past.snapshot().tasks:
         assert past.logs.open(view.id).read(0, 6) == b"a line"

@@ -19,7 +19,7 @@ from launcher.errors import TfmuxError
 from launcher.paths import cache_home, config_home, runs_home, state_home, tilde
 from launcher.printable import printable
 from launcher.quantities import size
-from launcher.session.records import summary
+from launcher.session.records import read_run
 from launcher.store.runs import RunFolder
 from tui import extras
 from tui.config import config_path, load_config
@@ -183,7 +183,7 @@ def _runs() -> dict[str, str]:
         try:
             if folder.launcher_pid() is not None:
                 counts["active"] += 1
-            elif not summary(folder).over:
+            elif not read_run(folder).over:
                 counts["unsupervised"] += 1
         except (TfmuxError, OSError, ValueError):
             counts["unreadable"] += 1

@@ -37,7 +37,7 @@ def kill(arguments: argparse.Namespace) -> int:
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
         if not found.runs and not found.unreadable:
             message("no active runs")
-        kills = [_begin_listed(run.run_id, arguments.force) for run in found.runs]
+        kills = [_begin_listed(run.folder.run_id, arguments.force) for run in found.runs]
     elif arguments.run:
         kills = [_begin(arguments.run, arguments.force, arguments.file, arguments.process)]
     else:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from launcher.printable import printable
-from launcher.session.records import ActiveRun, ActiveRuns, active_runs, active_runs_json
+from launcher.session.records import ActiveRuns, ListedRun, active_runs, active_runs_json
 from tui.exits import Exit
 from tui.format import clock
 from tui.stderr import message
@@ -31,9 +31,9 @@ def ps(arguments: argparse.Namespace) -> int:
     now = time.time()
     for run in found.runs:
         for note in _notes(run, now):
-            message(f"{run.run_id}: {note}")
+            message(f"{run.folder.run_id}: {note}")
     if arguments.quiet:
-        sys.stdout.writelines(f"{printable(run.run_id)}\n" for run in found.runs)
+        sys.stdout.writelines(f"{printable(run.folder.run_id)}\n" for run in found.runs)
     elif found.runs:
         sys.stdout.write(table(found.runs, now))
     if not found.runs and not found.unreadable:
@@ -50,7 +50,7 @@ def print_unreadable(found: ActiveRuns) -> None:
         message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
 
 
-def table(runs: tuple[ActiveRun, ...], now: float) -> str:
+def table(runs: tuple[ListedRun, ...], now: float) -> str:
     """One line a run below the titles, in columns without blanks in them, of any width."""
     rows = [_TITLES, *(_row(run, now) for run in runs)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -61,25 +61,26 @@ def table(runs: tuple[ActiveRun, ...], now: float) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _row(run: ActiveRun, now: float) -> tuple[str, ...]:
+def _row(run: ListedRun, now: float) -> tuple[str, ...]:
     answered = sum(not host.unreachable for host in run.hosts)
-    started = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(run.started))
+    seen = run.summary
+    started = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(seen.started))
     return (
-        printable(run.run_id),
-        printable(run.name).replace(" ", "_") or "-",
-        UNSUPERVISED if run.launcher is None else str(run.state),
-        f"{run.live_tasks}/{run.tasks}",
+        printable(run.folder.run_id),
+        printable(seen.name).replace(" ", "_") or "-",
+        UNSUPERVISED if run.launcher is None else str(seen.state),
+        f"{run.live_tasks}/{seen.tasks}",
         f"{answered}/{len(run.hosts)}",
         started,
-        clock(now - run.started),
+        clock(now - seen.started),
     )
 
 
-def _notes(run: ActiveRun, now: float) -> Iterator[str]:
+def _notes(run: ListedRun, now: float) -> Iterator[str]:
     if run.launcher is None:
         yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
-    if run.attempt_text:
-        yield run.attempt_text
+    if run.summary.attempt_text:
+        yield run.summary.attempt_text
     if run.queued is not None:
         from tui.outcome import queue_text  # slow to import: Rich
 

@@ -21,9 +21,9 @@ from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
-from launcher.session.records import FinishedRun, StoredRun
+from launcher.session.records import FinishedRun, ListedRun, StoredRun
 from tui import demos
-from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry, RunEntry
+from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.run_clients import RunClients
@@ -178,7 +178,7 @@ class HomeScreen(Page):
             self._new = ""
         self._show_detail()
 
-    def _show_runs(self, runs: list[RunEntry], now: float) -> None:
+    def _show_runs(self, runs: list[ListedRun], now: float) -> None:
         table, colours = self._runs, status_colours(self.app)
         width = self.query_one("#tables").size.width
         table.show(
@@ -254,9 +254,9 @@ class HomeScreen(Page):
                 hints = [("home.open", "open"), ("home.launch", "launch"), ("home.test", "test")]
                 hints.append(("home.copy", "copy"))
                 hints += [("home.rename", "rename"), ("home.remove", "delete")] if saved else []
-            case RunEntry(active=True):
+            case ListedRun(active=True):
                 hints = [("home.open", "attach"), ("home.remove", "kill")]
-            case RunEntry():
+            case ListedRun():
                 hints = [("home.open", "open")]
             case DemoEntry():
                 hints = [("home.launch", "launch"), ("home.open", "look"), ("home.copy", "copy")]
@@ -280,7 +280,7 @@ class HomeScreen(Page):
         match self.entry:
             case ClusterEntry() | DemoEntry() as entry:
                 self.app.push_screen(self.editor(entry.path))
-            case RunEntry() as entry:
+            case ListedRun() as entry:
                 self._open_run(entry)
             case None if self._table.key == DEMOS:
                 self._demos_shown = not self._demos_are_shown
@@ -289,8 +289,8 @@ class HomeScreen(Page):
                 self.action_new()
 
     @work(thread=True, exclusive=True, group="open", exit_on_error=False)
-    def _open_run(self, entry: RunEntry) -> None:
-        run_id, folder = entry.summary.run_id, entry.summary.folder
+    def _open_run(self, entry: ListedRun) -> None:
+        run_id, folder = entry.folder.run_id, entry.folder
         try:
             if entry.active:
                 run = self.clients.attach(run_id, self.prompts)
@@ -377,7 +377,7 @@ class HomeScreen(Page):
                 self._read()
             case ClusterEntry(path=path):
                 self.notify(f"{path} is not a saved cluster: delete it yourself")
-            case RunEntry(active=True) as entry:
+            case ListedRun(active=True) as entry:
                 self._kill([entry])
 
     def action_undo(self) -> None:
@@ -395,7 +395,7 @@ class HomeScreen(Page):
                 return
         self._kill(self._entries.active)
 
-    def _kill(self, runs: list[RunEntry]) -> None:
+    def _kill(self, runs: list[ListedRun]) -> None:
         if runs:
             self.app.push_screen(KillRunsDialog(runs, self.clients, self.prompts))
         elif count := len(self._catalog.unreadable):

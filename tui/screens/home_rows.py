@@ -11,7 +11,8 @@ from launcher.cluster import ClusterModel
 from launcher.paths import tilde
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
-from tui.catalog import ClusterEntry, DemoEntry, Entry, RunEntry
+from launcher.session.records import ListedRun
+from tui.catalog import ClusterEntry, DemoEntry, Entry
 from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
 from tui.tables import TableRow, right
 
@@ -22,9 +23,9 @@ RUN_TITLES: Sequence[str | Text] = [
 ]
 CLUSTER_TITLES: Sequence[str | Text] = ["cluster", "tasks and hosts", right("changed")]
 RUN_ORDERS = (
-    lambda entry: str(entry.summary.outcome or entry.summary.phase or ""),
+    lambda entry: str(entry.summary.outcome or entry.summary.state),
     lambda entry: entry.summary.run_id,
-    lambda entry: (entry.summary.ended or entry.summary.last) - entry.summary.started,
+    lambda entry: (entry.summary.ended or entry.summary.time) - entry.summary.started,
     lambda entry: entry.summary.step or 0,
     lambda entry: entry.summary.loss or 0.0,
     lambda entry: entry.summary.tasks,
@@ -59,11 +60,11 @@ _SHORTEST_ID, _TELLING = 20, 11
 """Cells of an id at least, and those of its end, which tell it from the others: `183002-7f3a`."""
 
 
-def run_row(entry: RunEntry, now: float, colours: Colours, width: int) -> TableRow:
+def run_row(entry: ListedRun, now: float, colours: Colours, width: int) -> TableRow:
     """A run, active or past; in a screen of so many cells."""
     run = entry.summary
     word, color = _state(entry)
-    spent = (now if entry.active else run.ended or run.last) - run.started
+    spent = (now if entry.active else run.ended or run.time) - run.started
     step = "" if run.step is None else thousands(run.step)
     note = note_text(entry, colours)
     note.no_wrap = True
@@ -90,28 +91,26 @@ def short_id(run_id: str, width: int) -> str:
     return f"{run_id[: width - _TELLING - 1]}…{run_id[-_TELLING:]}"
 
 
-def _state(entry: RunEntry) -> tuple[str, StatusColor]:
+def _state(entry: ListedRun) -> tuple[str, StatusColor]:
     run = entry.summary
     if not entry.active:
-        mark, color = outcome_mark(run.outcome, clean=run.clean)
+        mark, color = outcome_mark(run.outcome, clean=run.clean is not False)
         return f"{mark} {run.outcome or 'unknown'}", color
-    if entry.report is not None and any(host.unreachable for host in entry.report.hosts):
+    if any(host.unreachable for host in entry.hosts):
         return "? unreachable", StatusColor.BAD
     if entry.launcher is None:
-        return ("? asking hosts" if entry.report is None else "▸ unsupervised"), StatusColor.BUSY
-    running = run.phase is RunPhase.RUNNING
-    return f"▸ {run.phase or 'active'}", StatusColor.GOOD if running else StatusColor.BUSY
+        return ("▸ unsupervised" if entry.asked else "? asking hosts"), StatusColor.BUSY
+    color = StatusColor.GOOD if run.state is RunPhase.RUNNING else StatusColor.BUSY
+    return f"▸ {run.state if run.name else 'active'}", color
 
 
-def _alive(entry: RunEntry) -> str:
+def _alive(entry: ListedRun) -> str:
     """Tasks that have a process, of how many; of a past run, how many there were."""
     run = entry.summary
     if not run.tasks or not entry.active:
         return str(run.tasks or "")
-    live = run.live
-    if entry.launcher is None and entry.report is not None:
-        live = sum(len(host.tasks) for host in entry.report.hosts)
-    return f"{live}/{run.tasks}"
+    answered = entry.launcher is None and entry.asked
+    return f"{entry.live_tasks if answered else run.live}/{run.tasks}"
 
 
 def note_text(entry: Entry, colours: Colours) -> Text:
@@ -122,15 +121,15 @@ def note_text(entry: Entry, colours: Colours) -> Text:
         case ClusterEntry(problem=problem, problems=problems) if problem:
             more = f"  and {problems - 1} more" if problems > 1 else ""
             return Text(f"! {problem}{more}", bad)
-        case RunEntry(active=True, summary=run, report=report):
-            lost = [host for host in report.hosts if host.unreachable] if report else []
+        case ListedRun(active=True, summary=run):
+            lost = [host for host in entry.hosts if host.unreachable]
             if lost:
                 return Text("; ".join(f"{host.name}: {host.unreachable}" for host in lost), bad)
             waits = f"waits for {run.waiting}" if run.waiting else ""
             return Text("  ".join(filter(None, (waits, run.attempt_text))), "dim")
-        case RunEntry(summary=run):
-            told = [f"! {run.problem}"] if run.problem else []
-            told += [] if run.clean else [UNCONFIRMED]
+        case ListedRun(summary=run):
+            told = [f"! {entry.problem}"] if entry.problem else []
+            told += [UNCONFIRMED] if run.clean is False else []
             told += [run.first_failure] if run.first_failure else []
             return Text("  ".join(told), bad)
     return Text()
@@ -181,7 +180,7 @@ def title(entry: Entry) -> str:
             return entry.path.stem
         case DemoEntry():
             return f"demo {entry.name}"
-        case RunEntry():
+        case ListedRun():
             return entry.summary.run_id
 
 
@@ -203,7 +202,7 @@ def detail(entry: Entry, colours: Colours) -> Text:
         case DemoEntry():
             text.append(f"{entry.about}\n\n")
             text.append("Runs on this machine, without configuration.", "dim")
-        case RunEntry():
+        case ListedRun():
             _append_run(text, entry, bad)
     return text
 
@@ -213,7 +212,7 @@ def _pair(text: Text, key: str, value: str, style: str = "") -> None:
     text.append(f"{value}\n", style)
 
 
-def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
+def _append_run(text: Text, entry: ListedRun, bad: str) -> None:
     run = entry.summary
     started = time.localtime(run.started)
     _pair(text, "started", time.strftime("%Y-%m-%d %H:%M:%S", started))
@@ -223,8 +222,8 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         _pair(text, "outcome", f"{run.outcome}, exit code {run.exit_code}")
     elif not entry.active:
         _pair(text, "outcome", "no end was recorded: its launcher died", bad)
-    if run.problem:
-        _pair(text, "record", run.problem, bad)
+    if entry.problem:
+        _pair(text, "record", entry.problem, bad)
     if run.step is not None:
         _pair(text, "step", thousands(run.step))
     if run.loss is not None:
@@ -237,8 +236,8 @@ def _append_run(text: Text, entry: RunEntry, bad: str) -> None:
         _pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
         _pair(text, "tasks", f"{run.live} of {run.tasks} have a process")
         _pair(text, "hosts", " ".join(run.hosts))
-    _pair(text, "folder", tilde(run.folder.path))
-    for host in entry.report.hosts if entry.report else ():
+    _pair(text, "folder", tilde(entry.folder.path))
+    for host in entry.hosts:
         text.append(f"\n{host.name}  ", "bold")
         if host.unreachable:
             text.append(f"unreachable: {host.unreachable}", bad)

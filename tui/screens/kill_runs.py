@@ -15,7 +15,7 @@ from textual.widgets import Label, Static
 from launcher.quantities import counted
 from launcher.run.states import RunPhase
 from launcher.session.client import RunControl
-from tui.catalog import RunEntry
+from launcher.session.records import ListedRun
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.outcome import receipt_text
@@ -36,7 +36,7 @@ class KillRunsDialog(Dialog[None]):
     ]
 
     def __init__(
-        self, runs: Sequence[RunEntry], clients: RunClients, prompts: PromptDialogs
+        self, runs: Sequence[ListedRun], clients: RunClients, prompts: PromptDialogs
     ) -> None:
         super().__init__("")
         self._runs = list(runs)
@@ -83,16 +83,15 @@ class KillRunsDialog(Dialog[None]):
             self._append(text, entry, colours)
         self.query_one("#runs", Static).update(text)
 
-    def _append(self, text: Text, entry: RunEntry, colours: dict[StatusColor, str]) -> None:
+    def _append(self, text: Text, entry: ListedRun, colours: dict[StatusColor, str]) -> None:
         name = entry.summary.run_id
         text.append(f"{name}\n", "bold")
         kill = self._kills.get(name)
         if kill is None:
-            hosts = entry.report.hosts if entry.report else ()
-            for host in hosts:
+            for host in entry.hosts:
                 tasks = " ".join(str(task) for task in host.tasks) or "no task"
                 text.append(f"  {host.name}  {host.unreachable or tasks}\n")
-            if not hosts:
+            if not entry.hosts:
                 by = f"launcher process: pid {entry.launcher}" if entry.launcher else ""
                 text.append(f"  {by or 'its hosts have not answered yet'}\n", "dim")
         elif not kill.done():

@@ -31,8 +31,7 @@ from launcher.preflight import (
 )
 from launcher.preflight.run import preflight
 from launcher.quantities import counted
-from launcher.session.records import stored, summary
-from tui.catalog import RunEntry
+from launcher.session.records import read_run, stored
 from tui.format import StatusColor, request_text
 from tui.preflight_view import (
     about,
@@ -324,7 +323,7 @@ class PreflightScreen(Page):
         entries = []
         for run in sorted({each.run for each in self._here() if each.run}):
             try:  # another machine may have launched it from this very file
-                entries.append(RunEntry(summary(stored(run, self._file).folder), None))
+                entries.append(read_run(stored(run, self._file).folder))
             except TfmuxError as error:
                 self.notify(str(error), severity="error")
         if entries:

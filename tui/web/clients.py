@@ -12,7 +12,7 @@ from launcher.errors import LockError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
 from launcher.session.client import RunClient, RunControl, has_launcher
-from launcher.session.records import summary
+from launcher.session.records import read_run
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients
 
@@ -38,7 +38,7 @@ class ServedRuns:
         files = [path for path in self._folder.glob("*.run") if name in (None, path.read_text())]
         files.sort(key=lambda path: path.stat().st_mtime, reverse=True)
         runs = [RunFolder(runs_home() / path.stem) for path in files]
-        return [run for run in runs if _lives(run) and summary(run).ended is None]
+        return [run for run in runs if _lives(run) and read_run(run).summary.ended is None]
 
     @contextmanager
     def launching(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost
-from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.runs import RunFolder
 from tests.support.budgets import examples
 from tui.outcome import report
@@ -118,7 +118,7 @@ def test_any_bytes_are_read(
     if stream is not None:
         folder.events.write_bytes(stream)
 
-    told = summary(folder)
+    told = read_run(folder)
     run = StoredRun(folder)
     assert not told.over or run.over, "the list says over, the whole record does not"
     report(FinishedRun(run).snapshot(), Path(path))

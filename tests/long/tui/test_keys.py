@@ -13,13 +13,13 @@ from launcher.cluster import ClusterModel, library
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report
-from launcher.run.states import Outcome, TaskState
-from launcher.session.records import RunSummary
+from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.session.records import ListedRun
 from launcher.store.runs import RunFolder
+from launcher.store.stream import Summary
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
-from tui.catalog import RunEntry
 from tui.config import Config
 from tui.keys import classes_with_keys, display_name
 from tui.run_clients import RunClients
@@ -169,8 +169,9 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
         await press("home.again", "makes one from a template")
         await press("home.new", "Enter chooses")
         await press("dialog.back", "makes one from a template")
-        summary = RunSummary("mine-1", RunFolder(tmp_path), 1000.0, None)
-        app.push_screen(KillRunsDialog([RunEntry(summary, 4121)], clients, home.prompts))
+        seen = Summary("mine-1", "mine", RunPhase.RUNNING, 1000.0)
+        run = ListedRun(seen, RunFolder(tmp_path), launcher=4121)
+        app.push_screen(KillRunsDialog([run], clients, home.prompts))
         await shows(pilot, f"{display_name(OTHERS['kill_all'])} kills")
         names_no_default(app)
         await pilot.press(OTHERS["dialog.no"])

@@ -7,15 +7,16 @@ from concurrent.futures import Future
 from pathlib import Path
 
 from launcher.hosts.auth_prompt import PromptHandler
+from launcher.run.states import RunPhase
 from launcher.session.client import RunControl
-from launcher.session.records import RunSummary
+from launcher.session.records import ListedRun
 from launcher.store.runs import RunFolder
+from launcher.store.stream import Summary
 from tests.processes.tui.test_home import ended_run
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
-from tui.catalog import RunEntry
 from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 from tui.screens.kill_runs import KillRunsDialog
@@ -44,8 +45,9 @@ class SlowClients(RunClients):
         return run
 
 
-def entry(run_id: str, folder: Path) -> RunEntry:
-    return RunEntry(RunSummary(run_id, RunFolder(folder), 1000.0, None), 4121)
+def entry(run_id: str, folder: Path) -> ListedRun:
+    seen = Summary(run_id, "mine", RunPhase.RUNNING, 1000.0)
+    return ListedRun(seen, RunFolder(folder), launcher=4121)
 
 
 async def test_leaving_the_dialog_stops_no_kill(tmp_path: Path) -> None:

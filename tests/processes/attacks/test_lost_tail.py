@@ -13,7 +13,7 @@ from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.records import StoredRun, summary
+from launcher.session.records import StoredRun, read_run
 from launcher.store.runs import RunFolder
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
@@ -117,7 +117,7 @@ def test_an_empty_receipt_of_a_run_that_started_tasks_is_not_clean() -> None:
     views.update_run(state=RunPhase.ENDED, **ways)
     lines = [*changes(driver.run, 2000.0), end(driver.run, 2000.0)]
     stored = StoredRun(run_folder(b"".join(lines)))
-    assert not stored.over and not summary(stored.folder).over
+    assert not stored.over and not read_run(stored.folder).over
 
 
 def test_any_damaged_line_leads_to_a_true_answer() -> None:
@@ -130,7 +130,7 @@ def test_any_damaged_line_leads_to_a_true_answer() -> None:
             lines = [*living[:at], bad, *living[at + 1 :]]
             stored = StoredRun(run_folder(b"".join(lines)))
             assert not stored.over and not stored.complete
-            assert not summary(stored.folder).over
+            assert not read_run(stored.folder).over
             machine = stored.run
             machine.handle(ev.Attached(2000.0, stored.complete))
             machine.validate()

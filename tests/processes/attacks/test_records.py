@@ -17,7 +17,7 @@ from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run.snapshot import Metric
 from launcher.run.states import RunPhase
-from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.metrics_file import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse
@@ -106,8 +106,8 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
     assert stored.damage.records == 1
     assert stored.snapshot().notes == ("seen",)
     assert not stored.over and not stored.complete
-    told = summary(folder)
-    assert (told.started, told.last) == (1000.0, 1001.0)
+    told = read_run(folder)
+    assert (told.summary.started, told.summary.time) == (1000.0, 1001.0)
     assert not told.over and told.problem == f"1 record of {folder.run_id} could not be read"
 
 
@@ -120,13 +120,13 @@ def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None
     tracemalloc.start()
     try:
         stored = StoredRun(folder)
-        told = summary(folder)
+        told = read_run(folder)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert stored.damage.records == 1
     assert stored.snapshot().notes == ("seen",)
-    assert told.last == 1001.0
+    assert told.summary.time == 1001.0
     assert peak < 2.5 * LONGEST
 
 
@@ -138,10 +138,10 @@ def stream_of(*records: dict[str, Any]) -> bytes:
 def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
     """Another launcher has taken it up, or half a record of one is there."""
     ended = odd_run("ended", stream_of(BEGIN, END))
-    assert StoredRun(ended).complete and summary(ended).over
+    assert StoredRun(ended).complete and read_run(ended).over
     for name, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
         folder = odd_run(f"more-{name}", stream_of(BEGIN, END) + more)
-        assert not StoredRun(folder).complete and not summary(folder).over
+        assert not StoredRun(folder).complete and not read_run(folder).over
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
@@ -181,7 +181,7 @@ def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("launcher.store.stream._open_regular", broken)
         assert "Input/output error" in damage_of(folder).reason
-        assert "Input/output error" in summary(folder).problem
+        assert "Input/output error" in read_run(folder).problem
     with monkeypatch.context() as patch:
         patch.setattr(os, "listdir", broken)
         assert [one.reason for one in RunFolder.scan()[1]] == ["Input/output error"]
@@ -330,7 +330,7 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
     assert (record["task"], record["host"], record["step"]) == ("worker:0", "localhost", 8)
     assert record["time"] > 1e9 and "rate" not in record and "state" not in record
     folder = RunFolder.find(up.run_id)
-    assert (damage_of(folder).records, summary(folder).step) == (0, 8)
+    assert (damage_of(folder).records, read_run(folder).summary.step) == (0, 8)
     assert StoredRun(folder).snapshot().tasks[0].metrics == record["values"]
     assert run("ps").stderr == "tfmux: no active runs\n"
 

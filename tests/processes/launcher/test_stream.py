@@ -11,7 +11,7 @@ from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.launcher import RunLoop
-from launcher.session.records import FinishedRun, StoredRun, summary
+from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
 from tests.support.patience import PATIENCE, wait_until
@@ -80,8 +80,9 @@ def test_the_stream_gives_the_run_back() -> None:
     assert client.wait(PATIENCE)
     assert tells(folder, run_loop)
     check_stream(folder)
-    told = summary(folder)
-    assert (told.outcome, told.exit_code, told.step) == (Outcome.KILLED, 130, 7)
+    told = read_run(folder)
+    seen = told.summary
+    assert (seen.outcome, seen.exit_code, seen.step) == (Outcome.KILLED, 130, 7)
     assert told.over and read_end(folder.events) is not None
     past = FinishedRun(StoredRun(folder))
     assert past.snapshot().state is RunPhase.ENDED
@@ -107,4 +108,4 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     assert second.wait(PATIENCE)
     assert tells(first.folder, thread.launcher._run_loop)
     check_stream(first.folder)
-    assert StoredRun(first.folder).over and summary(first.folder).exit_code == 130
+    assert StoredRun(first.folder).over and read_run(first.folder).summary.exit_code == 130

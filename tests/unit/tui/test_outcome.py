@@ -20,10 +20,9 @@ from launcher.run.snapshot import (
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.hooks import hook_event
-from launcher.session.records import RunSummary
+from launcher.session.records import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary, plain
-from tui.catalog import RunEntry
 from tui.format import UNCONFIRMED
 from tui.outcome import (
     TERMINAL,
@@ -302,10 +301,9 @@ def test_an_outcome_looks_the_same_everywhere(
     said = receipt_text(ended, TERMINAL).plain.partition("\n")[0].partition(";")[0]
     assert said in [part.text for part in parts]
 
-    summary = RunSummary(
-        ENDED.run_id, RunFolder(tmp_path), 1000.0, 1083.0, outcome, clean=clean, proven=True
-    )
-    state, *_, note = run_row(RunEntry(summary, None), 1100.0, TERMINAL, 120).make()
+    seen = Summary(ENDED.run_id, "mine", RunPhase.ENDED, 1000.0, 1083.0, outcome, clean=clean)
+    run = ListedRun(seen, RunFolder(tmp_path), asked=True)
+    state, *_, note = run_row(run, 1100.0, TERMINAL, 120).make()
     assert (state.plain, f"bold {state.style}") == words
     assert clean or note.plain == said
 
