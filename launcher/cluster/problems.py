@@ -25,7 +25,7 @@ from ..errors import Problem
 from ..ids import TaskId
 from ..printable import escaped
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
-from .choices import Framework
+from .choices import Framework, OnFailure
 from .key_lines import KeyPath
 from .model import (
     NAMED_TABLES,
@@ -342,6 +342,18 @@ def _jobs(cluster: ClusterModel) -> Iterator[Violation]:
         if name == "chief" and job.in_cluster and len(job.tasks) > 1:
             message = "a cluster has one chief: move the other tasks to worker"
             yield Violation((*path, "tasks", 1), str(job.tasks[1]), message)
+
+
+def _own_restarts(cluster: ClusterModel) -> Iterator[Violation]:
+    """Numbers of restarts of single jobs, where all tasks start again together."""
+    if cluster.run.on_failure is not OnFailure.RESTART_ALL:
+        return
+    for name, job in cluster.jobs.items():
+        if job.max_restarts is not None:
+            message = f"has no effect: {name} starts again with all other tasks, at most "
+            message += f"{cluster.run.max_restarts} times (max_restarts in [run]): remove it here, "
+            message += 'or write on_failure = "restart" in [run]'
+            yield Violation(("jobs", name, "max_restarts"), job.max_restarts, message)
 
 
 def _own_tf_config(cluster: ClusterModel) -> Iterator[Violation]:
@@ -678,6 +690,7 @@ _CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
     _hosts,
     _engine,
     _jobs,
+    _own_restarts,
     _own_tf_config,
     _tasks,
     _loopback,

@@ -377,6 +377,16 @@ def test_one_chief() -> None:
     assert (problem.key, problem.line) == ("jobs.chief.tasks[1]", 14)
 
 
+def test_restarts_of_one_job_where_all_start_again() -> None:
+    """A number that would have no effect is refused, with the one that holds."""
+    text = changed("[jobs.worker]", "[jobs.worker]\nmax_restarts = 9")
+    for rule in ("stop", "keep", "restart"):
+        loads(text.replace("[run]", f'[run]\non_failure = "{rule}"'), "cluster.toml", Path("/"))
+    (problem,) = problems(text.replace("[run]", '[run]\non_failure = "restart-all"'))
+    assert (problem.key, problem.line, problem.found) == ("jobs.worker.max_restarts", 14, "9")
+    assert "at most 3 times (max_restarts in [run])" in problem.message
+
+
 def test_more_gpus_than_the_host_has() -> None:
     """GPUs that the file asks for must be there when the file says how many there are."""
     text = changed('ssh = "root@10.77.0.2"', 'ssh = "root@10.77.0.2"\ngpus = 3')
