@@ -1,16 +1,19 @@
-"""Programs that the launcher runs on its own machine."""
+"""Programs and threads that the launcher runs on its own machine."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import signal
 import sys
 import time
 from asyncio.subprocess import Process
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 _END_SECONDS = 1.0
 _LOOK = 0.005
@@ -29,6 +32,26 @@ def raise_limit(needed: int) -> None:
         with suppress(OSError, ValueError):  # macOS has a limit below the hard one
             resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
             _login_limit = _login_limit or (soft, hard)
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+class Workers(ThreadPoolExecutor):
+    """Threads of an event loop. Where the machine gives no more of them, that is an `OSError` of
+    who needs one, as a full disk is, and no fault of the program."""
+
+    def submit(self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> Future[_T]:
+        """Has a thread do some work.
+
+        Raises:
+            OSError: no thread can be started for it.
+        """
+        try:
+            return super().submit(fn, *args, **kwargs)
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, f"this machine starts no more threads ({error})") from error
 
 
 async def wait_ended(process: Process, output: asyncio.Future[Any]) -> None:

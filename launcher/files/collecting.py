@@ -300,7 +300,10 @@ class _Receiver:
         self._chunks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._run, name="unpack", daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name="unpack", daemon=True).start()
+        except RuntimeError as error:
+            raise UnpackError(f"this machine starts no more threads ({error})") from error
 
     def put(self, chunk: bytes) -> None:
         """Queues the next bytes, without waiting for the disk."""

@@ -183,6 +183,8 @@ class HookEvent(TypedDict):
     outcome: str | None
     """`success`, `failed`, `preflight`, `killed` or `terminated`; null while the run goes on."""
     exit_code: int | None
+    attempt: int
+    """Number of the start of all tasks."""
     first_failure: dict[str, Any] | None
     """As in the record of the run."""
     receipt: ReceiptSummary | None
@@ -364,6 +366,7 @@ def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> Hook
         "folder": str(folder),
         "outcome": None if snapshot.outcome is None else str(snapshot.outcome),
         "exit_code": snapshot.exit_code,
+        "attempt": snapshot.attempt,
         "first_failure": None
         if failure is None
         else _failure_type().dump_python(failure, mode="json"),
@@ -392,5 +395,8 @@ async def _in_thread(work: Callable[[], str]) -> str:
         except RuntimeError:
             return  # the loop has ended
 
-    threading.Thread(target=run, name="hook", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="hook", daemon=True).start()
+    except RuntimeError as error:
+        return f"this machine starts no more threads ({error})"
     return await done

@@ -510,8 +510,11 @@ class LaunchPreparation:
             await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
             if link.connected and link.sessions == connection:  # else it is staged again
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))
-        except (TfmuxError, OSError) as error:
+        except TfmuxError as error:
             self._feed(ev.HostRefused(time.time(), host.name, str(error)))
+        except OSError as error:
+            text = f"its files were not sent: {error.strerror or error}"
+            self._feed(ev.HostRefused(time.time(), host.name, text))
         else:
             self._feed(ev.Staged(time.time(), host.name))
 

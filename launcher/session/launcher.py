@@ -49,6 +49,7 @@ from ..store.metrics_file import latest_metrics
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
+from ..subprocesses import Workers
 from .allocation import Allocation
 from .hooks import HookRunner
 from .hosts import (
@@ -522,6 +523,8 @@ def _shown(value: Any) -> Any:
 WRITE_SECONDS = 3.0
 """Longest wait for the disk at the end."""
 _END_SECONDS = 1.0
+_THREADS = "worker"
+"""How the names of the loop's threads begin."""
 _PACKAGE = __name__.partition(".")[0]
 
 
@@ -588,6 +591,7 @@ class Launcher:
             LauncherError: nothing could be begun.
         """
         loop = asyncio.new_event_loop()
+        loop.set_default_executor(Workers(thread_name_prefix=_THREADS))
         try:
             return loop.run_until_complete(self._main(first, lock, on_close))
         except LauncherError:
@@ -710,6 +714,6 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.wait(left, timeout=_END_SECONDS))
     loop.close()
     deadline = time.monotonic() + _END_SECONDS
-    threads = [t for t in threading.enumerate() if t.name.startswith("asyncio_")]
+    threads = [t for t in threading.enumerate() if t.name.startswith(_THREADS)]
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -97,6 +97,7 @@ async def test_a_success_is_told_with_all_that_is_documented(
             "folder": str(ended.folder),
             "outcome": "success",
             "exit_code": 0,
+            "attempt": 1,
             "first_failure": None,
             "receipt": {"clean": True, "survivors": 0, "unconfirmed": []},
         }
@@ -116,6 +117,15 @@ async def test_a_failure_is_told_with_its_task_and_last_lines(tmp_path: Path) ->
     assert event["first_failure"]["task"] == "worker:0"
     assert event["first_failure"]["host"] == "localhost"
     assert event["first_failure"]["tail"] == ["the last words"]
+
+
+async def test_the_start_of_all_tasks_is_told_by_its_number(tmp_path: Path) -> None:
+    """Where all have started again, the hook hears of the last one."""
+    again = 'on_failure = "restart-all"\nmax_restarts = 1\n[hooks]'
+    file = text("raise SystemExit(3)", **tellers()).replace("[hooks]", again)
+    async with asyncio.timeout(PATIENCE), Cluster.from_text(file, tmp_path).launch() as launched:
+        await launched.wait()
+    assert received(tmp_path)["failure"]["attempt"] == 2
 
 
 async def test_a_kill_is_told_to_on_end_alone(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from launcher.plan.plan import Plan
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.hosts import LaunchPreparation, Transfers
+from launcher.subprocesses import Workers
 from tests.support.patience import PATIENCE
 from tests.support.short_programs import Talker, message
 
@@ -136,3 +137,25 @@ async def test_a_program_that_cannot_be_started_is_started_again(
     link.start_program = works
     await asyncio.create_task(preparation.stage(plan, plan.host("far")))
     assert [type(event) for event in told] == [ev.HostRefused, ev.Staged]
+
+
+async def test_a_machine_without_threads_refuses_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The launch ends with a sentence; it was taken for a fault of the launcher."""
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    asyncio.get_running_loop().set_default_executor(Workers())  # as the launcher's loop
+    link: Any = Reached()
+    told: list[ev.Event] = []
+    run = RunStateMachine(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
+    transfers = Transfers(run.views, lambda: None)
+    preparation = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={})
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start)
+        await preparation.stage(run.plan, run.plan.host("far"))
+    (refused,) = told
+    assert isinstance(refused, ev.HostRefused) and refused.host == "far"
+    assert "starts no more threads" in refused.reason and not link.built
