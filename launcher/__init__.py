@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     )
     from .ids import TaskId
     from .run.snapshot import HostView, Receipt, Snapshot, TaskView
+    from .run.stacks import Stacks
     from .run.states import HostState, Outcome, RunPhase, TaskState
     from .store.stream import LogEvent, PublicEvent
 
@@ -44,6 +45,7 @@ __all__ = [
     "RunNotFoundError",
     "RunPhase",
     "Snapshot",
+    "Stacks",
     "TaskId",
     "TaskNotFoundError",
     "TaskState",
@@ -55,6 +57,7 @@ _MODULES = {
     "api": ("Cluster", "Run"),
     "ids": ("TaskId",),
     "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
+    "run.stacks": ("Stacks",),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
     "store.stream": ("LogEvent", "PublicEvent"),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,9 @@ from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
+from .run.stacks import Stacks
 from .run.states import RunPhase
-from .session.client import RunClient, has_launcher
+from .session.client import STACKS_SECONDS, RunClient, has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
@@ -300,6 +301,25 @@ class Run:
         self._check_commands(f"{name} to {task}")
         self.client.signal(task, name)
 
+    async def stacks(self, tasks: Sequence[str | TaskId] | None = None) -> Stacks:
+        """Where these tasks stand now, or all: the stacks of their processes, in groups of tasks
+        that stand in the same place. Hosts and tasks that do not answer are in `unanswered`.
+
+        Raises:
+            TaskNotFoundError: the run has no such task.
+            RunEndedError: the run has ended.
+            LauncherError: no launcher process supervises the run, or it does not answer.
+        """
+        wanted = None if tasks is None else [self._find(task) for task in tasks]
+        self._check_commands("stacks", until=(RunPhase.ENDED,))
+        look = asyncio.wrap_future(self.client.request_stacks(wanted))
+        try:
+            async with asyncio.timeout(STACKS_SECONDS):
+                return await look
+        except TimeoutError:
+            text = f"stacks: the launcher process of {self.id} does not answer"
+            raise LauncherError(text) from None
+
     async def detach(self) -> None:
         """Leaves the run, which goes on; `Run.attach` and `tfmux attach` come back to it."""
         await asyncio.to_thread(self.client.detach)
@@ -321,8 +341,8 @@ class Run:
         if self._error is not None:
             raise self._error
 
-    def _check_commands(self, what: str) -> None:
-        if self.client.closed or self.snapshot().state in _ENDING:
+    def _check_commands(self, what: str, until: Sequence[RunPhase] = _ENDING) -> None:
+        if self.client.closed or self.snapshot().state in until:
             gone = "has been detached" if self.client.detached else "has ended"
             raise RunEndedError(f"{what}: {self.id} {gone}")
         if not self.client.following:

@@ -92,6 +92,8 @@ class RunControl(Protocol):
 
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
+STACKS_SECONDS = 15.0
+"""Longest wait for a launcher process that looks where tasks stand; it gives hosts three."""
 FLUSH_SECONDS = 3.0
 """Longest wait for a launcher to read what was sent."""
 _CHUNK = 1 << 18

@@ -9,15 +9,12 @@ from collections.abc import Iterator, Sequence
 from launcher.errors import LauncherError, TaskNotFoundError
 from launcher.ids import TaskId
 from launcher.run.stacks import Stacks, record
-from launcher.session.client import RunClient, has_launcher
+from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.stack_lines import task_lines
 from tui.stderr import message
 from tui.stdout import write_json
-
-_SECONDS = 15.0
-"""Longest wait for the launcher process, which gives hosts three seconds."""
 
 
 def stacks(arguments: argparse.Namespace) -> int:
@@ -39,10 +36,10 @@ def stacks(arguments: argparse.Namespace) -> int:
     try:
         tasks = [view.id for view in client.snapshot().tasks]
         wanted = _wanted(arguments.tasks, tasks) if arguments.tasks else None
-        found = client.request_stacks(wanted).result(_SECONDS)
+        found = client.request_stacks(wanted).result(STACKS_SECONDS)
     except concurrent.futures.TimeoutError:
         raise LauncherError(
-            f"{folder.run_id}: its launcher process has not answered within {_SECONDS:.0f} s"
+            f"{folder.run_id}: its launcher process has not answered within {STACKS_SECONDS:.0f} s"
         ) from None
     finally:
         client.close()

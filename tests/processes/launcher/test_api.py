@@ -233,6 +233,24 @@ async def test_one_task_is_restarted_and_signalled() -> None:
                 break
 
 
+async def test_it_says_where_tasks_stand() -> None:
+    """All of them, or those that are named; a host that is busy may have to be asked again."""
+    async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
+        await until_metric(run)
+        while len((found := await run.stacks()).tasks) < 2:
+            pass
+        assert [str(one.task) for one in found.tasks] == ["worker:0", "worker:1"]
+        assert sum(len(group.tasks) for group in found.groups) == 2
+        while not (found := await run.stacks(["worker:1"])).tasks:
+            pass
+        assert [str(one.task) for one in found.tasks] == ["worker:1"]
+        with pytest.raises(TaskNotFoundError, match="no task 'worker:7'"):
+            await run.stacks(["worker:7"])
+        await run.kill()
+        with pytest.raises(RunEndedError, match=f"stacks: {run.id} has ended"):
+            await run.stacks()
+
+
 async def test_a_detached_run_goes_on_and_is_attached_to() -> None:
     """Its block says so; `Run.attach` leaves it alone unless it is told otherwise."""
     async with asyncio.timeout(PATIENCE):
