@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
-
-from pydantic import Field
 
 from ..ids import TaskId
-from . import fields
 
 
 @dataclass(frozen=True)
@@ -16,8 +12,7 @@ class ReadyTimeout:
     """An attempt that is not ready by then has failed."""
 
     task: TaskId
-    attempt: fields.Attempt
-    kind: Literal["ready_timeout"] = "ready_timeout"
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -25,8 +20,7 @@ class ReadyDelay:
     """An attempt is ready by then (`ready = { after = … }`)."""
 
     task: TaskId
-    attempt: fields.Attempt
-    kind: Literal["ready_delay"] = "ready_delay"
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -34,16 +28,14 @@ class RestartDelay:
     """The pause after a failed attempt; the next one starts then."""
 
     task: TaskId
-    attempt: fields.Attempt
-    kind: Literal["restart_delay"] = "restart_delay"
+    attempt: int
 
 
 @dataclass(frozen=True)
 class RestartTimeout:
     """Hosts that can be reached have said by then that nothing of a run's attempt is left."""
 
-    attempt: fields.Attempt
-    kind: Literal["restart_timeout"] = "restart_timeout"
+    attempt: int
 
 
 @dataclass(frozen=True)
@@ -51,17 +43,11 @@ class LeaseEnd:
     """The lease of a lost host has ended."""
 
     host: str
-    kind: Literal["lease_end"] = "lease_end"
 
 
 @dataclass(frozen=True)
 class ShutdownTimeout:
     """Receipts that have not come by then are given up."""
 
-    kind: Literal["shutdown_timeout"] = "shutdown_timeout"
 
-
-Timer = Annotated[
-    ReadyTimeout | ReadyDelay | RestartDelay | RestartTimeout | LeaseEnd | ShutdownTimeout,
-    Field(discriminator="kind"),
-]
+Timer = ReadyTimeout | ReadyDelay | RestartDelay | RestartTimeout | LeaseEnd | ShutdownTimeout
