@@ -237,8 +237,8 @@ _LONGEST_TEXT = 1 << 16
 class RunLoop:
     """Runs one run from connecting to the receipt.
 
-    `publish` is called when the views have changed, with True for what a client must hear at once;
-    `observe` gets every record; both are called on this loop and must only hand over.
+    `publish` is called on this loop when the views have changed, with True for what a client must
+    hear at once, and must only hand over.
     """
 
     def __init__(
@@ -248,7 +248,6 @@ class RunLoop:
         logs: LogStore,
         *,
         publish: Callable[[bool], None],
-        observe: Callable[[Line], None],
         writer: RunWriter,
         ask: PromptHandler | None = None,
         resume: Resume | None = None,
@@ -268,7 +267,6 @@ class RunLoop:
         self._first_instructions = self.run.handle(self._first)
         self._past = past
         self._publish = publish
-        self._observe = observe
         self._writer = writer
         self.connections = Connections(
             self.run,
@@ -279,6 +277,9 @@ class RunLoop:
             persistent=past is not None,
         )
         links, views = self.connections.links, self.run.views
+        self.stacks = StackTaker(self.run, links)
+        self._hangs = HangWatch(self.stacks, logs.folder, self.feed)
+        self._disk = DiskWatch(writer, self.feed)
         self.outputs = Outputs(
             self.run,
             logs,
@@ -287,16 +288,13 @@ class RunLoop:
             feed=self.feed,
             metrics=self._on_metric,
             publish=self._changed,
-            trouble=lambda reason: self._disk.complain(reason),
+            trouble=self._disk.complain,
             failed=crash,
-            silent=lambda task: self.hangs.begin(Hang.AT_END, task),
+            silent=partial(self._hangs.begin, Hang.AT_END),
         )
-        self._disk = DiskWatch(self.outputs, writer, self.feed)
         self._transfers = Transfers(views, self._changed)
         self._forwarding = Forwarding(views, links, self.feed, self._changed)
         self._stats = HostStats(views, links, self._changed)
-        self.stacks = StackTaker(self.run, links)
-        self.hangs = HangWatch(self.stacks, logs.folder, self.outputs.last, self.feed)
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
@@ -321,7 +319,15 @@ class RunLoop:
             feed=self.feed,
             spawn=self._spawn,
             allocation=self._allocation,
-            hangs=self.hangs,
+            hangs=self._hangs,
+        )
+        self.hooks = HookRunner(
+            cluster,
+            self.run.plan,
+            logs.folder,
+            self.snapshot,
+            self.add_note,
+            self._hangs.look,
         )
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []
@@ -355,17 +361,21 @@ class RunLoop:
         if self._ends:
             self.feed(ev.LauncherFailed(now, self._died))
         elif self._died:
-            self.feed(ev.NoteAdded(now, f"the launcher before this one has died: {self._died}"))
+            self.add_note(f"the launcher before this one has died: {self._died}")
         for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
-            self.feed(ev.NoteAdded(now, f"{unset_note(name, tasks)} {start}"))
+            self.add_note(f"{unset_note(name, tasks)} {start}")
         self.connections.begin(self.outputs, self._on_listening)
         if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
-        self._spawn(self._disk.watch(), "disk")
+        self._spawn(self._disk.watch(self.outputs), "disk")
         if any(host.local for host in self.run.plan.hosts):  # the network is no flood
             self.outputs.monitor.expect_floods()
+
+    def add_note(self, text: str) -> None:
+        """Tells whoever follows the run."""
+        self.feed(ev.NoteAdded(time.time(), text))
 
     def feed(self, event: ev.Event) -> None:
         """Gives the run an event and does what it says; what is recorded comes after that."""
@@ -434,7 +444,7 @@ class RunLoop:
             self._over.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             if task.get_name() == _STATS:  # nice to have: no reason to end anything
-                self.feed(ev.NoteAdded(time.time(), f"no {_STATS} any more: {error!r}"))
+                self.add_note(f"no {_STATS} any more: {error!r}")
             else:
                 self._crash(task.get_name(), error)
 
@@ -467,7 +477,7 @@ class RunLoop:
         self._end_is_last = False
         if self.run.views.run.outcome is not Outcome.DETACHED:  # the record is another launcher's
             self._writer.put(line)
-        self._observe(line)
+        self.hooks.observe(line)
 
     def _on_metric(self, metric: Metric) -> None:
         self._put(metric)
@@ -548,18 +558,17 @@ class Launcher:
         self._taken_up = past is not None
         self.logs = LogStore(folder.path, only_writes=True)
         self._writer = RunWriter(folder, partial(crash, "records"))
-        self._prompts = PromptQueue(lambda: self._socket.send_prompts())
+        prompts = PromptQueue()
         self._socket = ControlSocket(
-            folder.run_id, self._command, self._prompts, self._views, crash, self._take_stacks
+            folder.run_id, self._command, prompts, self._views, crash, self._take_stacks
         )
         self._run_loop = RunLoop(
             cluster,
             folder.run_id,
             self.logs,
             publish=self._socket.changed,
-            observe=lambda line: self._hooks.observe(line),
             writer=self._writer,
-            ask=self._prompts,
+            ask=prompts,
             resume=resume,
             past=past,
             died=died,
@@ -568,14 +577,6 @@ class Launcher:
         )
         self._crash = crash
         self._ends = end
-        self._hooks = HookRunner(
-            cluster,
-            self._run_loop.run.plan,
-            folder.path,
-            self._run_loop.snapshot,
-            self._add_note,
-            self._run_loop.hangs.look,
-        )
         allow_connections(len(self._run_loop.run.plan.hosts))
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -616,7 +617,7 @@ class Launcher:
             self._run_loop.run.task(event.task)
         ended = self._run_loop.run.phase is RunPhase.ENDED
         if isinstance(event, ev.KillAll) and event.force and ended:
-            self._hooks.stop()
+            self._run_loop.hooks.stop()
         self._run_loop.feed(event)
 
     async def _take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
@@ -647,9 +648,6 @@ class Launcher:
         except Exception as error:
             self._crash("snapshot", error)
 
-    def _add_note(self, text: str) -> None:
-        self._run_loop.feed(ev.NoteAdded(time.time(), text))
-
     async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
         self._loop = asyncio.get_running_loop()
         self._loop.set_exception_handler(self._on_error)
@@ -657,9 +655,9 @@ class Launcher:
             async with AsyncExitStack() as stack:
                 await self._listen(stack)
                 await self._socket.add(first, on_close)
-                self._hooks.begin()
+                self._run_loop.hooks.begin()
                 await self._run_loop.main()
-                await self._hooks.finish(self._run_loop.finish())
+                await self._run_loop.hooks.finish(self._run_loop.finish())
                 self._run_loop.finish()
                 await self._finish_writing()
                 snapshot = self._run_loop.finish()
@@ -690,7 +688,7 @@ class Launcher:
         except (OSError, FolderError) as error:
             if not self._taken_up:
                 raise LauncherError(f"no client could connect to the run: {error}") from error
-            self._add_note(f"no other client can connect: {error}")
+            self._run_loop.add_note(f"no other client can connect: {error}")
 
     async def _finish_writing(self) -> None:
         """Waits for what is not on disk yet, but not for a disk that does not answer."""
@@ -700,7 +698,7 @@ class Launcher:
             if time.monotonic() > deadline:
                 what = f"{writer.unwritten} events and {monitor.unstored} log bytes"
                 text = f"{what} are not stored here: the disk does not take them"
-                self._run_loop.feed(ev.NoteAdded(time.time(), text))
+                self._run_loop.add_note(text)
                 return
             await asyncio.sleep(0.01)
 

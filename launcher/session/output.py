@@ -396,11 +396,11 @@ class Outputs:
         publish: Callable[[], None],
         trouble: Callable[[str], None],
         failed: Callable[[str, BaseException], NoReturn],
-        silent: Callable[[TaskId], None] = lambda task: None,
+        silent: Callable[[TaskId], None],
     ) -> None:
         """`latest` are the metrics from before an attach; `metrics` gets each further line,
         `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
-        there are new figures."""
+        there are new figures, `silent` some seconds before the silence of a task is reported."""
         self._run = run
         self._links = links
         self._feed = feed
@@ -412,7 +412,6 @@ class Outputs:
         self._trouble = trouble
         self._failed = failed
         self._silent = silent
-        """Called some seconds before the silence of a watched task is reported."""
         self._hosts_of = {task.id: task.host for task in run.plan.tasks}
         self.monitor = LogMonitor(run.plan, logs, self._wake, partial(failed, "logs"))
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -427,7 +426,7 @@ class Outputs:
         self._listeners: dict[str, Callable[[], None]] = {}
         self._silences: dict[TaskId, _Silence] = {}
         self._counting = False
-        self.last: dict[TaskId, float] = {}
+        self._last: dict[TaskId, float] = {}
         """Time of each task's last output."""
 
     def begin(self) -> None:
@@ -464,7 +463,7 @@ class Outputs:
     def _handle(self, found: Found) -> None:
         for stored, count in found.stored.items():
             stored(count)
-        self.last.update(found.wrote)
+        self._last.update(found.wrote)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
             self._run.views.update_task(task, last_output=last, log_size=size)
@@ -520,7 +519,7 @@ class Outputs:
     def watch_silence(self, task: TaskId, seconds: float) -> bool:
         """Says so when a task has written nothing for `seconds`; True where the caller has to run
         `check_silences` for that."""
-        self._silences[task] = _Silence(seconds, self.last.get(task), -_SILENCE_PACE)
+        self._silences[task] = _Silence(seconds, self._last.get(task), -_SILENCE_PACE)
         begins, self._counting = not self._counting, True
         return begins
 
@@ -534,7 +533,7 @@ class Outputs:
                 if self._run.task(task).state.ended:
                     del self._silences[task]
                     continue
-                silent = silence.counted(self.last.get(task))
+                silent = silence.counted(self._last.get(task))
                 if silent >= silence.limit:
                     stalled.append((self._silences.pop(task), task))
                 if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
@@ -631,26 +630,23 @@ class Outputs:
 class DiskWatch:
     """Knows whether logs and records are being stored."""
 
-    outputs: Outputs
     writer: RunWriter
     feed: Callable[[ev.Event], None]
+    stalled: bool = False
+    """Our disk is full, or does not answer."""
     _said: float | None = None
     _said_unrecorded: bool = False
     _said_omitted: str = ""
 
-    @property
-    def stalled(self) -> bool:
-        """Our disk is full, or does not answer."""
-        return self.outputs.monitor.stalled or bool(self.writer.trouble)
-
-    async def watch(self) -> None:
+    async def watch(self, outputs: Outputs) -> None:
         """Notes disks that do not answer; never ends by itself."""
         while True:
             await asyncio.sleep(_DISK_PACE)
-            if self.outputs.monitor.stalled:
-                self.complain("the disk does not answer")
-                await self.outputs.report_exits()
             trouble = self.writer.trouble
+            self.stalled = outputs.monitor.stalled or bool(trouble)
+            if outputs.monitor.stalled:
+                self.complain("the disk does not answer")
+                await outputs.report_exits()
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
                 self.feed(ev.NoteAdded(time.time(), text))

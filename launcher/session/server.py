@@ -123,17 +123,13 @@ class PendingPrompt:
 class PromptQueue:
     """Implements `credentials.PromptHandler`. All of it belongs to the launcher's loop."""
 
-    def __init__(
-        self,
-        changed: Callable[[], None] = lambda: None,
-        unattended: float = UNATTENDED_SECONDS,
-    ) -> None:
-        """`changed` is called when `pending` has changed."""
+    def __init__(self, unattended: float = UNATTENDED_SECONDS) -> None:
+        self.listener: Callable[[], None] | None = None
+        """Called when `pending` has changed."""
         self.responders = 0
         """Connected clients that can put a prompt to a person."""
         self.others = 0
         """Connected clients that cannot, such as a headless one."""
-        self._changed = changed
         self._unattended = unattended
         self._ids = itertools.count(1)
         self._pending: dict[PendingPrompt, asyncio.Future[str | None]] = {}
@@ -156,6 +152,10 @@ class PromptQueue:
         finally:
             del self._pending[prompt]
             self._changed()
+
+    def _changed(self) -> None:
+        if self.listener is not None:
+            self.listener()
 
     @property
     def pending(self) -> tuple[PendingPrompt, ...]:
@@ -271,6 +271,7 @@ class ControlSocket:
         self._command = command
         self._views = views
         self._prompts = prompts
+        prompts.listener = self.send_prompts
         self._stacks = stacks
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None

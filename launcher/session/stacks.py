@@ -147,7 +147,6 @@ class HangWatch:
 
     taker: StackTaker
     folder: Path
-    last_output: Mapping[TaskId, float]
     feed: Callable[[ev.Event], None]
     _looked: dict[Hang, float] = field(default_factory=dict)
     _under_way: set[asyncio.Task[HangView | None]] = field(default_factory=set)
@@ -176,7 +175,8 @@ class HangWatch:
         run, found = self.taker.run, await self.taker.take()
         if reason is Hang.NOT_READY:
             about = [view.id for view in run.views.tasks.values() if _is_starting(view)]
-        silent = {task: found.time - last for task, last in self.last_output.items()}
+        lasts = ((view.id, view.last_output) for view in run.views.tasks.values())
+        silent = {task: found.time - last for task, last in lasts if last is not None}
         text = found.headline(silent, about)
         if not text or run.phase is RunPhase.ENDED:
             return None

@@ -162,6 +162,21 @@ class Host:
                 agent.send(wire.GONE, {"by": ""})
 
 
+class Writer(RunWriter):
+    """Keeps the records for a test, too."""
+
+    def __init__(
+        self, records: list[Line], folder: RunFolder, failed: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__(folder, failed)
+        self._records = records
+
+    def put(self, line: Line) -> None:
+        """Takes a record."""
+        self._records.append(line)
+        super().put(line)
+
+
 class Bench:
     """A run on the hosts `honest` and `liar`, and what the launcher makes of it."""
 
@@ -183,8 +198,7 @@ class Bench:
             "two-1",
             self.logs,
             publish=lambda at_once: None,
-            observe=self.records.append,
-            writer=RunWriter(RunFolder(self.folder), partial(failed, "records")),
+            writer=Writer(self.records, RunFolder(self.folder), partial(failed, "records")),
             crash=failed,
         )
 

@@ -47,9 +47,7 @@ async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> Non
     notes = 0
     views = views_of(run_id)
     views.note("0")
-    control = ControlSocket(
-        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
-    )
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
@@ -77,9 +75,7 @@ async def test_connections_that_say_nothing_lock_nobody_out(
     monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
     run_id = new_run_id("idle")
     views = views_of(run_id)
-    control = ControlSocket(
-        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
-    )
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         path = socket_path(run_id)
         reader, writer = await asyncio.open_unix_connection(path)
@@ -106,9 +102,7 @@ async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() ->
     run_id = new_run_id("full")
     views = views_of(run_id)
     commands: list[object] = []
-    control = ControlSocket(
-        run_id, commands.append, PromptQueue(lambda: None), lambda: views, failed
-    )
+    control = ControlSocket(run_id, commands.append, PromptQueue(), lambda: views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         clients = []
         for _ in range(64):
@@ -137,9 +131,7 @@ async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() ->
 async def test_nothing_is_made_for_nobody() -> None:
     """Without a client no change is kept to be sent."""
     views = views_of("paced-2")
-    control = ControlSocket(
-        "paced-2", lambda _: None, PromptQueue(lambda: None), lambda: views, failed
-    )
+    control = ControlSocket("paced-2", lambda _: None, PromptQueue(), lambda: views, failed)
     async with control.listening():
         views.note("for nobody")
         control.changed()
@@ -155,9 +147,7 @@ async def test_the_beginning_of_a_kill_waits_for_no_pause(
     monkeypatch.setattr(server, "_SECONDS_BETWEEN", PATIENCE * 2)
     run_id = new_run_id("paced")
     views = views_of(run_id)
-    control = ControlSocket(
-        run_id, lambda _: None, PromptQueue(lambda: None), lambda: views, failed
-    )
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
@@ -178,7 +168,7 @@ class Launcher:
     def __init__(self) -> None:
         self.run_id = new_run_id("unread")
         self.state = views_of(self.run_id)
-        self.prompts = PromptQueue(lambda: self.control.send_prompts())
+        self.prompts = PromptQueue()
         self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.views, failed)
         self.made = 0
         """States that were asked for."""

@@ -54,6 +54,7 @@ class Scene:
             publish=lambda: None,
             trouble=self.troubles.append,
             failed=lambda _, error: pytest.fail(repr(error)),
+            silent=lambda task: None,
         )
         self.outputs.begin()
 

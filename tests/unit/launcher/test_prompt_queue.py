@@ -56,7 +56,7 @@ class Page:
 @asynccontextmanager
 async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIterator[PromptQueue]:
     """A launcher's control socket; its prompts."""
-    prompts = PromptQueue(lambda: control.send_prompts(), unattended)
+    prompts = PromptQueue(unattended)
     views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
     control = ControlSocket(folder.run_id, lambda _: None, prompts, lambda: views, failed)
     async with control.listening():

@@ -24,7 +24,7 @@ async def test_no_states_are_made_to_see_whether_a_client_reads_again() -> None:
         made.append(None)
         return state
 
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(lambda: None), views, failed)
+    control = ControlSocket(run_id, lambda _: None, PromptQueue(), views, failed)
     async with control.listening(), asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_unix_connection(socket_path(run_id), limit=1 << 24)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
