@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import sys
 from pathlib import Path
@@ -11,14 +13,16 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import ports
+from launcher.agent import ports, wire
 from launcher.cluster import loads
 from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session import hosts
 from launcher.session.hosts import Transfers
+from tests.support.agent_client import Client
 from tests.support.command import Up, python_task, write
+from tests.support.patience import wait_until
 from tests.support.ports import free_ports
 from tests.testbed.inprocess import SshServer
 
@@ -143,3 +147,51 @@ worker = "started"
     assert seen["ps:0"] == "GPUS -1"
     assert {seen["worker:0"], seen["worker:1"]} == {"GPUS 0", "GPUS 1"}
     assert seen["own:0"] == "GPUS 7"
+
+
+INTERPRETER = """#!{python} -IS
+import os, sys
+real = os.listdir
+def listdir(path="."):
+    if path == "/proc/{pid}/fd":
+        with open({fifo!r}) as held:
+            held.read()
+    return real(path)
+os.listdir = listdir
+exec(sys.argv[-1])
+"""
+"""Does not come back from a look at the descriptors of one process until somebody closes a pipe."""
+
+
+def test_who_holds_a_port_is_looked_for_beside_beats_and_kills(tmp_path: Path) -> None:
+    """The descriptors of all processes are looked through, and one may have a million: meanwhile
+    beats and questions are answered, and a kill ends the start."""
+    fifo, python = tmp_path / "held", tmp_path / "python"
+    os.mkfifo(fifo)
+    python.write_text(INTERPRETER.format(python=sys.executable, pid=os.getpid(), fifo=str(fifo)))
+    python.chmod(0o755)
+    found: list[int] = []
+
+    def looked_for() -> bool:
+        try:
+            found.append(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # nobody reads it yet
+        return bool(found)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        Client(f"t-{os.urandom(4).hex()}", python=str(python)) as client,
+    ):
+        client.hello()
+        port = server.getsockname()[1]
+        client.send(wire.START, client.start_body("w:0", ["sleep", "1000"], port=port))
+        wait_until(looked_for, "somebody looks for who holds the port")
+        client.send(wire.BEAT)
+        client.get(wire.PONG)
+        assert client.ask(wire.STATS, {})["tasks"] == {}
+        receipt = client.kill()
+        assert receipt["confirmed"] and receipt["signalled"] == 0
+        assert "being ended" in client.get(wire.STARTED, task="w:0")["error"]
+        os.close(found[0])
+        client.leave()
