@@ -92,6 +92,7 @@ class MirroredWorker(Training):
 
         def replica(images: Any, labels: Any, asked: Any) -> Any:
             rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
+            # images (batch, 784), labels (batch,); one gradient a device: (all numbers,)
             loss, (of_devices,) = shared.gradients(devices, shared.fetch(), (images, labels))
             context = tf.distribute.get_replica_context()
             # An argument has no device of its own, and all_reduce wants one: hence the identity.

@@ -52,10 +52,10 @@ class AsyncWorker(Worker):
 
     def run_steps(self, operations: list[Any]) -> list[Step]:
         """Runs what `build_steps` has built, in one call of the session."""
-        losses, at_fetch, after, *_ = self.session.run(operations)
+        losses, at_fetch, after, *_ = self.session.run(operations)  # (count,) each
         return [
-            Step(float(loss), int(done), staleness=int(done - seen) - 1)
-            for loss, seen, done in zip(losses, at_fetch, after, strict=True)
+            Step(float(loss), int(step_after), staleness=int(step_after - step_at_fetch) - 1)
+            for loss, step_at_fetch, step_after in zip(losses, at_fetch, after, strict=True)
         ]
 
     def build_steps(self, count: int, devices: list[str]) -> list[Any]:
@@ -64,10 +64,10 @@ class AsyncWorker(Worker):
         losses, at_fetch, after = [], [], []
         pushed: list[Any] | None = None
         for _, batch in self.input.batches(count):
-            loss, seen, done, pushed = self._build_step(devices, batch, pushed)
-            losses.append(loss)  # a number
-            at_fetch.append(seen)
-            after.append(done)
+            loss, step_at_fetch, step_after, pushed = self._build_step(devices, batch, pushed)
+            losses.append(loss)  # a number, as are the steps
+            at_fetch.append(step_at_fetch)
+            after.append(step_after)
         with tf.device(self.cpu):
             all_losses = tf.stack(losses)
         with tf.device(self.shared.step.device):
@@ -83,6 +83,7 @@ class AsyncWorker(Worker):
             rate = self.schedule(tf.cast(step_at_fetch, tf.float32))
         with tf.device(devices[0] if self.everywhere else self.cpu):
             weights = shared.fetch(before)  # of each ps: (numbers there,)
+            # batch: images (batch, 784), labels (batch,); gradients: of each ps, one a device
             loss, gradients = shared.gradients(devices, weights, batch)
             if not self.everywhere:  # one transfer a worker; else the ps takes the mean
                 gradients = [[mean(several)] for several in gradients]

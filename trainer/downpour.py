@@ -60,8 +60,9 @@ class DownpourWorker(Worker):
         with tf.device(shared.step.device):
             first = tf.cast(shared.step.read_value(), tf.float32)
         with tf.device(self.cpu):
-            local = base = shared.fetch()
+            local = base = shared.fetch()  # of each ps: (numbers there,)
             for number, (_, batch) in enumerate(self.input.batches(count), 1):
+                # a number; of each ps one gradient a device: (numbers there,)
                 loss, of_devices = shared.gradients(self.devices, local, batch)
                 losses.append(loss)
                 rate = self.schedule(first + (number - 1))

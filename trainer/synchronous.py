@@ -2,9 +2,9 @@
 
     ps:      w (all weights), step, an accumulator, a queue of tokens for each worker
     worker:  repeat
-                 seen ← step, w' ← w            fetch
+                 s ← step, w' ← w               fetch
                  g ← ∇loss(w', batch)           on the worker
-                 accumulator.add(g, seen)       push; dropped there if seen < step
+                 accumulator.add(g, s)          push; dropped there if s < step
                  wait for a token in its own queue
     chief:   repeat
                  g ← accumulator.take(N)        the mean; waits for N fresh gradients
@@ -89,9 +89,10 @@ class SyncWorker(Worker):
 
     def take_steps(self, step: int) -> list[Step]:
         """One step; none after the update that was the last."""
-        loss, seen, at_push, token = self.session.run(self._step)
+        loss, at_fetch, at_push, token = self.session.run(self._step)
         if token != END:
-            return [Step(float(loss), int(token), int(at_push - seen), bool(at_push > seen))]
+            staleness = int(at_push - at_fetch)
+            return [Step(float(loss), int(token), staleness, dropped=staleness > 0)]
         if self._update:
             self._update.check()
         else:
@@ -111,19 +112,20 @@ class SyncWorker(Worker):
         # The step is read before the weights: weights that change in between are newer than
         # their label, and the accumulator takes them for stale instead of for fresh.
         with tf.device(SHARED):
-            seen = tf.identity(shared.step.read_value())
+            at_fetch = tf.identity(shared.step.read_value())
         with tf.device(self.cpu):
-            weights = shared.fetch([seen] * len(shared.flats))  # of each ps: (numbers there,)
+            weights = shared.fetch([at_fetch] * len(shared.flats))  # of each ps: (numbers there,)
             loss, gradients = shared.gradients(self.devices, weights, batch)
+            # (all numbers of the network + 2 · workers,)
             pushed = tf.concat([*map(mean, gradients), self._sender(number)], 0)
         with tf.device(SHARED):
             with tf.control_dependencies([pushed]):
                 at_push = tf.identity(shared.step.read_value())
             with tf.control_dependencies([at_push]):
-                added = accumulator.apply_grad(pushed, local_step=seen)
+                added = accumulator.apply_grad(pushed, local_step=at_fetch)
             with tf.control_dependencies([added]):
                 token = tokens.dequeue()
-        return loss, seen, at_push, token
+        return loss, at_fetch, at_push, token
 
     def _sender(self, number: Any) -> Any:
         """Whose gradients these are, shape (2 · workers,): 1 at the worker, and at the worker in

@@ -39,7 +39,8 @@ def run(options: Namespace) -> int:
     worker = OneByOneWorker if options.update == "async" else TowerWorker
     if options.epochs:
         batch = options.batch * (1 if worker.one_by_one else options.devices)
-        options.steps = max(1, round(options.epochs * len(dataset.train) / batch))
+        steps = max(1, round(options.epochs * len(dataset.train) / batch))
+        options = Namespace(**{**vars(options), "steps": steps})
 
     def work(stop: Stop) -> None:
         worker(Context(LOCAL, options, dataset, stop), model=model).train()
