@@ -25,41 +25,23 @@ from typing import Any
 from bench.report import ROUNDS, loaded, table
 
 ROOT = Path(__file__).resolve().parent.parent
-NAMES = (
-    "start",
-    "idle",
-    "panes",
-    "flood",
-    "ssh_flood",
-    "search",
-    "memory",
-    "agent",
-    "kill",
-    "fan_out",
-    "warm",
-    "steps",
-    "trainer",
-    "slurm",
-    "scale",
-)
+NAMES = ("start", "idle", "screens", "flood", "kill", "trainer", "scale")
 """In the order of their figures."""
 SHOWN = (
     "first paint",
+    "16 tasks on 4 SSH hosts started, from the command",
     "16 panes flooded: lines/s",
     "16 panes flooded: key to handler, p95",
-    "search of 1024 MiB, the hit at the beginning, plain, an expression",
+    "search of 1024 MiB, plain lines",
     "flood, 4 tasks",
     "flood over SSH, 4 hosts, 4 tasks",
-    "16 tasks on 4 SSH hosts started, from the command",
     "kill-all on 4 hosts, 16 tasks quiet: confirmed",
-    "launch of 1 ps + 3 workers to all training, warm start",
-    "training, 1 ps + 2 workers: global steps/s",
     "trainer, async: global steps/s",
-    "Slurm: nodes given to 16 tasks started",
+    "trainer, async under tfmux: global steps/s",
 )
 """Rows of the page: those beside what people would use instead. All rows are printed and stored."""
 BEGIN, END = "<!-- begin of the table: python -m bench -->", "<!-- end of the table -->"
-_PROGRAMS = (("ssh", "-V"), ("clush", "--version"), ("slurmctld", "-V"))
+_PROGRAMS = (("ssh", "-V"), ("clush", "--version"))
 
 
 def measured(name: str, rounds: int) -> list[dict[str, Any]] | None:

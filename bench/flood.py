@@ -1,25 +1,24 @@
-"""The whole way of a flood: task → agent → disk → pane, beside what the machine can do.
+"""The whole way of a flood: task → agent → disk → pane, here and over SSH.
 
-    python -m bench.flood [--tasks 1 4 16] [--megabytes 1200] [--rounds 5]
+    python -m bench.flood [--tasks 4 16] [--megabytes 1200] [--rounds 5]
 
-`cat` of one prepared file of numbered lines by 1, 4 and 16 tasks at once. Plain files (`dd` to a
-file) show what the machine can do at all, pipes (`cat | dd`) what it can do with a pipe in between.
-All three wait for one gate, so that no start is measured, and each output is compared with what was
-written, by its hash. tfmux is timed until its last exit is told, which it is when the last byte has
-been stored and counted; its run screen shows the panes meanwhile, and a key is typed at it ten
-times a second.
+Tasks `cat` one prepared file of numbered lines. Here, plain files (`dd` to a file) show what the
+machine can do at all, pipes (`cat | dd`) what it can do with a pipe in between; on four hosts
+`ssh HOST cat > FILE` does the same. All wait for one gate, so that no start is measured, and each
+output is compared with what was written, by its hash. tfmux is timed until its last exit is told,
+which it is when the last byte has been stored and counted; its run screen shows the panes
+meanwhile, and a key is typed at it ten times a second.
 
-On a busy machine the ratios say little: the processor seconds beside them are to be trusted. They
-are those of the programs that carry the bytes, and of `dd`, for each GB; the kernel's writing to
-the disk, which comes later, is in none of them.
+On a busy machine the rates say little: the processor seconds for each GB beside them are to be
+trusted. They are those of the programs that carry the bytes, and of `dd`.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,38 +30,26 @@ from pathlib import Path
 from statistics import median
 
 from bench import processor
+from bench.hosts import cluster, ssh, ssh_hosts
 from bench.report import Row, interleave, run
 from bench.terminal import Terminal, Typist, p95, until
 from launcher.run.snapshot import TaskView
 from launcher.run.states import TaskState
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LineReader, read_end
+from tests.testbed.namespaces import Testbed
 
 LINE = "\x1b[32mINFO\x1b[0m 12:04:11 batch {:07d} of \x1b[1mepoch 3\x1b[0m took 12 ms, queue 4\n"
-PEERS = ("plain files", "`cat | dd`")
-PLAIN_BOUNDS = {1: 0.45, 4: 0.35, 16: 0.25}
-"""Of the rate of plain files, by the number of tasks."""
+SSH_TASKS = 4
+SSH_MEGABYTES = 400
 SETTLE_SECONDS = 0.5
 """After the last exit, for the last frames of the screen."""
-
-
-@dataclass(frozen=True)
-class Flood:
-    """Work of one round: a file that so many tasks print at once."""
-
-    file: Path
-    tasks: int
-
-    @property
-    def gigabytes(self) -> float:
-        return self.file.stat().st_size * self.tasks / 1e9
-
-    def verify(self, logs: Sequence[Path]) -> None:
-        """Ends the program where an output is not what was written, byte for byte."""
-        wanted = _hash(self.file)
-        for log in logs:
-            if _hash(log) != wanted:
-                raise SystemExit(f"{log} is not what was written")
+PROGRAMS = {
+    # `cat FILE > OUT` would let the kernel share the blocks, which no output of a program can have.
+    "plain files": "dd if={file} of={out} bs=128K status=none",
+    # What is left to gain for anything that stands between a program and its file.
+    "`cat | dd`": "cat {file} | dd of={out} bs=128K iflag=fullblock status=none",
+}
 
 
 @dataclass(frozen=True)
@@ -75,8 +62,52 @@ class Took:
     keys: tuple[float, ...] = ()
 
 
-Measure = Callable[[Flood, Path], Took]
-"""Does the work in an empty folder."""
+class Flood:
+    """A file that so many tasks print at once, here or on hosts, and the gate before that."""
+
+    def __init__(self, folder: Path, tasks: int, megabytes: float, hosts: Testbed | None) -> None:
+        self.hosts = hosts
+        self.tasks = tasks
+        self.there = folder / "there" if hosts is None else Path("/tmp")
+        """The folder with file and gate, as the tasks see it."""
+        self._places = [host.disk / "tmp" for host in hosts] if hosts else [self.there]
+        lines = folder / "lines"
+        count = max(1000, int(megabytes / tasks * 1_000_000) // len(LINE.format(0)))
+        lines.write_text("".join(LINE.format(number) for number in range(count)))
+        for place in self._places:
+            place.mkdir(exist_ok=True)
+            shutil.copyfile(lines, place / "lines")
+        self._hash = _hash(lines)
+        self.gigabytes = lines.stat().st_size * tasks / 1e9
+
+    def wait_and(self, number: object, command: str) -> str:
+        """A shell's words: says by a file that it is there, waits at the gate, goes on."""
+        ready, go = self.there / f"ready-{number}", self.there / "go"
+        return f": > {ready}; while [ ! -e {go} ]; do sleep 0.02; done; {command}"
+
+    def close_gate(self) -> None:
+        """Takes away what an earlier round has left."""
+        for place in self._places:
+            for path in (place / "go", place / "end", *place.glob("ready-*")):
+                path.unlink(missing_ok=True)
+
+    def open_gate(self) -> float:
+        """Lets all through, when they are there; returns the time of day."""
+        until(lambda: sum(len(list(p.glob("ready-*"))) for p in self._places) >= self.tasks + 1)
+        began = time.time()
+        self.touch("go")
+        return began
+
+    def touch(self, name: str) -> None:
+        """Makes a file in every place."""
+        for place in self._places:
+            (place / name).touch()
+
+    def verify(self, outputs: Sequence[Path]) -> None:
+        """Ends the program where an output is not what was written, byte for byte."""
+        for path in outputs:
+            if _hash(path) != self._hash:
+                raise SystemExit(f"{path} is not what was written")
 
 
 def _hash(path: Path) -> str:
@@ -84,50 +115,20 @@ def _hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class Gate:
-    """Named pipe at which programs wait until it is opened."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self.path = folder / name
-        os.mkfifo(self.path)
-
-    def wait_and(self, ready: str, command: str) -> str:
-        """A shell's words: says by a file that it is there, waits, becomes the command."""
-        return f": > {ready}; read -r _ < {self.path}; exec {command}"
-
-    def open(self, ready: Sequence[Path]) -> float:
-        """Lets all through that wait, when they are there; returns the time of day."""
-        until(lambda: all(path.exists() for path in ready))
-        time.sleep(0.2)  # from the file to the opening of the pipe
-        began = time.time()
-        os.close(os.open(self.path, os.O_WRONLY))
-        return began
-
-
-def plain(flood: Flood, folder: Path) -> Took:
-    """`dd` from the file into another one, as many at once: a read and a write of every byte.
-
-    `cat FILE > OUT` would let the kernel share or copy the blocks, which no output of a program
-    can have.
-    """
-    return _by_hand(flood, folder, "dd if={file} of={out} bs=128K status=none")
-
-
-def piped(flood: Flood, folder: Path) -> Took:
-    """`cat FILE | dd of=OUT`, as many at once: what is left to gain for anything that stands
-    between a program and its file, so that a full disk or a limit does not reach the program."""
-    return _by_hand(flood, folder, "sh -c 'cat {file} | dd of={out} bs=128K status=none'")
-
-
-def _by_hand(flood: Flood, folder: Path, command: str) -> Took:
-    gate = Gate(folder, "go")
+def by_hand(program: str, flood: Flood, folder: Path) -> Took:
+    """The same without tfmux: a program of this machine for each task, or `ssh`."""
     outs = [folder / f"out-{number}" for number in range(flood.tasks)]
     shells = []
-    for out in outs:
-        words = command.format(file=flood.file, out=out)
-        argv = ["sh", "-c", gate.wait_and(f"{out}.ready", words)]
-        shells.append(subprocess.Popen(argv))
-    began = gate.open([out.with_suffix(".ready") for out in outs])
+    names = [host.name for host in flood.hosts] if flood.hosts else []
+    for number, out in enumerate(outs):
+        words = flood.wait_and(number, program.format(file=flood.there / "lines", out=out))
+        argv = ["sh", "-c", words]
+        if flood.hosts:
+            argv = ssh(flood.hosts, names[number % len(names)], words)
+        with out.open("wb") as sink:
+            shells.append(subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=sink))
+    flood.touch("ready-last")
+    began = flood.open_gate()
     used = 0.0
     for shell in shells:
         _, status, usage = os.wait4(shell.pid, 0)
@@ -138,145 +139,94 @@ def _by_hand(flood: Flood, folder: Path, command: str) -> Took:
     return Took(seconds, {"all": used})
 
 
-def tfmux(flood: Flood, folder: Path) -> Took:
-    """The run screen on a cluster of `cat`s; from the gate to the last exit that is told."""
-    go, end = Gate(folder, "go"), Gate(folder, "end")
-    places = ", ".join(['"localhost:auto"'] * flood.tasks)
-    ready = [folder / f"ready-{number}" for number in range(flood.tasks)]
-    cat = ["sh", "-c", go.wait_and(f"{folder}/ready-{{index}}", f"cat {flood.file}")]
-    wait = ["sh", "-c", f"read -r _ < {end.path}"]  # keeps the run alive until all is measured
-    cluster = folder / "cluster.toml"
-    cluster.write_text(
-        f'name = "flood"\n[jobs.worker]\ntasks = [{places}]\ncommand = {json.dumps(cat)}\n'
-        f'[jobs.last]\ntasks = ["localhost:auto"]\ncommand = {json.dumps(wait)}\n'
-        f'[run]\nworkdir = ""\nsuccess = "all"\n'
-        f'[start]\norder = [["worker", "last"]]\n'
-        f'[start.ready]\nworker = "started"\nlast = "started"\n'
+def by_tfmux(flood: Flood, folder: Path) -> Took:
+    """`tfmux up` in a terminal; the last task keeps the run alive until all is measured."""
+    end = f"while [ ! -e {flood.there / 'end'} ]; do sleep 0.2; done"
+    words = flood.wait_and(
+        "{index}", f"test {{index}} = {flood.tasks} || exec cat {flood.there / 'lines'}; {end}"
     )
-    screen = Screen(cluster, folder)
-    took = screen.measure(lambda: go.open(ready), flood.tasks)
-    end.open([])
-    screen.close()
-    flood.verify(screen.logs(flood.tasks))
-    return took
+    file, arrivals = folder / "cluster.toml", folder / "arrivals"
+    file.write_text(cluster(flood.hosts, ["sh", "-c", words], flood.tasks + 1))
+    arrivals.touch()
+    env = {"XDG_DATA_HOME": str(folder / "data"), "XDG_STATE_HOME": str(folder / "state")}
+    words_of = ["-m", "bench.timed", str(arrivals), "up", str(file)]
+    terminal = Terminal([sys.executable, *words_of], env)
+    began = flood.open_gate()
+    (path,) = (folder / "data" / "tfmux" / "runs").iterdir()
+    run_folder = RunFolder(path)
 
-
-class Screen:
-    """`tfmux up` in a terminal, whose tasks `worker:N` flood."""
-
-    def __init__(self, cluster: Path, folder: Path) -> None:
-        self._folder = folder
-        self._arrivals = folder / "arrivals"
-        self._arrivals.touch()
-        env = {"XDG_DATA_HOME": str(folder / "data"), "XDG_STATE_HOME": str(folder / "state")}
-        words = ["-m", "bench.timed", str(self._arrivals), "up", str(cluster)]
-        self._terminal = Terminal([sys.executable, *words], env)
-
-    @property
-    def _run(self) -> RunFolder:
-        (path,) = (self._folder / "data" / "tfmux" / "runs").iterdir()
-        return RunFolder(path)
-
-    def measure(self, begin: Callable[[], float], tasks: int) -> Took:
-        """From the time that `begin` returns until the last of the tasks has exited."""
-        began = begin()
-        typist = Typist(self._terminal, self._arrivals)
-        processes = processor.of_run(self._run, self._terminal.process.pid)
-        before = processor.sample(processes)
-        until(lambda: len(self._ends()) == tasks, pace=0.05)
-        time.sleep(SETTLE_SECONDS)
-        after = processor.sample(processes)
-        used = {name: after[name] - before[name] for name in processes}
-        return Took(max(self._ends()) - began, used, tuple(typist.stop()))
-
-    def close(self) -> None:
-        """Leaves when the run has ended."""
-        until(self._has_ended, pace=0.05)
-        self._terminal.close(b"q")
-
-    def logs(self, tasks: int) -> list[Path]:
-        """The logs of the tasks here."""
-        return [self._run.path / f"worker-{number}.log" for number in range(tasks)]
-
-    def _ends(self) -> list[float]:
-        """Times at which the exits of the flooding tasks were told."""
+    def ends() -> list[float]:
         return [
             record.time
-            for record in LineReader(self._run.events).records()
-            if isinstance(record, TaskView)
-            and record.id.job == "worker"
-            and record.state is TaskState.EXITED
+            for record in LineReader(run_folder.events).records()
+            if isinstance(record, TaskView) and record.state is TaskState.EXITED
         ]
 
-    def _has_ended(self) -> bool:
-        return read_end(self._run.events) is not None
+    typist = Typist(terminal, arrivals)
+    processes = processor.of_run(run_folder, terminal.process.pid)
+    before = processor.sample(processes)
+    until(lambda: len(ends()) == flood.tasks, pace=0.05)
+    seconds = max(ends()) - began
+    time.sleep(SETTLE_SECONDS)
+    after = processor.sample(processes)
+    keys = tuple(typist.stop())
+    flood.touch("end")
+    until(lambda: read_end(run_folder.events) is not None, pace=0.05)
+    terminal.close(b"q")
+    flood.verify([path / f"worker-{number}.log" for number in range(flood.tasks)])
+    return Took(seconds, {name: after[name] - before[name] for name in processes}, keys)
 
 
-def write_lines(path: Path, megabytes: float) -> Path:
-    """Writes numbered lines into a file for one task."""
-    count = max(1000, int(megabytes * 1_000_000) // len(LINE.format(0)))
-    path.write_text("".join(LINE.format(number) for number in range(count)))
-    return path
-
-
-def in_folder(measure_one: Measure, flood: Flood) -> Took:
-    """Measures in a folder that goes afterwards, with what was written there."""
+def in_folder(measure_one: Callable[[Flood, Path], Took], flood: Flood) -> Took:
+    """Measures with the gate closed, in a folder that goes afterwards."""
+    flood.close_gate()
     with tempfile.TemporaryDirectory() as folder:
         return measure_one(flood, Path(folder))
 
 
-def measure(options: argparse.Namespace) -> Iterator[Row]:
-    """Each number of tasks: both peers, processor seconds, keys."""
-    sides = {"tfmux": tfmux, **dict(zip(PEERS, (plain, piped), strict=True))}
-    for tasks in options.tasks:
-        with tempfile.TemporaryDirectory() as name:
-            flood = Flood(write_lines(Path(name) / "lines", options.megabytes / tasks), tasks)
-            runs = {tool: partial(in_folder, one, flood) for tool, one in sides.items()}
-            found = interleave(runs, options.rounds)
-            yield from rows(flood, found)
-
-
-def costs_a_gigabyte(
-    flood: Flood, found: dict[str, list[Took]]
-) -> dict[str, list[dict[str, float]]]:
-    """Processor seconds of each part for a gigabyte, round by round."""
-    return {
-        side: [{who: used / flood.gigabytes for who, used in one.processor.items()} for one in them]
-        for side, them in found.items()
+def rows(name: str, flood: Flood, peers: dict[str, str], rounds: int) -> Iterator[Row]:
+    """The rate beside each peer, processor seconds, keys."""
+    sides = {who: partial(by_hand, program) for who, program in peers.items()}
+    runs = {who: partial(in_folder, one, flood) for who, one in sides.items()}
+    found = interleave({"tfmux": partial(in_folder, by_tfmux, flood), **runs}, rounds)
+    ours = found.pop("tfmux")
+    rate = tuple(1000 * flood.gigabytes / one.seconds for one in ours)
+    for who, theirs in found.items():
+        beside = tuple(1000 * flood.gigabytes / one.seconds for one in theirs)
+        yield Row(name, "MB/s", rate, who, beside)
+    parts = {
+        who: median(one.processor[who] for one in ours) / flood.gigabytes
+        for who in ours[0].processor
     }
-
-
-def parts(costs: list[dict[str, float]]) -> str:
-    """The median of each part in words; `all` is the row's own figure."""
-    names = [who for who in costs[0] if who != "all"]
-    return ", ".join(f"{who} {median(cost[who] for cost in costs):.2f}" for who in names)
-
-
-def rows(flood: Flood, found: dict[str, list[Took]]) -> Iterator[Row]:
-    """The rows of one number of tasks."""
-    name = f"flood, {flood.tasks} task{'s' * (flood.tasks > 1)}"
-    rates = {
-        tool: tuple(flood.gigabytes / one.seconds for one in them) for tool, them in found.items()
-    }
-    costs = costs_a_gigabyte(flood, found)
-    for peer, bound in zip(PEERS, (PLAIN_BOUNDS.get(flood.tasks), 0.8), strict=True):
-        yield Row(name, "GB/s", rates["tfmux"], peer, rates[peer], at_least=bound)
     yield Row(
         f"{name}: processor seconds a GB",
         "s",
-        tuple(sum(cost.values()) for cost in costs["tfmux"]),
-        PEERS[1],
-        tuple(sum(cost.values()) for cost in costs[PEERS[1]]),
-        note=parts(costs["tfmux"]),
+        tuple(sum(one.processor.values()) / flood.gigabytes for one in ours),
+        who,
+        tuple(one.processor["all"] / flood.gigabytes for one in theirs),
+        note=", ".join(f"{who} {seconds:.2f}" for who, seconds in parts.items()),
     )
-    keys = tuple(p95(one.keys) for one in found["tfmux"] if one.keys)
+    keys = tuple(p95(one.keys) for one in ours if one.keys)
     yield Row(f"{name}: key to handler, p95", "ms", keys, at_most=50)
+
+
+def measure(options: argparse.Namespace) -> Iterator[Row]:
+    """Each number of tasks here, then four on four hosts."""
+    for tasks in options.tasks:
+        with tempfile.TemporaryDirectory() as folder:
+            flood = Flood(Path(folder), tasks, options.megabytes, None)
+            yield from rows(f"flood, {tasks} tasks", flood, PROGRAMS, options.rounds)
+    with ssh_hosts() as hosts:
+        flood = Flood(hosts.directory, SSH_TASKS, SSH_MEGABYTES, hosts)
+        peers = {"`ssh HOST cat > FILE`": "exec cat {file}"}
+        name = f"flood over SSH, 4 hosts, {SSH_TASKS} tasks"
+        yield from rows(name, flood, peers, options.rounds)
 
 
 def extend(parser: argparse.ArgumentParser) -> None:
     """Adds how many tasks, and how much they write."""
-    parser.add_argument("--tasks", type=int, nargs="*", default=[1, 4, 16])
-    parser.add_argument("--megabytes", type=int, default=1200, help="of all tasks")
+    parser.add_argument("--tasks", type=int, nargs="*", default=[4, 16])
+    parser.add_argument("--megabytes", type=int, default=1200, help="of all tasks here")
 
 
 if __name__ == "__main__":

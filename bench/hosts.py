@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,15 +26,16 @@ def ssh_hosts(count: int = 4) -> Iterator[Testbed]:
 
 
 def cluster(
-    hosts: Testbed, command: Sequence[str], tasks: int = TASKS, run: str = "", tables: str = ""
+    hosts: Testbed | None, command: Sequence[str], tasks: int = TASKS, run: str = ""
 ) -> str:
-    """A cluster of tasks with one command, dealt out to the hosts."""
-    names = [host.name for host in hosts]
+    """A cluster of tasks with one command, dealt out to the hosts; without hosts, here."""
+    names = [host.name for host in hosts] if hosts else ["localhost"]
     places = [f"{names[number % len(names)]}:auto" for number in range(tasks)]
     return (
-        f'name = "bench"\n{hosts.hosts_toml()}[jobs.worker]\ntasks = {json.dumps(places)}\n'
+        f'name = "bench"\n{hosts.hosts_toml() if hosts else ""}[jobs.worker]\n'
+        f"tasks = {json.dumps(places)}\n"
         f'[run]\ncommand = {json.dumps(list(command))}\nworkdir = ""\nsuccess = "all"\n{run}'
-        f'[start]\norder = [["worker"]]\n[start.ready]\nworker = "started"\n{tables}'
+        f'[start]\norder = [["worker"]]\n[start.ready]\nworker = "started"\n'
     )
 
 
@@ -71,16 +71,3 @@ class Commands:
             return Path(f"/proc/{name}/cmdline").read_bytes() == self._line
         except OSError:
             return False
-
-
-def all_at_once(commands: Sequence[Sequence[str]]) -> None:
-    """Runs commands side by side until the last has ended."""
-    running = [
-        subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        for words in commands
-    ]
-    for process in running:
-        if process.wait():
-            raise SystemExit(f"{process.args!r} ended with {process.returncode}")

@@ -13,12 +13,12 @@ import time
 from collections.abc import Iterator
 
 from bench import processor
+from bench.hosts import TASKS, cluster
 from bench.report import Row, own_home, run
 from bench.terminal import TFMUX, Terminal, until
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 
-TASKS = 16
 SETTLE_SECONDS = 5.0
 SECONDS = 20.0
 BOUNDS = {"UI": 1.0, "agent": 0.5}
@@ -28,14 +28,9 @@ BOUNDS = {"UI": 1.0, "agent": 0.5}
 def shares() -> tuple[dict[str, float], float]:
     """Percent of one core that each kind of process takes; megabytes of the agent with
     its watchdog and bridge."""
-    places = ", ".join(['"localhost:auto"'] * TASKS)
     with own_home() as folder:
         file = folder / "idle.toml"
-        file.write_text(
-            f'name = "idle"\n[jobs.worker]\ntasks = [{places}]\n[run]\n'
-            'command = ["sleep", "1000"]\nworkdir = ""\n[start]\norder = [["worker"]]\n'
-            '[start.ready]\nworker = "started"\n'
-        )
+        file.write_text(cluster(None, ["sleep", "1000"]))
         terminal = Terminal([*TFMUX, "up", str(file)])
         terminal.until(b"worker:15")
         until(lambda: any(runs_home().iterdir()))

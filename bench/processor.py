@@ -42,13 +42,6 @@ def sample(processes: Mapping[str, list[int]]) -> dict[str, float]:
     return {name: sum(map(seconds, pids)) for name, pids in processes.items()}
 
 
-def machine() -> float:
-    """Processor seconds that everything on this machine has taken so far, but for waiting."""
-    busy = Path("/proc/stat").read_text().split()[1:9]
-    user, nice, system, _, _, *interrupts, _ = map(int, busy)
-    return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
-
-
 def own_megabytes(pid: int) -> float:
     """Memory of a process; a page shared by several counts for each with its share."""
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from unittest.mock import patch
 
 ROUNDS = 5
 T = TypeVar("T")
@@ -121,10 +122,12 @@ def loaded(rows: Iterable[Mapping[str, Any]]) -> Iterator[Row]:
 def own_home() -> Iterator[Path]:
     """A folder for everything that tfmux writes, for as long as a benchmark takes."""
     with tempfile.TemporaryDirectory() as name:
-        os.environ["HOME"] = name
-        for variable in ("DATA", "CONFIG", "STATE", "CACHE"):
-            os.environ[f"XDG_{variable}_HOME"] = f"{name}/{variable.lower()}"
-        yield Path(name)
+        places = {
+            f"XDG_{what}_HOME": f"{name}/{what.lower()}"
+            for what in ("DATA", "CONFIG", "STATE", "CACHE")
+        }
+        with patch.dict(os.environ, {"HOME": name, **places}):
+            yield Path(name)
 
 
 def _with_unit(figures: Sequence[float], unit: str, *, spread: bool = False) -> str:

@@ -1,11 +1,11 @@
 """Simulated hosts: one process that speaks the agents' frames for any number of them.
 
-    python -m bench.simulator SOCKET [SECONDS]           the hosts; tasks print a line so often
-    python -m bench.simulator --launcher SOCKET FD       a launcher process whose ways lead there
+    python -m bench.simulator SOCKET                  the hosts
+    python -m bench.simulator --launcher SOCKET FD    a launcher process whose ways lead there
 
 The launcher is the real one, with its links, checks and frames; only the login is replaced by a
 connection to the socket, on which the host's name and the marker's nonce come first. Tasks start,
-and end when they are killed; nothing runs. What they print is read as far as there is credit.
+and end when they are killed; nothing runs, and nothing is printed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,6 @@ from __future__ import annotations
 import asyncio
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
 
 from launcher.agent import wire
 from launcher.hosts import bootstrap
@@ -24,15 +22,7 @@ from launcher.session import hosts, process
 from tests.support.agent_frames import Body, facts, welcome
 from tests.support.short_programs import Obliging
 
-_LINE = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
 _FIGURES = {"cpu": 0.5, "memory_total": 2, "memory_used": 1, "gpus": [], "tasks": {}}
-
-
-@dataclass
-class _Log:
-    number: int
-    size: int
-    lines: int = 0
 
 
 class Agent:
@@ -42,8 +32,6 @@ class Agent:
         self._writer = writer
         self._decoder = wire.Decoder()
         self._attempts: dict[str, int] = {}
-        self._logs: dict[str, _Log] = {}
-        self._credit = self._sent = 0
 
     def receive(self, data: bytes) -> bool:
         """Answers the frames in what has come; False when the launcher lets go."""
@@ -53,18 +41,6 @@ class Agent:
                 return False
             self._answer(frame.type, frame.json())
         return True
-
-    async def print_lines(self, every: float) -> None:
-        """Has each task print a line of training every so many seconds."""
-        while True:
-            await asyncio.sleep(every)
-            for log in self._logs.values():
-                log.lines += 1
-                line = _LINE % (10 * log.lines, 80 * log.lines, 2 / log.lines)
-                if self._sent + len(line) <= self._credit:
-                    self._writer.write(wire.encode_data(log.number, log.size, line))
-                    self._sent += len(line)
-                    log.size += len(line)
 
     def _answer(self, kind: int, body: Body) -> None:
         reply = {"id": body.get("id")}
@@ -82,16 +58,9 @@ class Agent:
             case wire.START:
                 self._attempts[body["task"]] = body["attempt"]
                 self._send(wire.STARTED, facts(body["task"], attempt=body["attempt"]))
-            case wire.READ_LOG:
-                self._logs[body["task"]] = _Log(body["number"], body["offset"])
-            case wire.CREDIT:
-                self._credit = body["up_to"]
             case wire.KILL:
-                sizes = {task: log.size for task, log in self._logs.items()}
-                self._logs.clear()
                 for task, attempt in self._attempts.items():
-                    size = sizes.get(task, 0)
-                    said = facts(task, attempt=attempt, ended=True, signal="KILL", size=size)
+                    said = facts(task, attempt=attempt, ended=True, signal="KILL", size=0)
                     self._send(wire.EXITED, said)
                     self._send(wire.EOF, {**said, "eof": True})
                 self._attempts.clear()
@@ -102,30 +71,25 @@ class Agent:
         self._writer.write(wire.encode(kind, body))
 
 
-async def _serve(every: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    printer = None
+async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     try:
         _, nonce = (await reader.readline()).decode().split()
         writer.write(bootstrap.marker(nonce) + b"\n" + bootstrap.EVERY_BYTE)
         for _ in range(2):  # the loader and the agent's modules
             await reader.readexactly(int(await reader.readexactly(8)))
         agent = Agent(writer)
-        if every:
-            printer = asyncio.create_task(agent.print_lines(every))
         while (data := await reader.read(1 << 16)) and agent.receive(data):
             continue
         await writer.drain()
     except (OSError, asyncio.IncompleteReadError):
         pass  # the launcher has gone
     finally:
-        if printer is not None:
-            printer.cancel()
         writer.close()
 
 
-async def serve(path: str, every: float) -> None:
+async def serve(path: str) -> None:
     """Serves all hosts until the process ends."""
-    server = await asyncio.start_unix_server(partial(_serve, every), path, backlog=4096)
+    server = await asyncio.start_unix_server(_serve, path, backlog=4096)
     await server.serve_forever()
 
 
@@ -179,4 +143,4 @@ def launch(path: str, words: list[str]) -> int:
 if __name__ == "__main__":
     if sys.argv[1] == "--launcher":
         sys.exit(launch(sys.argv[2], sys.argv[3:]))
-    asyncio.run(serve(sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
+    asyncio.run(serve(sys.argv[1]))

@@ -1,21 +1,27 @@
-"""How soon tfmux answers.
+"""How soon tfmux answers, and how soon tasks run.
 
     python -m bench.start [--rounds 5]
 
 First paint of `tfmux` beside that of an empty Textual app, and `tfmux --help` beside
-`python -c pass`.
+`python -c pass`. Then, from the command to sixteen `sleep`s on four hosts, as `/proc` shows them:
+`tfmux up` beside `clush`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from bench.hosts import TASKS, Commands, clush, cluster, ssh_hosts, without_clush
 from bench.report import Row, interleave, own_home, run
-from bench.terminal import ROOT, TFMUX, Terminal
+from bench.terminal import ROOT, TFMUX, Terminal, until
+from tests.testbed.namespaces import Testbed
 
 EMPTY = (
     "from textual.app import App\n"
@@ -25,12 +31,13 @@ EMPTY = (
     "        yield Static('an-empty-app')\n"
     "Empty().run()\n"
 )
+SLEEP = ("sleep", "98765")
 
 
-def paint(argv: Sequence[str], texts: Sequence[bytes], keys: bytes) -> list[float]:
-    """Seconds until each of the texts has been painted, one after the other."""
+def paint(argv: Sequence[str], text: bytes, keys: bytes) -> float:
+    """Seconds until a text has been painted."""
     terminal = Terminal(argv)
-    seconds = [terminal.until(text) for text in texts]
+    seconds = terminal.until(text)
     terminal.close(keys)
     return seconds
 
@@ -42,31 +49,67 @@ def command(*argv: str) -> float:
     return time.perf_counter() - began
 
 
+def until_started(*argv: str) -> float:
+    """Seconds from a command until all tasks run; it is ended then, and so are they."""
+    sleeps = Commands(*SLEEP)
+    began = time.perf_counter()
+    running = subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until(lambda: len(sleeps.pids()) >= TASKS, pace=0.005)
+    seconds = time.perf_counter() - began
+    running.send_signal(signal.SIGTERM)
+    running.wait()
+    for pid in sleeps.pids():  # `clush` leaves them
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not sleeps.pids())
+    return seconds
+
+
+def on_hosts(hosts: Testbed, rounds: int) -> Iterator[Row]:
+    """From the command to the tasks."""
+    file = hosts.directory / "bench.toml"
+    file.write_text(cluster(hosts, SLEEP, run="grace = 1.0\n"))
+    sleeps = " & ".join([" ".join(SLEEP)] * (TASKS // len(hosts.hosts)))
+    sides = {
+        "tfmux": partial(until_started, *TFMUX, "up", str(file), "--headless"),
+        "clush": partial(until_started, *clush(hosts, f"{sleeps} & wait")),
+    }
+    ours, theirs = (tuple(side) for side in interleave(sides, rounds).values())
+    what = f"{TASKS} tasks on 4 SSH hosts started, from the command"
+    yield Row(what, "s", ours, "`clush`", theirs)
+
+
 def measure(options: argparse.Namespace) -> Iterator[Row]:
-    """First paint, the list of the home screen, `--help`."""
-    empty = (sys.executable, "-c", EMPTY)
+    """First paint, `--help`, tasks on hosts."""
     with own_home():
-        paints = interleave(
-            {
-                "tfmux": lambda: paint(TFMUX, (b"looking for clusters", b"demos"), b"q"),
-                "empty": lambda: paint(empty, (b"an-empty-app",), b"\x11"),
-            },
-            options.rounds,
-        )
-        commands = interleave(
-            {
-                "help": lambda: command(*TFMUX, "--help"),
-                "python": lambda: command(sys.executable, "-c", "pass"),
-            },
-            options.rounds,
-        )
-    first = tuple(seconds[0] for seconds in paints["tfmux"])
-    blank = tuple(seconds[0] for seconds in paints["empty"])
-    yield Row("first paint", "s", first, "an empty Textual app", blank, at_most=1.2)
-    lists = tuple(seconds[1] for seconds in paints["tfmux"])
-    yield Row("its list of clusters, runs and demos", "s", lists)
-    helps, bare = tuple(commands["help"]), tuple(commands["python"])
-    yield Row("`tfmux --help`", "s", helps, "`python -c pass`", bare, at_most=3)
+        for what, ours, peer, theirs, bound in (
+            (
+                "first paint",
+                partial(paint, TFMUX, b"looking for clusters", b"q"),
+                "an empty Textual app",
+                partial(paint, (sys.executable, "-c", EMPTY), b"an-empty-app", b"\x11"),
+                1.2,
+            ),
+            (
+                "`tfmux --help`",
+                partial(command, *TFMUX, "--help"),
+                "`python -c pass`",
+                partial(command, sys.executable, "-c", "pass"),
+                3,
+            ),
+        ):
+            found = interleave({"ours": ours, "theirs": theirs}, options.rounds)
+            yield Row(what, "s", tuple(found["ours"]), peer, tuple(found["theirs"]), at_most=bound)
+    if reason := without_clush():
+        yield Row(f"{TASKS} tasks on 4 SSH hosts started", skipped=reason)
+        return
+    with ssh_hosts() as hosts:
+        yield from on_hosts(hosts, options.rounds)
 
 
 if __name__ == "__main__":
