@@ -64,8 +64,10 @@ class Agent:
                     self._send(wire.EXITED, said)
                     self._send(wire.EOF, {**said, "eof": True})
                 self._attempts.clear()
-                receipt = {"ids": [body["id"]], "tasks": body.get("tasks"), "signalled": 8}
-                self._send(wire.RECEIPT, {**receipt, "survivors": [], "seconds": 0.01})
+                tasks = body.get("tasks")
+                receipt = {"ids": [body["id"]], "tasks": tasks, "confirmed": tasks is None}
+                more = {"signalled": 8, "survivors": [], "seconds": 0.01}
+                self._send(wire.RECEIPT, {**receipt, **more})
 
     def _send(self, kind: int, body: Body) -> None:
         self._writer.write(wire.encode(kind, body))
