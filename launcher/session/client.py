@@ -687,14 +687,17 @@ class RunClient:
         """Follows a run that a launcher process which is started here takes up."""
         try:
             process = process or LauncherProcess()
-            snapshot = resumed(StoredRun(folder).run.snapshot())
         except BaseException:
-            if process is not None:
-                process.cancel()
             if lock is not None:
                 os.close(lock)
             raise
+        # Both read the files, at the same time; what is wrong with them ends it, too.
         link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
+        try:
+            snapshot = resumed(StoredRun(folder).run.snapshot())
+        except BaseException:
+            link.close()
+            raise
         return cls(folder, snapshot, link, process=process, ask=ask, on_end=on_end)
 
     # --- RunControl -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ from launcher.session.client import RunClient, has_launcher
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.records import StoredRun, active_runs, stored
 from launcher.store.runs import RunFolder
+from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
 from tui.exits import Exit
 from tui.stderr import message
@@ -59,10 +60,11 @@ def _begin(
     the exit code where there is nothing to wait for."""
     folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
     if not has_launcher(folder):
-        run = StoredRun(folder)
-        if run.damage:
-            message(run.damage.describe(folder.run_id))
-        if run.over:
+        stream = read_stream(folder.events, folder.run_id)
+        if stream.damage:
+            message(stream.damage.describe(folder.run_id))
+        ended = stream.end is not None or stream.views.run.state is RunPhase.ENDED
+        if ended and StoredRun(folder).over:  # which may make a plan: not while a kill waits
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
     return RunClient.kill(folder, force=force, process=process)
