@@ -85,7 +85,7 @@ packed = zlib.decompress(read(int(read(8))))
 config = json.loads(CONFIG)
 """
 _IMPORTER = """
-import importlib.util, marshal, sys
+import gc, importlib.util, marshal, sys
 modules = marshal.loads(packed)
 del packed
 class Sent:  # importlib.abc would take a third of the start
@@ -102,13 +102,22 @@ class Sent:  # importlib.abc would take a third of the start
         exec(body, module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
+gc.disable()  # a tenth of the imports would go into looks at modules, which stay
 from launcher.PACKAGE import MAIN
+gc.enable()
 MAIN.main(config)
 """
 _AGENT = ("agent", "start")
 _PROGRAM = ("on_host", "program")
-_PACKAGES = {_AGENT: ("agent",), _PROGRAM: ("agent", "on_host")}
-"""What each is sent of ours."""
+_PACKAGES = ("agent", "on_host")
+_NOT_SENT = {
+    _AGENT: ("on_host.",),
+    _PROGRAM: (
+        *("agent.channel", "agent.kills", "agent.logs", "agent.loop", "agent.stacks"),
+        *("agent.start", "agent.tasks", "agent.watchdog", "on_host.prepare", "on_host.warm"),
+    ),
+}
+"""Modules that each does not need: half of what an interpreter would have to unpack."""
 ENGINE_LINE = (
     "import base64,marshal,sys,zlib;"
     "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
@@ -276,11 +285,12 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
     there once; code cannot be read by an interpreter of another version, so it is never among
     source."""
     modules: dict[str, str | CodeType] = {"launcher": ""}
-    for package in _PACKAGES[main]:
+    for package in _PACKAGES:
         modules[f"launcher.{package}"] = ""
         for file in resources.files(f"launcher.{package}").iterdir():
             stem = file.name.removesuffix(".py")
-            if stem != file.name != "__init__.py":
+            needed = not f"{package}.{stem}".startswith(_NOT_SENT[main])
+            if stem != file.name != "__init__.py" and needed:
                 name = f"launcher.{package}.{stem}"
                 modules[name] = _code(name) if code else file.read_text()
     return marshal.dumps(modules) if code else marshal.dumps(modules, _MARSHAL_VERSION)
