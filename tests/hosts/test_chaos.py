@@ -125,7 +125,7 @@ class Chaos:
             f"lease = {LEASE}",
             f"grace = {GRACE}",
             f'on_disconnect = "{"keep" if self.keep else "stop"}"',
-            f'on_failure = "{self.chance.choice(["stop", "keep", "restart"])}"',
+            f'on_failure = "{self.chance.choice(["stop", "keep", "restart", "restart-all"])}"',
             "max_restarts = 2",
             "finish_timeout = 5",
         ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import sys
 import time
@@ -30,6 +29,7 @@ GOAL = 0.25
 BOUND = 2.0
 """Beyond it, on an idle machine, something that a kill waits for is on its way."""
 ROUNDS = budget(2, 20)
+STAGED_BYTES = budget(48 << 20, 2 << 30)
 
 SIGNALLED = """
 import os, signal, sys, time
@@ -171,7 +171,8 @@ def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServe
     a kill is confirmed at once."""
     require_testbed()
     (tmp_path / "work").mkdir()
-    (tmp_path / "work/big").write_bytes(os.urandom(48 << 20))
+    with (tmp_path / "work/big").open("wb") as big:
+        big.truncate(STAGED_BYTES)
     text = cluster(tmp_path, QUIET, 1, ssh_server.host_toml("far", sys.executable))
     text = text.replace('workdir = ""', 'workdir = "work"')
     with FreezableDisk(tmp_path / "image", ssh_server.home / ".cache", 128) as disk:
