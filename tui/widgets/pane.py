@@ -118,6 +118,9 @@ class Pane(Widget, can_focus=True):
         self._title = Title()
         self._says: object = None
         """What the titles of the border were made of last."""
+        self._old_labels = True
+        """What they are made of may have changed: only then it is asked for, thirty times a second
+        of each pane."""
         self._note = ""
         self._labels: dict[str, Text] = {}
         """The titles of the upper and the lower border, as they were shown last."""
@@ -157,8 +160,11 @@ class Pane(Widget, can_focus=True):
         """The title, and a note of what a person has asked for here."""
         if title.bad != self._title.bad:
             self.set_class(title.bad, "-bad")
-        self._title, self._note = title, note
-        self._show_labels()
+        if (title, note) != (self._title, self._note):
+            self._title, self._note = title, note
+            self._old_labels = True
+        if self._old_labels:
+            self._show_labels()
 
     def set_placeholder(self, text: str) -> None:
         """The text shown while the log is empty."""
@@ -174,6 +180,7 @@ class Pane(Widget, can_focus=True):
         order = self.view.lines.order
         if not self.view.lines.refresh():
             return False
+        self._old_labels = True
         if order != self.view.lines.order:
             self._rows.clear()
         if self.view.port.following or len(self._page or ()) < self.size.height:
@@ -319,6 +326,7 @@ class Pane(Widget, can_focus=True):
     def _show_labels(self) -> None:
         """Puts the title into the upper border, and the rest into the lower one where there is
         one."""
+        self._old_labels = False
         says = (
             self._title,
             self._note_text(),
@@ -392,18 +400,21 @@ class Pane(Widget, can_focus=True):
             regions = (self._border_row,)
         elif not regions:
             self._page = self._hidden = None
+            self._old_labels = True
         return super().refresh(*regions, **how)
 
     def notify_style_update(self) -> None:
         self._painter = None
         self._rows.clear()
         self._says = None
+        self._old_labels = True
         self._labels.clear()
         super().notify_style_update()
 
     def on_resize(self) -> None:
         self._rows.clear()
         self._says = None
+        self._old_labels = True
         self._labels.clear()
 
     def get_line_filters(self) -> Sequence[LineFilter]:

@@ -519,8 +519,10 @@ class PaneArea(Horizontal, can_focus=True):
 
     def _show_hit(self) -> None:
         """Shows the hit that was asked for, once a thread has found it."""
+        if self._search is None:
+            return
         pane = self.pane
-        if self._search and pane and pane.view and pane.view.lines is self._search.lines:
+        if pane and pane.view and pane.view.lines is self._search.lines:
             hit = self._search.follow()
             if hit is not None:
                 pane.mark(hit)
