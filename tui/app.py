@@ -402,14 +402,32 @@ class TfmuxApp(App[int]):
         """Ctrl-C: kills all in the dialog that asks how to leave, and pressed again while leaving;
         else copies what is selected, or leaves."""
         from tui.screens.dialogs import LeaveAnswer, LeaveDialog
-        from tui.selection import copy_selected
 
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.KILL)
         elif self._leaving:
             self.action_kill_all()
-        elif not copy_selected(self):
+        elif not self._copy_selected():
             self.action_leave()
+
+    def _copy_selected(self) -> bool:
+        """Copies what is selected: in a text field, in a pane of lines, or anywhere by the mouse;
+        False when nothing is."""
+        from textual.widgets import Input, TextArea
+
+        from tui.screens.run import RunScreen
+
+        screen, focused = self.screen, self.focused
+        if isinstance(focused, Input | TextArea) and focused.selected_text:
+            focused.action_copy()
+        elif text := screen.get_selected_text():
+            self.copy_to_clipboard(text)
+            screen.clear_selection()
+            self.notify("copied", timeout=2)
+        else:
+            pane = screen.area.pane if isinstance(screen, RunScreen) else None
+            return pane is not None and pane.copy_selected()
+        return True
 
     def action_leave(self) -> None:
         """Leaves at once when the run is over; else asks."""

@@ -14,7 +14,7 @@ from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
-from tui.stderr import message
+from tui.streams import message
 
 FILE_NAME = "screen-errors.txt"
 

@@ -31,7 +31,7 @@ from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import exit_code
 from tui.log.remarks import count_text, remark_source
-from tui.stderr import message, write_line
+from tui.streams import message, write_line
 
 _PACE = 0.05
 _PAUSES, _LONGEST_PAUSE = 4, 1.0

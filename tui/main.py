@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return Exit.USAGE
     except TfmuxError as error:
-        from tui.stderr import message
+        from tui.streams import message
 
         message(str(error))
         return Exit.USAGE
@@ -273,13 +273,13 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
 
 
 COMMANDS = {
-    "demo": "demos.demo",
+    "demo": "launch.demo",
     "up": "launch.up",
     "run": "run.run",
     "open": "open.open_files",
     "plan": "plan.plan",
     "check": "check.check",
-    "schema": "schema.schema",
+    "schema": "plan.schema",
     "ps": "ps.ps",
     "attach": "runs.attach",
     "kill": "kill.kill",
@@ -294,7 +294,7 @@ COMMANDS = {
 
 def _home() -> int:
     if not sys.stdout.isatty():
-        from tui.stderr import message
+        from tui.streams import message
 
         message("the home screen needs a terminal on stdout")
         build_parser().print_help(sys.stderr)

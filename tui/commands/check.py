@@ -29,7 +29,7 @@ from tui.preflight_view import (
     reach_table,
     verdict,
 )
-from tui.stdout import write_json
+from tui.streams import write_json
 from tui.tables import TableRow, cut, rich_tables
 
 _CELL = 22

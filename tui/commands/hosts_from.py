@@ -9,7 +9,7 @@ from pathlib import Path
 from launcher.cluster import ClusterModel, HostSource, loads, read_text
 from launcher.errors import TfmuxError
 from launcher.printable import printable
-from tui.stderr import message
+from tui.streams import message
 
 
 def read_cluster(

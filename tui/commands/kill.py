@@ -18,7 +18,7 @@ from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
 from tui.exits import Exit
-from tui.stderr import message
+from tui.streams import message
 
 _PACE = 0.02
 _RELEASE_SECONDS = 20.0

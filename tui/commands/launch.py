@@ -11,10 +11,11 @@ from launcher import api
 from launcher.cluster import ClusterModel
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
+from tui import demos
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
-from tui.stderr import message, write_line
+from tui.streams import message, write_line
 
 if TYPE_CHECKING:
     from launcher.session.launcher_process import LauncherProcess
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
 def up(arguments: argparse.Namespace) -> int:
     """Launches a cluster file; returns the run's exit code."""
     return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """Launches a demo and returns the run's exit code, or prints a line for each demo."""
+    if not arguments.list:
+        arguments.file = demos.find(arguments.name)
+        demos.check_machine()
+        return up(arguments)
+    wide = max(len(name) for name in demos.names())
+    for name in demos.names():
+        sys.stdout.write(f"{name:<{wide}}  {demos.about(demos.find(name))}\n")
+    return Exit.SUCCESS
 
 
 def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Namespace) -> int:

@@ -1,4 +1,5 @@
-"""`tfmux plan`: the steps of a launch in their order, printed without a launch."""
+"""`tfmux plan`: the steps of a launch in their order, printed without a launch; `tfmux schema`: the
+JSON Schema of the cluster file, for text editors."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any
 
+from launcher.cluster.reference import schema_text
 from launcher.ids import new_run_id
 from launcher.plan import make_plan, plan_json
 from launcher.printable import pictured
 from launcher.slurm.script import request_of
-from tui import stdout
+from tui import streams
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
@@ -91,13 +93,19 @@ def plan(arguments: argparse.Namespace) -> int:
     if arguments.json:
         if request is not None:
             answer["slurm"] = request.json()
-        stdout.write_json(answer)
+        streams.write_json(answer)
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
     lines = _lines(answer)
     if request is not None:
         lines = chain(lines, ["", *request_text(request, whole=not screen).splitlines()])
-    stdout.write((pictured(line) if screen else line) + "\n" for line in lines)
+    streams.write((pictured(line) if screen else line) + "\n" for line in lines)
+    return Exit.SUCCESS
+
+
+def schema(arguments: argparse.Namespace) -> int:
+    """Prints the schema that new cluster files name in their `#:schema` line."""
+    sys.stdout.write(schema_text())
     return Exit.SUCCESS
 
 

@@ -12,8 +12,7 @@ from launcher.printable import printable
 from launcher.session.records import ActiveRuns, ListedRun, active_runs, active_runs_json
 from tui.exits import Exit
 from tui.format import clock
-from tui.stderr import message
-from tui.stdout import write_json
+from tui.streams import message, write_json
 
 _TITLES = ("RUN", "CLUSTER", "PHASE", "TASKS", "HOSTS", "STARTED", "ELAPSED")
 UNSUPERVISED = "unsupervised"

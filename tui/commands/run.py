@@ -30,7 +30,7 @@ from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.paths import expand_user
 from launcher.printable import printable
 from tui.commands.launch import launch
-from tui.stderr import message
+from tui.streams import message
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -13,7 +13,7 @@ from launcher.store.stream import read_end
 from tui.commands import launch
 from tui.exits import Exit
 from tui.headless import display_line
-from tui.stderr import message
+from tui.streams import message
 
 _PACE = 0.02
 _LOOK = 0.25

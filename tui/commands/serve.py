@@ -20,7 +20,7 @@ from launcher.errors import TfmuxError
 from tui import extras
 from tui.exits import Exit
 from tui.extras import Extra
-from tui.stderr import message
+from tui.streams import message
 from tui.web import peers
 from tui.web.clients import FOLDER_VARIABLE, ServedRuns
 from tui.web.peers import is_loopback

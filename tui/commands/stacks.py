@@ -13,8 +13,7 @@ from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
 from tui.stack_lines import task_lines
-from tui.stderr import message
-from tui.stdout import write_json
+from tui.streams import message, write_json
 
 
 def stacks(arguments: argparse.Namespace) -> int:

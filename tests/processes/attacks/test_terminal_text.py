@@ -39,7 +39,7 @@ from tests.testbed import inprocess
 from tests.testbed.inprocess import SshServer
 from tui.log.sanitise import plain_text
 from tui.outcome import report
-from tui.stderr import message
+from tui.streams import message
 
 BIDI = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200e\u200f\u061c"
 EVIL = (
