@@ -24,9 +24,13 @@ pytest_plugins = [
     f"tests.support.fixtures.{name}" for name in ("clients", "hosts", "launcher", "trainer")
 ]
 
-# How long an example takes says more about the machine than about the code.
+# How long an example takes says more about the machine than about the code. What `examples` is not
+# used for tries the same in each run, too.
 settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "any machine",
+    settings(derandomize=not SOAK, database=None),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("any machine")
 

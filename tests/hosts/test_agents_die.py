@@ -170,7 +170,7 @@ while not os.path.exists(home + "/go"):
     time.sleep(0.005)
 if os.fork() == 0:  # a daemon with an emptied environment that nobody has looked at yet
     os.setsid()
-    os.execve("/bin/sh", ["sh", "-c", "sleep 60; :"], {})
+    os.execve("/bin/sh", ["sh", "-c", "sleep 60; :", home], {})
 time.sleep(pause)
 if killer == "administrator" or os.fork():
     open(home + "/made", "w").close()
@@ -234,7 +234,7 @@ def never_confirmed(
     finally:
         (home / "stop").touch()
         for process in living():
-            if process.argv[:3] == ("sh", "-c", "sleep 60; :"):
+            if process.argv[-1:] in ((str(home),), (f"/tmp/{home.name}",)):
                 proc.signal_process(process, signal.SIGKILL)
 
 

@@ -14,6 +14,7 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests.processes.faults.test_rules import gone, launch
 from tests.support import command
+from tests.support.budgets import soak
 from tests.support.command import Up, python_task
 from tests.support.patience import PATIENCE
 from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
@@ -208,9 +209,9 @@ def fail_power(scenario: FaultScenario, up: Up) -> None:
 @pytest.mark.parametrize(
     ("how", "act", "why"),
     [
-        ("exit", None, "worker:1 exit 1 on tf3"),
+        soak("exit", None, "worker:1 exit 1 on tf3"),
         ("signal", end_rank, "worker:1 killed by KILL on tf3"),
-        ("power", fail_power, ""),
+        soak("power", fail_power, ""),
     ],
 )
 def test_jax_goes_on_from_its_checkpoint(

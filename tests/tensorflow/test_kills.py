@@ -99,7 +99,7 @@ class Killed:
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", soak("in-graph")])
+@pytest.mark.parametrize("mode", ["async", *map(soak, ("downpour", "sync", "in-graph"))])
 def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
     """Each task killed and started again: all go on. In a soak it is told to end, too, and chief
     and ps are killed once more.
@@ -116,7 +116,7 @@ def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
         killed.restart(role, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", "in-graph"])
+@pytest.mark.parametrize("mode", ["async", soak("downpour"), soak("sync"), "in-graph"])
 @pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
 def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -> None:
     """Every client ends with 1, and says which ps, where, what the socket said, how long."""

@@ -127,6 +127,7 @@ env = { TF_CPP_MIN_LOG_LEVEL = "0" }
         assert up.wait() == 130
 
 
+@pytest.mark.soak
 def test_a_synchronous_worker_that_sleeps(tmp_path: Path) -> None:
     """`SyncReplicasOptimizer`: one worker waits for the token that the other one's gradient would
     bring; the ps serves."""

@@ -87,6 +87,7 @@ class Serve:
         safe_path: bool = False,
     ) -> None:
         python = [sys.executable, *(["-P"] if safe_path else [])]
+        self._home = os.environ["HOME"]
         self._prefix = prefix
         self.process = subprocess.Popen(
             [*prefix, *python, "-m", "tui.main", "serve", "--port", "0", *words],
@@ -123,12 +124,11 @@ class Serve:
         return parse_qs(urlsplit(self.url).query).get("token", ["none"])[0]
 
     def pages(self) -> list[int]:
-        """The processes of the pages of this test's servers, not what a page itself forks."""
-        home = os.environ["HOME"]
+        """The processes of pages with this server's home, not what a page itself forks."""
         found = [
             each
             for each in proc.scan()
-            if each.alive and "tui.web.page" in each.argv and each.environ.get("HOME") == home
+            if each.alive and "tui.web.page" in each.argv and each.environ.get("HOME") == self._home
         ]
         return [each.pid for each in proc.without_forks(found)]
 

@@ -14,7 +14,7 @@ from launcher.agent import processes, wire
 from launcher.agent.processes import table
 from launcher.agent.processes import variables as variables_of
 from tests.support.agent_client import Client, family, watchdog_and_agent
-from tests.support.budgets import soon
+from tests.support.budgets import budget, soon
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 from tests.testbed.frozen import FreezableDisk
@@ -207,7 +207,7 @@ def test_how_soon_the_first_signal_comes(
     """From the kill sent to TERM seen by each of 16 flooding tasks, the launcher reading none of
     the log bytes that it is owed."""
     delays = []
-    for round_ in range(1, 5):
+    for round_ in range(1, budget(1, 4) + 1):
         marks = [tmp_path / f"mark-{round_}-{number}" for number in range(16)]
         for number, mark in enumerate(marks):
             client.python(f"w:{number}", FLOOD, str(mark), attempt=round_, log_limit=4 << 20)

@@ -31,11 +31,18 @@ def machine() -> Iterator[list[str]]:
         yield prefix
 
 
-@pytest.fixture
-def loopback(machine: list[str]) -> Iterator[Serve]:
-    """A server on 127.0.0.1."""
-    with serving(prefix=machine) as server:
+@pytest.fixture(scope="module")
+def loopback(machine: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
+    """A server on 127.0.0.1, with a home of its own."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in [name for name in os.environ if name.startswith("XDG_")]:
+            patched.delenv(name)
+        patched.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        server = Serve(prefix=machine)
+    try:
         yield server
+    finally:
+        server.end()
 
 
 @pytest.mark.parametrize("bind", ["", "127.0.0.1", "127.0.0.2", "127.255.0.9", IPV4])
@@ -53,30 +60,35 @@ def test_another_user_with_the_token_is_refused(loopback: Serve, bind: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("to", "bind"),
+    ("host", "ways"),
     [
-        ("127.0.0.1", ""),
-        ("127.0.0.1", IPV4),
-        (IPV4, ""),
-        (IPV4, "127.0.0.3"),
-        ("::1", ""),
-        ("::1", IPV6),
-        (IPV6, ""),
-        (IPV6, "::1"),
-        ("::ffff:127.0.0.1", ""),
-        ("::ffff:127.0.0.1", "::ffff:127.0.0.2"),
-        ("::ffff:127.0.0.1", f"::ffff:{IPV4}"),
+        (
+            "0.0.0.0",
+            [
+                ("127.0.0.1", ""),
+                ("127.0.0.1", IPV4),
+                (IPV4, ""),
+                (IPV4, "127.0.0.3"),
+                ("::ffff:127.0.0.1", ""),
+                ("::ffff:127.0.0.1", "::ffff:127.0.0.2"),
+                ("::ffff:127.0.0.1", f"::ffff:{IPV4}"),
+            ],
+        ),
+        ("::", [("::1", ""), ("::1", IPV6), (IPV6, ""), (IPV6, "::1")]),
     ],
+    ids=["IPv4", "IPv6"],
 )
-def test_another_user_is_refused_on_every_address(machine: list[str], to: str, bind: str) -> None:
+def test_another_user_is_refused_on_every_address(
+    machine: list[str], host: str, ways: list[tuple[str, str]]
+) -> None:
     """IPv6, and IPv4 written as IPv6, whose row is in the other table, included."""
-    host = "0.0.0.0" if "." in to else "::"
     with serving("--host", host, "--insecure", prefix=machine) as server:
-        cookie = {"Cookie": server.log_in(to=to)}
-        for path in ("/", "/static/js/textual.js"):
-            reply = server.request(path, headers=cookie, to=to, bind=bind, uid=OTHER_USER)
-            assert reply.status == 403 and "another user" in reply.body, reply
-        assert server.request("/", headers=cookie, to=to, bind=bind).status == 200
+        for to, bind in ways:
+            cookie = {"Cookie": server.log_in(to=to)}
+            for path in ("/", "/static/js/textual.js"):
+                reply = server.request(path, headers=cookie, to=to, bind=bind, uid=OTHER_USER)
+                assert reply.status == 403 and "another user" in reply.body, (to, bind, reply)
+            assert server.request("/", headers=cookie, to=to, bind=bind).status == 200, (to, bind)
 
 
 def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
