@@ -37,7 +37,11 @@ def markdown() -> Iterator[str]:
     """A section for each command, then the options that several commands have."""
     rows = {name: _rows(parser) for name, (parser, _) in commands().items()}
     count = Counter(row for some in rows.values() for row in some)
-    shared = [row for row, times in count.items() if times >= _SEVERAL]
+    several = (row for row, times in count.most_common() if times >= _SEVERAL)
+    by_name: dict[str, tuple[str, str]] = {}
+    for row in several:  # of one that means two things, what most mean by it
+        by_name.setdefault(row[0], row)
+    shared = [row for row in count if row in by_name.values()]
     for name, (parser, about) in commands().items():
         yield f"### `tfmux {name}`"
         yield ""

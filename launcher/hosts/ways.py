@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
@@ -45,13 +45,13 @@ _LONGEST = 100
 _LINKER_CACHE = Path("/etc/ld.so.cache")
 
 
-def ssh_connector(ask: PromptHandler | None = None) -> SshConnector:
-    """Opener of connections over SSH. Its library is imported here, for who needs it: that takes as
-    long as half of the launcher."""
+def ssh_connector(ask: PromptHandler | None = None, **options: Any) -> SshConnector:
+    """Opener of connections over SSH, with the options of `SshConnector`. Its library is imported
+    here, for who needs it: that takes as long as half of the launcher."""
     with _libraries_by_cache():
         from .ssh import SshConnector
 
-    return SshConnector(ask)
+    return SshConnector(ask, **options)
 
 
 @contextmanager

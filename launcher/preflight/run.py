@@ -9,14 +9,14 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..cluster.addresses import join
 from ..cluster.model import ClusterModel
 from ..errors import AgentError
 from ..hosts.auth_prompt import PromptHandler
-from ..hosts.host_keys import HostKey
-from ..hosts.ssh import SshConnector
 from ..hosts.transport import allow_connections
+from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
 from ..plan.plan import Plan, TaskPlan, make_plan, unset_names, unset_note
 from ..slurm.job import slurm_job
@@ -39,6 +39,9 @@ from .host import HostCheck
 from .probes import ConnectAnswer, ProbeSession
 from .queue import check_queue
 from .report import Report
+
+if TYPE_CHECKING:
+    from ..hosts.host_keys import HostKey
 
 PROBES_AT_ONCE = 32
 _STEPS = {
@@ -64,7 +67,7 @@ async def preflight(
     `accept_new` trusts unknown host keys. The programs on the hosts end even when it is cancelled.
     """
     if cluster.slurm is not None:
-        logins = SshConnector(ask, accept_new=accept_new)
+        logins = ssh_connector(ask, accept_new=accept_new)
         plan = make_plan(cluster, new_run_id("check"))
         engine = slurm_job(cluster, plan, logins)
         assert engine is not None
@@ -93,7 +96,7 @@ class _Preflight:
         self._accepted: list[tuple[str, HostKey]] = []
         self._resolved: dict[str, set[str]] = {}
         self._told_reach: set[tuple[str, str, TaskId | None, Reach]] = set()
-        self._logins = SshConnector(
+        self._logins = ssh_connector(
             ask,
             accept_new=accept_new,
             on_step=self._step,
