@@ -23,8 +23,8 @@ class Allocations:
         self._shutdown = shutdown
 
     def on_queued(self, event: ev.Queued) -> list[Instruction]:
-        """The request stands elsewhere in the queue; what hinders it is said once. A run that is
-        being killed and waits there has started nothing."""
+        """The request stands elsewhere in the queue; what hinders it is said once. A run that waits
+        there has started nothing."""
         data = self._data
         before = data.allocation
         if before is None or not data.awaits_nodes:
@@ -40,7 +40,7 @@ class Allocations:
         data.update_run(allocation=now)
         if now.advice and now.advice != before.advice:
             data.note(f"{now.title}: {now.advice}")
-        if data.phase is RunPhase.QUEUED or not event.state:
+        if not event.state:
             return []
         for host in data.hosts:
             data.update_host(host, contacted=False)

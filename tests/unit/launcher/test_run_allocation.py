@@ -225,6 +225,16 @@ def test_an_agent_that_is_back_has_said_nothing_yet() -> None:
     assert receipt is not None and not receipt.hosts[0].confirmed
 
 
+def test_a_run_that_was_seen_in_the_queue_after_its_launchers_death_ends_at_once() -> None:
+    """Its record has no end, so its hosts count as contacted; Slurm says once that it waits, before
+    somebody kills it. The kill waited 75 s for hosts that there were not."""
+    driver = QueueDriver()
+    driver.queue()
+    driver.feed(ev.Attached, False)
+    driver.queue()
+    assert driver.feed(ev.KillAll) == [ReleaseAllocation()]
+
+
 def test_a_kill_by_who_has_no_record_of_the_run_finds_its_nodes_first() -> None:
     """Any host may hold something of it, until the engine has said which nodes they are."""
     driver = QueueDriver()
