@@ -15,9 +15,9 @@ JOBS ?= 8
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
-# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Screens wait: four at a time.
+# Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Each worker imports all: three.
 quick: .venv/ready
-	@$(BIN)/pytest -n 4 --dist worksteal tests/unit tests/screens
+	@$(BIN)/pytest -n 3 tests/unit tests/screens
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1
