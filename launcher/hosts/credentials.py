@@ -14,11 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import asyncssh
-
 from ..printable import printable
 from .auth_prompt import YES, Answers, AuthPrompt, PromptHandler, PromptKind
 from .host_keys import HostKey, KnownHosts
+from .ssh_library import asyncssh
 
 PASSWORDS = 3
 USUAL_KEYS = [f"~/.ssh/id_{kind}" for kind in ("ed25519", "ecdsa", "rsa")]

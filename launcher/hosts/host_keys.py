@@ -18,10 +18,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import asyncssh
-
 from ..paths import config_home
 from ..printable import printable
+from .ssh_library import asyncssh
 
 SSH_PORT = 22
 _MOST_NOTES = 20

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-import asyncssh
-
 from ..cluster.addresses import AddressError, SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.plan import SshTarget
@@ -38,6 +36,7 @@ from .ssh_errors import (
     text_of,
     unknown,
 )
+from .ssh_library import asyncssh
 from .ssh_options import arguments, host_key_algs, key_files, known_hosts_files
 from .transport import STDERR_BYTES, Transport
 

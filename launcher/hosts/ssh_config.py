@@ -24,11 +24,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from asyncssh.config import SSHClientConfig
-
 from ..errors import UnreachableError
 from ..subprocesses import end_session, start_session
 from .credentials import display_path
+from .ssh_library import asyncssh
 
 READ_SECONDS = 20.0
 """As long as the commands of `Match exec` may take."""
@@ -216,14 +215,14 @@ _MORE_STRINGS = (
 )
 
 
-class _Parser(SSHClientConfig):
+class _Parser(asyncssh.config.SSHClientConfig):
     """asyncssh's parser with the options that it skips and that decide who is trusted."""
 
-    _handlers = SSHClientConfig._handlers | {
+    _handlers = asyncssh.config.SSHClientConfig._handlers | {
         name.lower(): (name, handler)
         for names, handler in (
-            (_MORE_STRINGS, SSHClientConfig._set_string),
-            (("KnownHostsCommand",), SSHClientConfig._set_string_list),
+            (_MORE_STRINGS, asyncssh.config.SSHClientConfig._set_string),
+            (("KnownHostsCommand",), asyncssh.config.SSHClientConfig._set_string_list),
         )
         for name in names
     }

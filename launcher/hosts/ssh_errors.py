@@ -10,13 +10,12 @@ import asyncio
 from dataclasses import dataclass
 from enum import Enum, auto
 
-import asyncssh
-
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..plan.plan import SshTarget
 from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
 from .host_keys import HostKey, KnownHosts
+from .ssh_library import asyncssh
 
 LOGIN_SECONDS = 20.0
 

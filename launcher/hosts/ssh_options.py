@@ -16,20 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from asyncssh.encryption import get_encryption_algs
-from asyncssh.kex import get_kex_algs
-from asyncssh.mac import get_mac_algs
-from asyncssh.public_key import (
-    get_certificate_algs,
-    get_default_public_key_algs,
-    get_public_key_algs,
-)
-
 from ..errors import TfmuxError, UnreachableError
 from ..paths import expand_user
 from .credentials import USUAL_KEYS
 from .host_keys import KnownHosts
 from .ssh_config import SshConfig, account_home
+from .ssh_library import asyncssh
 
 _FAMILIES = {
     "inet": socket.AF_INET,
@@ -86,7 +78,7 @@ def _algorithms(argument: str, known: Callable[[], list[bytes]]) -> Use:
 
 
 def _host_key_algorithms() -> list[bytes]:
-    return [*get_certificate_algs(), *get_public_key_algs()]
+    return [*asyncssh.public_key.get_certificate_algs(), *asyncssh.public_key.get_public_key_algs()]
 
 
 def _public_key(config: SshConfig, option: str) -> Values:
@@ -160,9 +152,9 @@ OPTIONS: Mapping[str, Use] = {
     **_table(_REFUSED, "knownhostscommand revokedhostkeys"),
     **_table(_HARMLESS, "updatehostkeys hashknownhosts visualhostkey fingerprinthash"),
     # The connection.
-    "ciphers": _algorithms("encryption_algs", get_encryption_algs),
-    "kexalgorithms": _algorithms("kex_algs", get_kex_algs),
-    "macs": _algorithms("mac_algs", get_mac_algs),
+    "ciphers": _algorithms("encryption_algs", asyncssh.encryption.get_encryption_algs),
+    "kexalgorithms": _algorithms("kex_algs", asyncssh.kex.get_kex_algs),
+    "macs": _algorithms("mac_algs", asyncssh.mac.get_mac_algs),
     "compression": Use(_compression),
     "tcpkeepalive": _switch("tcp_keepalive"),
     **_table(
@@ -247,9 +239,11 @@ def host_key_algs(known: KnownHosts, configured: list[str] | str | None) -> list
     """
     if isinstance(configured, str) or (configured is None and known.any):
         return None
-    certificates = {each.decode() for each in get_certificate_algs()}
+    certificates = {each.decode() for each in asyncssh.public_key.get_certificate_algs()}
     if not known.any:
-        plain = configured or [each.decode() for each in get_default_public_key_algs()]
+        plain = configured or [
+            each.decode() for each in asyncssh.public_key.get_default_public_key_algs()
+        ]
         return [each for each in plain if each not in certificates] or None
     kinds = {kind.decode() for key in known.trusted for kind in key.sig_algorithms}
     kinds |= certificates if known.authorities else set()

@@ -8,15 +8,12 @@ with what to change.
 from __future__ import annotations
 
 import asyncio
-import ctypes.util
 import os
 import shlex
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..agent.processes import Process, send, table
@@ -42,37 +39,14 @@ _EOF_STATUS = 9
 """Status of our line when its input ends early (`bootstrap`)."""
 _NOT_FOUND = (126, 127)
 _LONGEST = 100
-_LINKER_CACHE = Path("/etc/ld.so.cache")
 
 
 def ssh_connector(ask: PromptHandler | None = None, **options: Any) -> SshConnector:
     """Opener of connections over SSH, with the options of `SshConnector`. Its library is imported
     here, for who needs it: that takes as long as half of the launcher."""
-    with _libraries_by_cache():
-        from .ssh import SshConnector
+    from .ssh import SshConnector
 
     return SshConnector(ask, **options)
-
-
-@contextmanager
-def _libraries_by_cache() -> Iterator[None]:
-    """Has only those libraries looked for that the linker's cache names: asyncssh can use two which
-    few machines have, and for each name Python would start a compiler and two linkers."""
-    find = ctypes.util.find_library
-    try:
-        names = b"" if os.environ.get("LD_LIBRARY_PATH") else _LINKER_CACHE.read_bytes()
-    except OSError:  # macOS, musl
-        names = b""
-
-    def find_known(name: str) -> str | None:
-        return find(name) if b"lib%s.so" % os.fsencode(name) in names else None
-
-    if names:
-        ctypes.util.find_library = find_known
-    try:
-        yield
-    finally:
-        ctypes.util.find_library = find
 
 
 def transport_factory(host: HostPlan, logins: SshConnector | None) -> TransportFactory:

@@ -188,7 +188,7 @@ class LoginCommands:
             NoAnswerError: it has not ended in time, or the connection has.
             HostError: the login failed.
         """
-        import asyncssh
+        from ..hosts.ssh_library import asyncssh
 
         connection = await self._connect()
         out, err = KeptOutput(), KeptOutput()

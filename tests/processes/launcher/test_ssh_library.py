@@ -7,8 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
-def test_no_compiler_is_started_for_a_login(tmp_path: Path) -> None:
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from launcher.hosts.ways import ssh_connector; ssh_connector()",
+        "import tui.commands.run",
+        "import launcher.preflight.run",
+    ],
+)
+def test_no_compiler_is_started_for_a_login(tmp_path: Path, line: str) -> None:
     """`ctypes` would have one look for libraries that asyncssh can use and few machines have."""
     marks = tmp_path / "marks"
     for name in ("gcc", "cc", "ld"):
@@ -16,7 +26,6 @@ def test_no_compiler_is_started_for_a_login(tmp_path: Path) -> None:
         program.write_text(f"#!/bin/sh\necho {name} >>{marks}\nexit 1\n")
         program.chmod(0o755)
     path = f"{tmp_path}:{os.environ['PATH']}"
-    line = "from launcher.hosts.ways import ssh_connector; ssh_connector()"
     env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
     subprocess.run([sys.executable, "-c", line], env={**env, "PATH": path}, check=True)
     assert not marks.exists()
