@@ -13,7 +13,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, shows, until
+from tests.support.screens import focused_task, screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
@@ -22,12 +22,6 @@ from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
 from tui.widgets.task_list import StatusStrip
-
-
-def focused(app: TfmuxApp) -> str:
-    pane = app.focused
-    assert isinstance(pane, Pane) and pane.view
-    return str(pane.view.task)
 
 
 class LateApp(TfmuxApp):
@@ -67,10 +61,10 @@ async def test_zoom_and_back(run: ScriptedRun) -> None:
         await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "z")
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 1)
-        assert focused(app) == "worker:0"
+        assert focused_task(app) == "worker:0"
         await pilot.press("escape")
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
-        assert focused(app) == "worker:0"
+        assert focused_task(app) == "worker:0"
 
 
 async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
@@ -98,14 +92,14 @@ async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
         await until(pilot, lambda: isinstance(app.focused, Pane))
         assert len(app.screen.query_one(PaneGrid).panes) == 6
         await pilot.press("]")
-        await until(pilot, lambda: focused(app) == "worker:5")
+        await until(pilot, lambda: focused_task(app) == "worker:5")
         await pilot.press("shift+tab")
-        await until(pilot, lambda: focused(app) == "worker:4")
+        await until(pilot, lambda: focused_task(app) == "worker:4")
         await pilot.press("[")
-        await until(pilot, lambda: focused(app) == "worker:11")
+        await until(pilot, lambda: focused_task(app) == "worker:11")
         await pilot.resize_terminal(200, 50)
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 16)
-        assert focused(app) == "worker:11"
+        assert focused_task(app) == "worker:11"
 
 
 async def test_q_and_enter_end_no_run(run: ScriptedRun) -> None:
@@ -188,7 +182,7 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
     app = TfmuxApp(run)
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        assert focused(app) == "worker:0"
+        assert focused_task(app) == "worker:0"
         others = (TaskId("worker", 0), TaskId("worker", 2))
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, others, ("one", "two"))
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=1000.0)
@@ -196,14 +190,14 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
         await shows(pilot, "nothing is left on any host")
         summary = app.screen.query_one(OutcomePanel)
         await until(pilot, lambda: 0 < summary.outer_size.height <= 8)
-        await until(pilot, lambda: focused(app) == "worker:1")
+        await until(pilot, lambda: focused_task(app) == "worker:1")
         await shows(pilot, "ValueError: what went wrong")
         assert len(app.screen.query_one(PaneGrid).panes) == 4
         await pilot.press("f9")
         await shows(pilot, "tf4: 3 processes signalled")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: not summary.display)
-        assert focused(app) == "worker:1"
+        assert focused_task(app) == "worker:1"
 
 
 async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
@@ -257,7 +251,7 @@ async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
         assert app.screen.query_one(Prompt).region.height == 1
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        assert focused(app) == "worker:0"
+        assert focused_task(app) == "worker:0"
 
 
 async def test_a_run_that_ends_before_its_screen_is_open(

@@ -13,7 +13,7 @@ from launcher.run.snapshot import Attempt
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
-from tests.support.screens import screen_text, shows, until
+from tests.support.screens import run_screen, screen_text, shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import Confirm
@@ -26,16 +26,6 @@ STEP = (
     b"After %d training steps (%d global steps), loss on training batch is %.4f."
     b"  (0.010 sec/batch)\n"
 )
-
-
-def screen_of(app: TfmuxApp) -> RunScreen:
-    screen = app.screen_stack[0]
-    assert isinstance(screen, RunScreen)
-    return screen
-
-
-def visible(app: TfmuxApp, text: str) -> bool:
-    return any(text in row for row in screen_text(app))
 
 
 def said(app: TfmuxApp, text: str) -> bool:
@@ -88,10 +78,10 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
         await shows(pilot, "more")
         await pilot.press("E")
         await shows(pilot, "RuntimeError: second")
-        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 0)
+        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 0)
         await pilot.press("e")
         await shows(pilot, "ValueError: first")
-        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 2)
+        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 2)
 
 
 async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
@@ -109,7 +99,7 @@ async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
             await pilot.press("e")  # the search may be a tenth of a second behind the screen
             await pilot.pause(0.05)
         assert said(app, "error 1 of 1")
-        assert screen_of(app).area.pane_layout.focused == TaskId("worker", 1)
+        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 1)
 
 
 async def test_choosing_and_copying_lines(
@@ -142,8 +132,8 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
         assert last - first == 2
-        views = screen_of(app).area.views
-        others = [t.id for t in screen_of(app).snapshot.tasks if t.id != TaskId("ps", 0)]
+        views = run_screen(app).area.views
+        others = [t.id for t in run_screen(app).snapshot.tasks if t.id != TaskId("ps", 0)]
         assert others and all(views.of(other).selection is None for other in others)
 
 
@@ -169,9 +159,9 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("apostrophe", *"w2", "enter")
-        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 2))
+        await until(pilot, lambda: run_screen(app).area.pane_layout.focused == TaskId("worker", 2))
         await pilot.press("apostrophe", *"tf2", "enter")
-        await until(pilot, lambda: screen_of(app).area.pane_layout.focused == TaskId("worker", 0))
+        await until(pilot, lambda: run_screen(app).area.pane_layout.focused == TaskId("worker", 0))
 
 
 async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None:
@@ -254,7 +244,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
         ]
         await pilot.press("3", "slash", *"needle", "enter")
         await shows(pilot, "/needle 1 of 1")
-        view = screen_of(app).area.views.of(TaskId("worker", 1))
+        view = run_screen(app).area.views.of(TaskId("worker", 1))
         assert view.lines.count == 4 and view.cursor == 3
         third = run.logs.open(TaskId("worker", 1)).size
         run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))

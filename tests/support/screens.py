@@ -13,6 +13,8 @@ from textual.pilot import Pilot
 
 from tests.support.fakes import ScriptedRun
 from tui.app import TfmuxApp
+from tui.screens.run import RunScreen
+from tui.widgets.pane import Pane
 
 
 @pytest.fixture
@@ -78,3 +80,22 @@ async def shows(pilot: Pilot[int], text: str) -> None:
     app = pilot.app
     assert isinstance(app, TfmuxApp)
     await until(pilot, lambda: any(text in row for row in screen_text(app)))
+
+
+def focused_task(app: TfmuxApp) -> str:
+    """The task whose pane has the focus."""
+    pane = app.focused
+    assert isinstance(pane, Pane) and pane.view
+    return str(pane.view.task)
+
+
+def run_screen(app: TfmuxApp) -> RunScreen:
+    """The run's screen, below whatever is over it."""
+    screen = app.screen_stack[0]
+    assert isinstance(screen, RunScreen)
+    return screen
+
+
+def visible(app: TfmuxApp, text: str) -> bool:
+    """Whether a row of the screen has this text."""
+    return any(text in row for row in screen_text(app))

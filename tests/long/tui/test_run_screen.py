@@ -8,7 +8,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import shows, until
+from tests.support.screens import focused_task, shows, until
 from tui.app import TfmuxApp
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run import RunScreen
@@ -16,18 +16,12 @@ from tui.widgets.pane import Pane
 from tui.widgets.task_list import StatusStrip
 
 
-def focused(app: TfmuxApp) -> str:
-    pane = app.focused
-    assert isinstance(pane, Pane) and pane.view
-    return str(pane.view.task)
-
-
 async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     """Tab, Shift-Tab, digits, arrows, a click on a pane and one in the strip."""
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:
         await until(pilot, lambda: isinstance(app.focused, Pane))
-        assert focused(app) == "worker:0", "the chief: a ps has nothing to say for hours"
+        assert focused_task(app) == "worker:0", "the chief: a ps has nothing to say for hours"
         for keys, task in [
             (["shift+tab"], "ps:0"),
             (["tab"], "worker:0"),
@@ -39,13 +33,13 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
             (["up"], "ps:0"),
         ]:
             await pilot.press(*keys)
-            assert focused(app) == task
+            assert focused_task(app) == task
         await pilot.click(offset=(150, 40))
-        assert focused(app) == "worker:2"
+        assert focused_task(app) == "worker:2"
         await pilot.press("z")
         await until(pilot, lambda: app.screen.query_one(StatusStrip).region.height == 1)
         await pilot.click("StatusStrip", offset=(12, 0))
-        assert focused(app) == "worker:0"
+        assert focused_task(app) == "worker:0"
 
 
 async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:

@@ -11,7 +11,7 @@ from launcher.ids import TaskId
 from launcher.run.states import HostState, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
-from tests.support.screens import screen_text, shows, until
+from tests.support.screens import run_screen, shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.pane_layout import Arrangement
@@ -25,16 +25,6 @@ STEP = (
     b"After %d training steps (%d global steps), loss on training batch is %.4f."
     b"  (0.010 sec/batch)\n"
 )
-
-
-def screen_of(app: TfmuxApp) -> RunScreen:
-    screen = app.screen_stack[0]
-    assert isinstance(screen, RunScreen)
-    return screen
-
-
-def visible(app: TfmuxApp, text: str) -> bool:
-    return any(text in row for row in screen_text(app))
 
 
 async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
@@ -83,7 +73,7 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
             await pilot.press("space")
             await pilot.pause(0.1)
             panes = app.screen.query_one(PaneGrid).panes
-            seen.append((screen_of(app).area.pane_layout.effective, len(panes)))
+            seen.append((run_screen(app).area.pane_layout.effective, len(panes)))
         assert seen == [
             (Arrangement.LIST, 1),
             (Arrangement.MERGED, 1),

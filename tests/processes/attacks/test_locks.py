@@ -16,6 +16,7 @@ from launcher.paths import runs_home
 from launcher.store import launcher_lock
 from launcher.store.launcher_lock import acquire, launcher_pid
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import KEPT
 from tests.support.command import Up, run, write
 from tests.support.paths import SUPPORT
 from tests.support.patience import wait_until
@@ -26,18 +27,6 @@ HANGS = 0
 FAULTS = pytest.mark.parametrize(
     "number", [errno.ENOLCK, errno.EIO, HANGS], ids=["ENOLCK", "EIO", "hangs"]
 )
-CLUSTER = """
-name = "kept"
-[jobs.worker]
-tasks = ["localhost:auto"]
-[run]
-command = ["sleep", "1000"]
-workdir = ""
-grace = 1
-on_disconnect = "keep"
-[start.ready]
-worker = "started"
-"""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +40,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def living(tmp_path: Path) -> Iterator[Up]:
     """A run that goes on."""
-    with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
+    with Up("up", str(write(tmp_path, KEPT)), "--json") as up:
         up.state("worker:0", "ready")
         run_id = up.run_id
         yield up
@@ -73,7 +62,7 @@ def test_a_run_whose_lock_cannot_be_taken_is_not_launched(
 ) -> None:
     """It ends with the name of the file, the reason and a remedy, and leaves no folder of a run."""
     prefix = without_locks(library, number)
-    done = run("up", str(write(tmp_path, CLUSTER)), "--headless", prefix=prefix)
+    done = run("up", str(write(tmp_path, KEPT)), "--headless", prefix=prefix)
     assert done.returncode == 2, done.stderr
     assert "launcher.lock cannot be used" in done.stderr and "XDG_DATA_HOME" in done.stderr
     assert "Traceback" not in done.stderr

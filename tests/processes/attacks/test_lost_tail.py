@@ -15,24 +15,12 @@ from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.records import StoredRun, read_run
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import KEPT
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 from tests.support.run_driver import CLUSTER, FACTS, RunDriver, held, kills, name, starts
 from tests.support.streams import changes, end
 from tests.testbed import proc
-
-KEPT = """
-name = "kept"
-[jobs.worker]
-tasks = ["localhost:auto"]
-[run]
-command = ["sleep", "1000"]
-workdir = ""
-grace = 1
-on_disconnect = "keep"
-[start.ready]
-worker = "started"
-"""
 
 
 def whole_stream() -> list[bytes]:

@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_texts import UNLISTED_HOSTS
 from tui.commands.hosts_from import read_cluster
 
-FILE = """
-name = "c"
-[jobs.worker]
-tasks = ["node0:2222", "node1:2222"]
-[run]
-command = ["true"]
-"""
 JOB = {"SLURM_JOB_ID": "8123", "SLURM_JOB_NODELIST": "n[1-3]"}
 
 
@@ -24,8 +18,8 @@ def test_a_file_with_a_byte_order_mark_gets_its_hosts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From a list, and in the shell of a Slurm job."""
-    on_slurm = FILE + '[slurm]\nnodes = 2\ntime = "1"\n'
-    for name, text in (("listed", FILE), ("slurm", on_slurm)):
+    on_slurm = UNLISTED_HOSTS + '[slurm]\nnodes = 2\ntime = "1"\n'
+    for name, text in (("listed", UNLISTED_HOSTS), ("slurm", on_slurm)):
         (tmp_path / name).write_text("\ufeff" + text, encoding="utf-8")
     (tmp_path / "hosts").write_text("tf1\ntf2\n")
     listed, hosts = tmp_path / "listed", tmp_path / "hosts"

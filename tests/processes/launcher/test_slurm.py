@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import ClusterModel, loads
 from launcher.hosts.frames import Rules
 from launcher.slurm.login import (
     LocalCommands,
@@ -17,23 +16,9 @@ from launcher.slurm.login import (
     SlurmError,
 )
 from launcher.slurm.script import batch_script
+from tests.support.cluster_texts import cluster_on_slurm as cluster
 
-FILE = """
-[slurm]
-nodes = 2
-time = "10"
-{slurm}
-[jobs.worker]
-tasks = ["node0:auto", "{second}:auto"]
-[run]
-command = ["true"]
-"""
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
-
-
-def cluster(slurm: str = "", second: str = "node1", more: str = "") -> ClusterModel:
-    text = FILE.format(slurm=slurm, second=second) + more
-    return loads(text, "c.toml", Path("/srv"))
 
 
 async def test_commands_get_no_secret_and_end_in_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,14 +12,8 @@ from launcher.errors import ClusterFileError
 from launcher.plan import make_plan
 from launcher.slurm.login import SlurmError
 from launcher.slurm.salloc import job_of, with_job_nodes
+from tests.support.cluster_texts import UNLISTED_HOSTS
 
-FILE = """
-name = "c"
-[jobs.worker]
-tasks = ["node0:2222", "node1:2222"]
-[run]
-command = ["true"]
-"""
 JOB = {"SLURM_JOB_ID": "8123", "SLURM_JOB_NODELIST": "n[1-3]"}
 
 
@@ -82,7 +76,7 @@ def test_lines_that_are_no_hosts(text: str, said: str) -> None:
 
 def test_the_hosts_are_those_of_the_file() -> None:
     """The text that is stored with the run has them, so `attach` and `kill` need no list."""
-    text = with_hosts(FILE, "c.toml", parse("me@tf1 slots=2\nfd00::2\n", "list"))
+    text = with_hosts(UNLISTED_HOSTS, "c.toml", parse("me@tf1 slots=2\nfd00::2\n", "list"))
     cluster = loads(text, "c.toml", Path("/srv"))
     plan = make_plan(cluster, "c-1")
     assert [(h.name, str(h.ssh), h.address) for h in plan.hosts] == [
@@ -96,7 +90,7 @@ def test_the_hosts_are_those_of_the_file() -> None:
 def test_two_sources_of_hosts(table: str) -> None:
     """It is said which table to remove."""
     with pytest.raises(ClusterFileError, match=rf"remove \[{table.partition('.')[0]}\]"):
-        with_hosts(f"{FILE}\n[{table}]\n", "c.toml", parse("tf1", "list"))
+        with_hosts(f"{UNLISTED_HOSTS}\n[{table}]\n", "c.toml", parse("tf1", "list"))
 
 
 def test_the_list_is_named_by_the_scheduler(tmp_path: Path) -> None:
@@ -120,7 +114,7 @@ def test_the_list_is_named_by_the_scheduler(tmp_path: Path) -> None:
 
 def test_nodes_of_this_shells_job() -> None:
     """The job is in `[slurm]`, which asks for nothing any more."""
-    text = FILE + '\n[slurm]\nnodes = 2\ntime = "10"\npython = "/opt/python"\n'
+    text = UNLISTED_HOSTS + '\n[slurm]\nnodes = 2\ntime = "10"\npython = "/opt/python"\n'
     text += 'partition = "gpu"\noptions = ["--account=a"]\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
     inside = with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\nn2\nn3\n")
@@ -128,7 +122,7 @@ def test_nodes_of_this_shells_job() -> None:
     assert cluster.slurm is not None and table is not None
     asked = {"time": None, "partition": None, "options": (), "job": "8123"}
     assert cluster.slurm == table.model_copy(update=asked)
-    bare = with_job_nodes(FILE, "c.toml", None, JOB, lambda nodes: "n1\nn2\nn3\n")
+    bare = with_job_nodes(UNLISTED_HOSTS, "c.toml", None, JOB, lambda nodes: "n1\nn2\nn3\n")
     found = loads(bare, "c.toml", Path("/srv")).slurm
     assert found is not None and (found.nodes, found.job) == (3, "8123")
 
@@ -138,13 +132,13 @@ def test_shells_that_have_no_such_job() -> None:
     assert job_of(JOB) == "8123"
     assert job_of({"SLURM_JOB_ID": "x;y", "SLURM_JOB_NODELIST": "n1"}) == ""
     with pytest.raises(SlurmError, match="not in a Slurm job"):
-        with_job_nodes(FILE, "c.toml", None, {}, lambda nodes: "n1\n")
+        with_job_nodes(UNLISTED_HOSTS, "c.toml", None, {}, lambda nodes: "n1\n")
     for names in ("", "-oX\n", "a;b\n"):
         with pytest.raises(SlurmError, match="did not print names of nodes"):
             with_job_nodes(
-                FILE, "c.toml", None, JOB, {JOB["SLURM_JOB_NODELIST"]: names}.__getitem__
+                UNLISTED_HOSTS, "c.toml", None, JOB, {JOB["SLURM_JOB_NODELIST"]: names}.__getitem__
             )
-    text = FILE + '\n[slurm]\nnodes = 2\ntime = "10"\n'
+    text = UNLISTED_HOSTS + '\n[slurm]\nnodes = 2\ntime = "10"\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
     with pytest.raises(SlurmError, match=r"has 1 nodes, \[slurm\] asks for 2"):
         with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import ClusterModel, loads
+from launcher.cluster import loads
 from launcher.errors import ClusterFileError
 from launcher.hosts.frames import Rules
 from launcher.plan import HostFacts, make_plan
@@ -20,23 +20,10 @@ from launcher.slurm.login import (
     Output,
     SlurmError,
 )
+from tests.support.cluster_texts import cluster_on_slurm as cluster
+from tests.support.cluster_texts import on_slurm
 
-FILE = """
-[slurm]
-nodes = 2
-time = "10"
-{slurm}
-[jobs.worker]
-tasks = ["node0:auto", "{second}:auto"]
-[run]
-command = ["true"]
-"""
 RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
-
-
-def cluster(slurm: str = "", second: str = "node1", more: str = "") -> ClusterModel:
-    text = FILE.format(slurm=slurm, second=second) + more
-    return loads(text, "c.toml", Path("/srv"))
 
 
 class Scripted:
@@ -410,7 +397,7 @@ def test_tasks_on_more_nodes_than_asked_for() -> None:
 def test_bad_values_are_named(line: str, said: str) -> None:
     """With what to write instead."""
     key = line.partition(" ")[0]
-    text = FILE.format(slurm=line, second="node1")
+    text = on_slurm(slurm=line, second="node1")
     if key in ("time", "nodes"):
         text = text.replace('time = "10"\n' if key == "time" else "nodes = 2\n", "", 1)
     with pytest.raises(ClusterFileError) as caught:
@@ -432,5 +419,5 @@ def test_what_is_required_is_named() -> None:
 
 def test_ports_of_nodes_are_their_own() -> None:
     """Two nodes are two machines, whatever the login is."""
-    text = FILE.format(slurm='login = "me@login"', second="node1").replace(":auto", ":2222")
+    text = on_slurm(slurm='login = "me@login"', second="node1").replace(":auto", ":2222")
     assert loads(text, "c.toml", Path("/srv")).slurm is not None

@@ -13,7 +13,9 @@ from launcher.errors import ClusterFileError
 from launcher.slurm.job import UserJob
 from launcher.slurm.limits import seconds_of
 from launcher.slurm.login import Output, SlurmError
-from tests.unit.launcher.test_slurm import FILE, RULES, Scripted, cluster, engine
+from tests.support.cluster_texts import cluster_on_slurm as cluster
+from tests.support.cluster_texts import on_slurm
+from tests.unit.launcher.test_slurm import RULES, Scripted, engine
 
 PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
 
@@ -137,7 +139,7 @@ IN_JOB = 'job = "8123"'
 
 
 def in_job(commands: Scripted) -> UserJob:
-    text = FILE.replace('time = "10"\n', "").format(slurm=IN_JOB, second="node1")
+    text = on_slurm(IN_JOB, time="")
     table = loads(text, "c.toml", Path("/srv")).slurm
     assert table is not None
     return UserJob(table, "c-1", RULES, commands)
@@ -198,6 +200,6 @@ async def test_steps_on_many_nodes_take_few_commands() -> None:
 )
 def test_a_job_that_is_there_is_asked_for_nothing(lines: str, said: str) -> None:
     """`time` and the like would have no effect."""
-    text = FILE.replace('time = "10"\n', "").format(slurm=f"{IN_JOB}\n{lines}", second="node1")
+    text = on_slurm(f"{IN_JOB}\n{lines}", time="")
     with pytest.raises(ClusterFileError, match=said):
         loads(text, "c.toml", Path("/srv"))
