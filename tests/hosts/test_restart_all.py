@@ -8,6 +8,7 @@ import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,9 @@ def runs(up: Up) -> list[tuple[str, int]]:
     return [(event["state"], event["attempt"]) for event in up.of("run")]
 
 
-def attempt_of(up: Up, number: int, state: str, task: str = "worker:1") -> None:
-    """Waits until a task of an attempt is in a state."""
-    up.wait_for(
+def attempt_of(up: Up, number: int, state: str, task: str = "worker:1") -> dict[str, Any]:
+    """Waits until a task of an attempt is in a state, and gives the event."""
+    return up.wait_for(
         lambda e: (
             e["event"] == "task" and (e["task"], e["attempt"], e["state"]) == (task, number, state)
         ),
@@ -98,7 +99,9 @@ def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) ->
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
-        run=RULE + "[jobs.board]\ntasks = ['localhost:auto']\nin_cluster = false\n",
+        run=RULE
+        + "[jobs.board]\ntasks = ['localhost:auto']\nin_cluster = false\n"
+        + 'env = { SECONDS = "3000" }\n',
         modes={"ps": "stubborn", "worker": "stubborn fails orphan child"},
         env={
             "FIRST": "worker:1",
@@ -108,8 +111,9 @@ def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) ->
         },
     ) as up:
         board = up.state("board:0", "ready")["pid"]
-        attempt_of(up, 2, "ready")
-        assert proc.read(board) is not None
+        before = up.events[: up.events.index(attempt_of(up, 2, "ready"))]
+        states = [e["state"] for e in before if e["event"] == "task" and e["task"] == "board:0"]
+        assert states[-1] == "ready", states
         assert up.wait() == 0, up.transcript()
         assert any("seen gone" in note for note in notes(up))
         assert {e["pid"] for e in up.of("task") if e["task"] == "board:0" and "pid" in e} == {board}
@@ -141,7 +145,7 @@ def test_a_kill_during_a_restart_ends_everything(
         {"ps": 1, "worker": 2},
         run=RULE.replace("grace = 1", "grace = 4" if slow else "grace = 0.5"),
         modes={"worker": "stubborn fails orphan"},
-        env={"FIRST": "worker:1", "FIRST_SECONDS": "0.3"},
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "0.3", "FAILURES": "1"},
     ) as up:
         moment(up)
         (listed,) = json.loads(command.run("ps", "--json").stdout)
