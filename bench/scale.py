@@ -1,11 +1,11 @@
 """How tfmux grows: real hosts in namespaces, and hundreds of simulated ones.
 
-    python -m bench.scale [--hosts 4 16] [--simulated 50 200 1000] [--rounds 5]
+    python -m bench.scale [--hosts 4 16] [--simulated 16 64 256] [--rounds 5]
 
 Real: OpenSSH in a namespace a host, four `sleep`s on each. Launch to all started, kill to the
 receipt, the launcher's processor time and memory, and its share of a core while nothing happens.
 
-Simulated: two tasks a host, a process that speaks for all agents over Unix sockets
+Simulated: eight tasks a host, a process that speaks for all agents over Unix sockets
 (`bench.simulator`), at most three rounds. Each task is in the cluster spec, so that its `TF_CONFIG`
 holds the addresses of all. Logins are no part of it. Rows say with which power of the number of
 tasks each figure grows. A host that is lost, or a receipt that is not clean, ends the benchmark
@@ -38,7 +38,7 @@ from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 
 TASKS_A_HOST = 4
-SIMULATED_TASKS = 2
+SIMULATED_TASKS = 8
 SIMULATED_ROUNDS = 3
 SETTLE_SECONDS = 2.0
 IDLE_SECONDS = 6.0
@@ -201,7 +201,7 @@ def measure(options: argparse.Namespace) -> Iterator[Row]:
 def extend(parser: argparse.ArgumentParser) -> None:
     """Adds how many hosts; real ones need root, and `--hosts` alone leaves them out."""
     parser.add_argument("--hosts", type=int, nargs="*", default=[4, 16])
-    parser.add_argument("--simulated", type=int, nargs="+", default=[50, 200, 1000])
+    parser.add_argument("--simulated", type=int, nargs="+", default=[16, 64, 256])
 
 
 if __name__ == "__main__":
