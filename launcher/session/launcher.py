@@ -329,6 +329,7 @@ class RunLoop:
             self.add_note,
             self._hangs.look,
         )
+        self._forwarded = [task.id for task in self.run.plan.tasks if task.forward]
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []
         """Events that came before `main` had begun."""
@@ -469,8 +470,7 @@ class RunLoop:
 
     def _unreachable_pages(self) -> list[TaskId]:
         """Tasks that have ended and whose ports were forwarded."""
-        forwarded = (task.id for task in self.run.plan.tasks if task.forward)
-        views = (self.run.task(task) for task in forwarded)
+        views = map(self.run.task, self._forwarded)
         return [view.id for view in views if view.url and not view.state.live]
 
     def _put(self, line: Line) -> None:
