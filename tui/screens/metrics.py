@@ -33,6 +33,10 @@ SMOOTHING = (0.0, 0.6, 0.9, 0.97)
 CURSOR_STEP = 0.02
 BESIDE_FROM = 160
 """Cells of width from which on the plots stand beside each other."""
+_READ = (
+    "Figures are read from lines such as 'step 20 loss 0.31' and from the bars of Keras and tqdm; "
+    "from others by [metrics] pattern of the cluster file."
+)
 _TITLES: Sequence[str | Text] = ["task", right("step"), right("loss"), right("steps/s"), "others"]
 _ORDERS: Sequence[Callable[[TaskView], Any]] = (
     lambda task: task.id,
@@ -123,12 +127,15 @@ class MetricsScreen(Screen[None]):
             sign = f"{marker(numbers[task.id])} " if self.app.no_color else ""
             return f"{sign}{task.id}"
 
-        for name, curves in (("#loss", losses), ("#rate", speeds)):
+        for name, curves, what in (("#loss", losses, "loss"), ("#rate", speeds, "steps")):
+            none = f"no {what} yet"
+            if snapshot.ended is not None:
+                none = f"no task printed {'a loss' if what == 'loss' else 'two steps or more'}"
             lines = [
                 Drawn(numbers[task.id], smoothed(of, weight), label(task))
                 for task, of in zip(drawn, curves, strict=True)
             ]
-            self.query_one(name, Plot).show(lines, (begin, end), moment)
+            self.query_one(name, Plot).show(lines, (begin, end), moment, f"{none}. {_READ}")
         at = moment if moment is not None else end
 
         def cells(task: TaskView) -> Cells:

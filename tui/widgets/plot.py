@@ -57,19 +57,27 @@ class Plot(Widget):
     def __init__(self, id: str) -> None:  # noqa: A002 Textual's name
         super().__init__(id=id, classes="framed")
         self._curves: Sequence[Drawn] = ()
+        self._empty = ""
         self._span = (0.0, 0.0)
         self._moment: float | None = None
 
     def show(
-        self, curves: Sequence[Drawn], span: tuple[float, float], moment: float | None
+        self,
+        curves: Sequence[Drawn],
+        span: tuple[float, float],
+        moment: float | None,
+        empty: str,
     ) -> None:
-        """Shows other curves over a span of time, and a line at a moment where one is given."""
-        self._curves, self._span, self._moment = curves, span, moment
+        """Shows other curves over a span of time, and a line at a moment where one is given; a
+        text where no curve has a point."""
+        self._curves, self._span, self._moment, self._empty = curves, span, moment, empty
         self.refresh()
 
     def render(self) -> Text:
         """Scales and curves as rows of text."""
         size, colourless = self.size, self.app.no_color
+        if not any(one.curve[1] for one in self._curves):
+            return Text(self._empty, "dim")
         return plot(self._curves, size.width, size.height, self._span, self._moment, colourless)
 
 
@@ -85,7 +93,7 @@ def plot(
     ys = [y for one in curves for y in one.curve[1]]
     rows = height - 2
     if not ys or rows < 1:
-        return Text("nothing to draw yet", "dim")
+        return Text()
     values = scale(*_apart(min(ys), max(ys)), rows)
     low, high = values[0], values[-1]
     texts = tick_texts(values)
