@@ -116,14 +116,11 @@ class Pane(Widget, can_focus=True):
         super().__init__()
         self.view: LogView | None = None
         self._title = Title()
-        self._says: object = None
-        """What the titles of the border were made of last."""
-        self._old_labels = True
-        """What they are made of may have changed: only then it is asked for, thirty times a second
-        of each pane."""
         self._note = ""
         self._labels: dict[str, Text] = {}
         """The titles of the upper and the lower border, as they were shown last."""
+        self._old_labels = True
+        """They are to be made anew: not thirty times a second of each pane."""
         self._border_row: Region | None = None
         """The row of the border of which the title is being set."""
         self._placeholder = ""
@@ -327,23 +324,13 @@ class Pane(Widget, can_focus=True):
         """Puts the title into the upper border, and the rest into the lower one where there is
         one."""
         self._old_labels = False
-        says = (
-            self._title,
-            self._note_text(),
-            self._hidden_text(),
-            self.has_focus,
-            self.outer_size,
-        )
-        if says == self._says:
-            return
-        self._says = says
-        title, note, hidden, focused, size = says
+        title, focused, size = self._title, self.has_focus, self.outer_size
         accent = "bold " + theme_colour(self.app, "accent-text")
         styles = {NAME: accent if focused else "bold", NOTE: accent}
         upper, lower = list(title.upper), list(title.lower)
-        if hidden:
+        if hidden := self._hidden_text():
             lower.append(Part(_HIDDEN_RANK, hidden))
-        if note:
+        if note := self._note_text():
             lower.append(Part(_NOTE_RANK, note, NOTE))
         if focused and upper:
             upper[0] = upper[0]._replace(text=f"▸{upper[0].text}")
@@ -406,14 +393,12 @@ class Pane(Widget, can_focus=True):
     def notify_style_update(self) -> None:
         self._painter = None
         self._rows.clear()
-        self._says = None
         self._old_labels = True
         self._labels.clear()
         super().notify_style_update()
 
     def on_resize(self) -> None:
         self._rows.clear()
-        self._says = None
         self._old_labels = True
         self._labels.clear()
 
