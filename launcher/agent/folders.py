@@ -6,6 +6,7 @@ and the socket never lies in it.
 
 from __future__ import annotations
 
+import enum
 import fcntl
 import hashlib
 import json
@@ -130,14 +131,23 @@ def lock_file(path: str, seconds: float = math.inf) -> int:
         os.close(descriptor)
 
 
-class Before(NamedTuple):
-    """An earlier agent of the run on this host. `certain`: nothing of it can live but what is
-    `left`: pid, start time and task of each process. `died`: it has left no word of its own end;
-    `text` says how it ended (empty: there was none), `tasks` are the facts of its attempts,
-    `signalled` counts the processes that its kills of everything have signalled."""
+class Word(enum.Enum):
+    """What is known of the end of an earlier agent of the run on this host."""
 
-    certain: bool
-    died: bool = False
+    PROVEN = "nothing of it can live but what it has named"
+    UNPROVEN = "it, or its watchdog, has ended and had no proof"
+    NONE = "both have ended without a word"
+    AWAITED = "its watchdog has not ended, and may have a word to leave"
+
+
+class Before(NamedTuple):
+    """An earlier agent of the run on this host. `began` names it; `text` says how it ended (empty:
+    there was none), `tasks` are the facts of its attempts, `left` names the processes that it could
+    not end (pid, start time, task), `signalled` counts those that its kills of everything have
+    signalled."""
+
+    word: Word
+    began: str = ""
     text: str = ""
     tasks: tuple[dict[str, Any], ...] = ()
     left: tuple[tuple[int, int, str], ...] = ()
@@ -148,7 +158,7 @@ class Folders:
     """The places of one run on this host. `failure` says why an engine could not start the agent:
     only bridges can tell it anybody. A watchdog keeps `watch` locked as long as it lives, and has
     its pid and start time in there. `began` names the boot and the agent that began; `end` is one
-    line that the agent, or its watchdog, has left for the next agent (`write_end`)."""
+    line that the agent has left for the next one (`write_end`), `ended` its watchdog's word."""
 
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
@@ -166,6 +176,7 @@ class Folders:
         self.logs = logs or os.path.join(self.run, "logs")
         self.began = os.path.join(self.run, "began")
         self.end = os.path.join(self.run, "exit")
+        self.ended = os.path.join(self.run, "ended")
         self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
@@ -183,36 +194,45 @@ class Folders:
             private(self.logs)
         return new
 
-    def begin(self, new: bool) -> Before:
+    def begin(self, new: bool, alone: bool = True) -> Before:
         """Takes the run's folder for an agent that begins. Nothing of an earlier one's can live
-        where there was none (the folder is `new`), its end was proven (`write_end`), or the machine
-        has booted since.
+        where there was none (the folder is `new`), its end was proven, or the machine has booted
+        since. An agent is not `alone` where the watchdog of the earlier one has not ended.
 
-        Without that proof an agent and its watchdog have died together, and what they had started
-        may have left no mark. No later agent can know better, so the doubt stays with the folder.
+        What was started without that proof may have left no mark. No later agent can know better,
+        so the doubt stays with the folder.
 
         Raises:
             FolderError: the proof of the earlier end cannot be taken away.
         """
         began, end = _read(self.began), _read_end(self.end)
         booted_since = began != "" and not began.startswith(boot_id())
-        certain = new or booted_since or began == end.get("proves", "") != ""
+        word = Word.PROVEN if new or booted_since else self.word(began, alone)
         try:
             _unlink(self.end)
         except OSError as error:
             raise FolderError(f"{self.end}: {error.strerror}") from error
-        # A proof is about this beginning alone: the watchdog of an earlier agent may have been
-        # stopped, and write its own much later.
+        # A proof is about this beginning alone: the watchdog of an earlier agent may write its own
+        # much later.
         self._beginning = f"{boot_id()} {os.urandom(8).hex()}"
         with suppress(OSError):  # a full disk: the next agent has a doubt too many, not one too few
             _write(self.began, self._beginning)
         if not began and not end:
-            return Before(certain)
+            return Before(word)
         tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
         signalled = end.get("signalled")
         signalled = signalled if isinstance(signalled, int) else 0
-        text = end.get("text", "")
-        return Before(certain, not text, text or _AGENT_DIED, tasks, left, signalled)
+        text = end.get("text", "") or _AGENT_DIED
+        return Before(word, began, text, tasks, left, signalled)
+
+    def word(self, began: str, alone: bool) -> Word:
+        """What the agent that `began`, or its watchdog, has left to say of its end."""
+        end, ended = _read_end(self.end), _read(self.ended)
+        if began and began in (end.get("proves"), ended):
+            return Word.PROVEN
+        if not alone:
+            return Word.AWAITED
+        return Word.UNPROVEN if end or (began and ended.startswith(began)) else Word.NONE
 
     def left(self) -> dict[tuple[int, int], str]:
         """The tasks of processes that the last agent has named at its end, by pid and start time;
@@ -231,21 +251,27 @@ class Folders:
 
     def write_end(
         self,
-        text: str = "",
+        text: str,
         tasks: Sequence[dict[str, Any]] = (),
         left: Sequence[Sequence[Any]] = (),
         signalled: int = 0,
         *,
         proven: bool,
     ) -> None:
-        """Writes down how the agent ended (without a `text` it died) and what had become of its
-        tasks. `proven`: nothing is left of what it had started, by the kernel's word, but the
-        processes that could not be ended."""
+        """Writes down why the agent ended and what had become of its tasks. `proven`: nothing is
+        left of what it had started, by the kernel's word, but the processes that could not be
+        ended."""
         proof = self._beginning if proven else ""
         end: dict[str, Any] = {"proves": proof, "text": text, "signalled": signalled}
         end.update(tasks=list(tasks), left=list(left))
         with suppress(OSError):  # a full disk: then there is a doubt
             _write(self.end, json.dumps(end))
+
+    def write_ended(self, *, proven: bool) -> None:
+        """Writes down that the agent died and its watchdog has ended what was left. A file of its
+        own: a watchdog that was held may come long after the next agent's last line."""
+        with suppress(OSError):  # a full disk, or the next agent has removed the folder
+            _write(self.ended, self._beginning + ("" if proven else " without proof"))
 
     @property
     def cache(self) -> str:

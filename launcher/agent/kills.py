@@ -16,7 +16,7 @@ from typing import Iterator
 
 from . import wire
 from .channel import Channels
-from .folders import Before
+from .folders import Before, Word
 from .processes import (
     STRANGER_SECONDS,
     Key,
@@ -42,10 +42,8 @@ class Kills:
     def __init__(
         self, tracker: ProcessTracker, attempts: Attempts, channels: Channels, before: Before
     ) -> None:
-        self._doubt = ""
-        if not before.certain:
-            how = _DIED_TOGETHER if before.died else _WITHOUT_PROOF
-            self._doubt = _EARLIER.format(how)
+        self.word = before.word
+        """Of the earlier agent: an awaited one may come."""
         self._tracker = tracker
         self._attempts = attempts
         self._channels = channels
@@ -86,12 +84,12 @@ class Kills:
 
     def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
         """Begins a kill; the next `step` sends the first signals."""
-        self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts, self._doubt))
+        self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts))
 
     def step(self) -> None:
         """Goes on with those that are due, and sends receipts."""
         for kill in [kill for kill in self._all if kill.is_due(time.monotonic())]:
-            receipt = kill.step()
+            receipt = kill.step(self.word)
             if receipt is None:
                 continue
             self._all.remove(kill)
@@ -116,10 +114,7 @@ class TaskKill:
         grace: float,
         tracker: ProcessTracker,
         attempts: Attempts,
-        doubt: str,
     ) -> None:
-        """`doubt` says why something may be left whatever is found; empty where nothing can be."""
-        self._doubt = doubt
         self.ids = ids
         self.tasks = tasks
         self._tracker = tracker
@@ -144,10 +139,11 @@ class TaskKill:
         """It is time for the next look, or the kernel has just confirmed that nothing is left."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
-    def step(self) -> Json | None:
-        """Looks, signals, and returns the receipt when there is nothing more to do."""
+    def step(self, word: Word) -> Json | None:
+        """Looks, signals, and returns the receipt when there is nothing more to do. `word`: what is
+        known of an earlier agent."""
         try:
-            return self._examine()
+            return self._examine(word)
         except OSError as error:  # no descriptor is left, here or on the whole machine
             now = time.monotonic()
             if now >= self.deadline + KILL_PATIENCE:
@@ -158,18 +154,21 @@ class TaskKill:
             self.next_look = now + SCAN
             return None
 
-    def _examine(self) -> Json | None:
-        now = time.monotonic()
+    def _examine(self, word: Word) -> Json | None:
+        now, doubt = time.monotonic(), _DOUBTS[word]
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
         members = self._members(everyone, now)
         self._left = members
         unread = self._tracker.unread
+        late = now >= self.deadline + KILL_PATIENCE
         if not members and gone and not unread and now >= self._strangers_until:
-            return self._receipt(now, _STRANGERS if self._strangers_bred else self._doubt)
-        if now >= self.deadline + KILL_PATIENCE:
-            doubt = _UNREAD.format(", ".join(map(str, unread[:10]))) if unread else _NOT_GONE
-            return self._receipt(now, self._doubt if members else doubt)
+            if late or self.tasks is not None or word is not Word.AWAITED:
+                return self._receipt(now, _STRANGERS if self._strangers_bred else doubt)
+        elif late:
+            if not members:
+                doubt = _UNREAD.format(", ".join(map(str, unread[:10]))) if unread else _NOT_GONE
+            return self._receipt(now, doubt)
         if now >= self.deadline:
             self._kill(members, everyone)
             if not self._forced:  # behind our own signals, which are counted
@@ -243,9 +242,13 @@ class TaskKill:
 _NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
 _UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
 _UNREADABLE = "the processes of this host cannot be read: {}"
-_EARLIER = "an earlier agent here {}; what it had started may live on without a mark"
-_DIED_TOGETHER = "and its watchdog were killed together"
-_WITHOUT_PROOF = "ended without the kernel's word that nothing was left"
+_EARLIER = "{}; what it had started may live on without a mark".format
+_DOUBTS = {
+    Word.PROVEN: "",
+    Word.UNPROVEN: _EARLIER("an earlier agent here ended without proof that nothing was left"),
+    Word.NONE: _EARLIER("an earlier agent here and its watchdog have left no word of their end"),
+    Word.AWAITED: _EARLIER("the watchdog of an earlier agent here has not ended yet"),
+}
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
 
 

@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple
 
 from . import ports, processes, wire
 from .channel import Channel, Channels
-from .folders import Before, Folders
+from .folders import Before, Folders, Word, lock_within
 from .kills import Kills
 from .logs import TaskLogs
 from .stacks import StackTaker
@@ -32,6 +32,7 @@ from .threads import Wakeups, WorkerThread, error_text, log_line, write_lines_by
 from .wire import Json
 
 _LOOK_AT_PROCESSES = 1.0
+_LOOK_FOR_WORD = 0.1
 _BEAT_WATCHDOG = 1.0
 _LOOK_AGAIN = 0.04
 _LOOK_AT_OUTPUT = 0.005
@@ -65,7 +66,8 @@ class Agent:
     """Owner of a run's tasks on one host until nothing of them is left.
 
     `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
-    pipe to the watchdog; `before` is what an earlier agent has left.
+    pipe to the watchdog; `before` is what an earlier agent has left, whose watchdog has ended when
+    the file `watch` can be locked: then it is locked for the watchdog of this one.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Agent:
         listener: socket.socket,
         watchdog: int,
         before: Before,
+        watch: int,
     ) -> None:
         self._rules = Rules.of(config["rules"])
         self._local = bool(config["local"])
@@ -83,8 +86,10 @@ class Agent:
         self._folders = folders
         self._listener = listener
         self._watchdog = watchdog
-        self._certain = before.certain
+        self._before = before
         self._previous_end = before.text
+        self._watch = watch
+        self._looked_for_word = True
         tracker = self._tracker = processes.ProcessTracker(config["run_id"], os.getsid(0))
         self._stats = StatsSampler()
         self._stacks = StackTaker()
@@ -124,7 +129,7 @@ class Agent:
             wire.STACKS: self._answer_stacks,
         }
         self._woken = 0.0
-        self._next = dict.fromkeys(("processes", "watchdog", "touch"), 0.0)
+        self._next = dict.fromkeys(("processes", "watchdog", "touch", "word"), 0.0)
         self._staged: bool | None = None
         self._ending = ""
         """Why the agent ends; empty while it goes on."""
@@ -186,6 +191,9 @@ class Agent:
             self._channels.listen()
         if self._due("watchdog", now, _BEAT_WATCHDOG):
             self._beat_watchdog(b"b")
+        if self._looked_for_word and self._watch >= 0 and self._due("word", now, _LOOK_FOR_WORD):
+            self._looked_for_word = False
+            self._disk.do(self._look_for_word)
         self._check_lease(now)
         if self._due("touch", now, _TOUCH_SOCKET):
             self._disk.do(self._folders.touch)
@@ -227,7 +235,8 @@ class Agent:
     def _clean_up(self) -> None:
         """The last of the disk, which may hang."""
         self._stats.close()
-        proven = self._certain and (self._attempts.none_left or self._kills.proven)
+        certain = self._kills.word is Word.PROVEN
+        proven = certain and (self._attempts.none_left or self._kills.proven)
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             if os.path.exists(self._folders.stage):
                 from .tree import keep_for_reuse
@@ -246,6 +255,16 @@ class Agent:
             os.write(self._watchdog, word)
         except OSError:
             self._unguarded = True  # it is dead, and its death has sent us TERM
+
+    def _look_for_word(self) -> None:
+        """What the watchdog of the earlier agent says when it ends; looked for in the thread."""
+        ended = lock_within(self._watch, 0.0)  # before the look, or a word might come in between
+        if self._kills.word is Word.AWAITED:
+            self._kills.word = self._folders.word(self._before.began, alone=ended)
+        if ended:
+            os.close(self._watch)  # only our watchdog's end lets go of the lock
+            self._watch = -1
+        self._looked_for_word = True
 
     def _end_stopped_watchdog(self) -> None:
         """Ends the watchdog if somebody has stopped it: it has nothing more to watch, and would

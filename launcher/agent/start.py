@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Mapping, MutableMapping
 
 from . import wire
-from .folders import FolderError, Folders, lock_file
+from .folders import FolderError, Folders, Word, lock_file, lock_within
 from .processes import (
     AGENT_TAG,
     ProcessTracker,
@@ -44,7 +44,7 @@ _OF_A_STEP = (
 _WATCHDOG_SECONDS = 6.5
 """How long the watchdog of an earlier agent is waited for: its agent may still be cleaning up, or
 it may be ending what a dead one had started, and have a word to leave. Not for ever: its disk may
-hang, or a debugger may hold it."""
+hang, or a debugger may hold it. Then the new agent looks for that word (`Agent`)."""
 
 
 def main(config: Json) -> None:
@@ -257,7 +257,7 @@ def _guard(
     config: Json, umask: int, folders: Folders, listener: socket.socket, watch: int, new: bool
 ) -> None:
     """Lets go of whatever this process was started with, and becomes the watchdog, which keeps the
-    lock `watch`; `new`: the run's folder was not there before."""
+    lock `watch` once that of an earlier agent has ended; `new`: the run's folder was not there."""
     os.chdir("/")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -271,10 +271,9 @@ def _guard(
     me = read_process(os.getpid())
     os.ftruncate(watch, 0)
     os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
-    before = folders.begin(new)
+    before = folders.begin(new, alone=lock_within(watch, 0.0))
 
     def run(pulse: int) -> None:
-        os.close(watch)  # only the watchdog's end lets go of the lock
         try:
             if config.get("by_engine"):
                 os.setsid()  # the watchdog leads the step's group, slurmstepd knows it by that
@@ -282,13 +281,15 @@ def _guard(
             from .loop import Agent  # most bridges find an agent and need none of it
 
             listener.listen(8)
-            Agent(config, umask, folders, listener, pulse, before).run()
+            Agent(config, umask, folders, listener, pulse, before, watch).run()
         except BaseException:
             log_traceback()  # the watchdog then ends what is left
             os._exit(1)
 
-    if guard(config["run_id"], listener, run) and before.certain:
-        folders.write_end(proven=True)
+    proven = guard(config["run_id"], listener, run)
+    if proven is not None:
+        known = Word.PROVEN in (before.word, folders.word(before.began, alone=True))
+        folders.write_ended(proven=proven and known)
 
 
 def _wake_watchdog(folders: Folders) -> None:

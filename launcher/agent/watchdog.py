@@ -33,9 +33,9 @@ _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) -> bool:
-    """Forks the agent, watches it, and cleans up after it. Returns whether the agent died and the
-    kernel confirms that nothing of it is left; an agent that goes by itself speaks for itself.
+def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) -> bool | None:
+    """Forks the agent, watches it, and cleans up after it. Returns, when the agent died, whether
+    the kernel confirms that nothing of it is left; an agent that goes by itself speaks for itself.
 
     The agent alone keeps the `listener`: with a copy here, a bridge could still connect after the
     agent's death and would wait for an answer for ever.
@@ -61,11 +61,11 @@ def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) ->
         signal.signal(signal.SIGTERM, lambda *_: _pass_on(started))
     os.close(beats)
     listener.close()
-    if not _watch(pulse):
-        proven = end_everything(ProcessTracker(run_id), last=pid, ours=True)
-        log_line("watchdog: the agent died or froze; everything was ended")
-        return proven
-    return False
+    if _watch(pulse):
+        return None
+    proven = end_everything(ProcessTracker(run_id), last=pid, ours=True)
+    log_line("watchdog: the agent died or froze; everything was ended")
+    return proven
 
 
 def _pass_on(agent: Process) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +137,78 @@ def test_what_outlives_agent_and_watchdog_is_ended_by_the_next_agent(client: Cli
         assert not receipt["confirmed"] and "earlier agent" in receipt["doubt"]
         assert sleepers(mark) == []
         again.leave()
+
+
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
+
+
+@contextmanager
+def held_by_a_debugger(process: proc.Process) -> Iterator[None]:
+    """Stops a process that lives below this one; CONT does not make it go on meanwhile."""
+    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    assert ptrace(PTRACE_SEIZE, process.pid, None, None) == 0, os.strerror(ctypes.get_errno())
+    assert ptrace(PTRACE_INTERRUPT, process.pid, None, None) == 0
+    os.waitpid(process.pid, WALL)
+    try:
+        yield
+    finally:
+        if ptrace(PTRACE_DETACH, process.pid, None, None) != 0:
+            os.waitpid(process.pid, WALL)  # it was killed
+
+
+def test_a_watchdog_that_has_not_ended_is_a_doubt_until_its_word_comes(client: Client) -> None:
+    """Given a watchdog that a debugger holds and an agent that was killed, then the next agent
+    begins without that one's word and says so; when the watchdog goes on and ends with the kernel's
+    word, then a kill that waits for it is confirmed."""
+    mark = stubborn(client)
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    with held_by_a_debugger(watchdog):
+        proc.signal_process(agent, signal.SIGKILL)
+        client.everything()
+        again = Client(client.run_id)
+        assert again.hello()["previous_end"] == "the agent died"
+        receipt = again.kill()
+        assert sleepers(mark), "the daemon was meant to live on: it carries no mark"
+        assert receipt["survivors"] == [] and not receipt["confirmed"]
+        assert receipt["doubt"].startswith("the watchdog of an earlier agent here has not ended")
+        again.send(wire.KILL, {"id": 77, "tasks": None, "grace": 1000.0})
+        again.send(wire.BEAT)
+        again.get(wire.PONG)
+        assert [f for f in again.frames if f.type == wire.RECEIPT] == []
+    receipt = again.get(wire.RECEIPT)
+    assert receipt["ids"] == [77] and receipt["confirmed"] and not receipt["doubt"]
+    assert sleepers(mark) == []
+    again.leave()
+    assert not state_folder(client.run_id).exists()
+    wait_until(lambda: family(client.run_id) == [], "nobody is left")
+
+
+def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(client: Client) -> None:
+    """Given the next agent, which waits for the word of a watchdog that is held, when that is
+    killed, then the kill waits no more; the agent's own watchdog has the place of the other."""
+    stubborn(client)
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    with held_by_a_debugger(watchdog):
+        proc.signal_process(agent, signal.SIGKILL)
+        client.everything()
+        again = Client(client.run_id)
+        again.hello()
+        again.send(wire.KILL, {"id": 77, "tasks": None, "grace": 1000.0})
+        proc.signal_process(watchdog, signal.SIGKILL)
+        receipt = again.get(wire.RECEIPT)
+    assert not receipt["confirmed"] and receipt["survivors"] == []
+    assert receipt["doubt"].startswith("an earlier agent here and its watchdog")
+    again.start("w:0", ["sleep", "1000"])
+    watchdog, agent = watchdog_and_agent(client.run_id)
+    proc.signal_process(watchdog, signal.SIGSTOP)
+    proc.signal_process(agent, signal.SIGKILL)
+    again.everything()
+    with Client(client.run_id) as last:  # has waited for it
+        assert proc.wait_gone(watchdog)
+        last.hello()
+        assert last.kill()["doubt"].startswith("an earlier agent here ended without")
+        last.leave()
 
 
 # --- the lease --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import folders
-from launcher.agent.folders import Folders
+from launcher.agent.folders import Folders, Word
 
 Begin = Callable[[], tuple[Folders, bool]]
 
@@ -20,7 +20,7 @@ def begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Begin:
 
     def begun() -> tuple[Folders, bool]:
         found = Folders("run-1", "far", None, {"XDG_STATE_HOME": str(tmp_path / "state")})
-        return found, found.begin(found.make()).certain
+        return found, found.begin(found.make()).word is Word.PROVEN
 
     return begun
 
@@ -40,9 +40,34 @@ def test_a_late_proof_is_about_its_own_agent(begin: Begin) -> None:
     """Given a watchdog that was stopped when the next agent began, when it goes on and writes its
     proof, then that one's end is not proven by it."""
     stopped, _ = begin()
+    second, certain = begin()
+    assert not certain
+    stopped.write_ended(proven=True)
     assert not begin()[1]
-    stopped.write_end("it died", proven=True)
+    second.write_ended(proven=True)
     assert not begin()[1]
+
+
+def test_a_word_that_is_awaited_may_come(begin: Begin) -> None:
+    """Given a watchdog that had not ended when the next agent began, then what it writes at its end
+    tells that agent, and the last line that the agent leaves stays its own."""
+    held, _ = begin()
+    began = Path(held.began).read_text()
+    found, _ = begin()
+    assert found.word(began, alone=False) is Word.AWAITED
+    assert found.word(began, alone=True) is Word.NONE
+    held.write_ended(proven=True)
+    assert found.word(began, alone=False) is Word.PROVEN
+    found.write_end("it was told to", proven=True)
+    held.write_ended(proven=True)
+    assert begin()[1]
+
+
+def test_a_watchdog_that_could_not_end_all_says_so(begin: Begin) -> None:
+    """Its agent has died, but not without a word."""
+    first, _ = begin()
+    first.write_ended(proven=False)
+    assert first.begin(first.make()).word is Word.UNPROVEN
 
 
 def test_a_doubt_ends_with_the_boot(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,10 +99,11 @@ def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
     """Why, and what had become of its tasks, proven or not."""
     found, _ = begin()
     facts = {"task": "w:0", "attempt": 1, "status": 3}
+    began = Path(found.began).read_text()
     found.write_end("no launcher for 600 s", [facts], [(7, 70, "w:0")], proven=False)
     assert found.begin(found.make()) == (
-        False,
-        False,
+        Word.UNPROVEN,
+        began,
         "no launcher for 600 s",
         (facts,),
         ((7, 70, "w:0"),),
@@ -88,6 +114,7 @@ def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
 def test_an_agent_that_died_with_its_watchdog_has_left_no_word(begin: Begin) -> None:
     """Nor has one whose last word is half a line."""
     found, _ = begin()
-    assert found.begin(found.make()) == (False, True, "the agent died", (), (), 0)
-    Path(found.end).write_text('{"proves": "')
-    assert found.begin(found.make()) == (False, True, "the agent died", (), (), 0)
+    for _ in range(2):
+        before = found.begin(found.make())
+        assert before[2:] == ("the agent died", (), (), 0) and before.word is Word.NONE
+        Path(found.end).write_text('{"proves": "')

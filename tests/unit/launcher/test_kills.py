@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from launcher.agent import kills
+from launcher.agent.folders import Word
 from launcher.agent.kills import TaskKill
 from launcher.agent.processes import Process, read_process
 from launcher.hosts.frames import KillReceipt
@@ -47,9 +48,9 @@ def test_a_slow_look_is_followed_by_a_pause(monkeypatch: pytest.MonkeyPatch, gra
 
     monkeypatch.setattr(kills, "table", look)
     nothing: Any = Nothing()
-    kill = TaskKill([1], None, grace, nothing, nothing, "")
+    kill = TaskKill([1], None, grace, nothing, nothing)
     began = time.monotonic()
-    assert kill.step() is None
+    assert kill.step(Word.PROVEN) is None
     assert kill.next_look >= began + 0.2
     assert not kill.is_due(began + 0.2)
 
@@ -65,7 +66,7 @@ def test_a_receipt_lists_a_hundred_survivors_and_counts_the_others(
     assert me is not None
     stuck: Any = Nothing()
     stuck.scan = lambda _: dict.fromkeys(range(3000), (me, "worker:0"))
-    receipt = TaskKill([1], None, 0.0, stuck, stuck, "").step()
+    receipt = TaskKill([1], None, 0.0, stuck, stuck).step(Word.PROVEN)
     assert receipt is not None
     read = KillReceipt.read(json.dumps(receipt).encode())
     assert (len(read.survivors), read.unlisted) == (100, 2900)
