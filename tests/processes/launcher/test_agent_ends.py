@@ -166,7 +166,7 @@ def test_a_watchdog_that_has_not_ended_is_a_doubt_until_its_word_comes(client: C
     with held_by_a_debugger(watchdog):
         proc.signal_process(agent, signal.SIGKILL)
         client.everything()
-        again = Client(client.run_id)
+        again = Client(client.run_id, lease=600.0)
         assert again.hello()["previous_end"] == "the agent died"
         receipt = again.kill()
         assert sleepers(mark), "the daemon was meant to live on: it carries no mark"
@@ -192,7 +192,7 @@ def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(client: Client) ->
     with held_by_a_debugger(watchdog):
         proc.signal_process(agent, signal.SIGKILL)
         client.everything()
-        again = Client(client.run_id)
+        again = Client(client.run_id, lease=600.0)
         again.hello()
         again.send(wire.KILL, {"id": 77, "tasks": None, "grace": 1000.0})
         proc.signal_process(watchdog, signal.SIGKILL)
