@@ -22,7 +22,7 @@ HIDDEN = ("sh", "-c", "sleep 3002; :")
 
 
 def launched(
-    scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "", lease: int = 60
+    scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "", lease: int = 600
 ) -> Up:
     """A run whose tasks leave daemons behind, one of them with an emptied environment. An agent
     that has a doubt stays for the `lease`."""
@@ -80,7 +80,7 @@ def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
 def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> None:
     """Given an agent that is stopped, when a person ends the run in that moment, then the launcher
     waits for the agent's watchdog and for the next agent's receipt."""
-    file = scenario.file(PLACES, run="lease = 60\ngrace = 0", modes={"worker": "daemon child"})
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 0", modes={"worker": "daemon child"})
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         _, agent = scenario.agents("tf3")
@@ -110,10 +110,10 @@ def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
         wait_until(lambda: hidden(scenario), "the daemon runs")
-        up.kill_launcher()
         both = scenario.agents("tf3")
         for process in both:
             proc.signal_process(process, signal.SIGSTOP)
+        up.kill_launcher()
         for process in both:
             proc.signal_process(process, signal.SIGKILL)
     wait_until(

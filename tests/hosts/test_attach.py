@@ -55,9 +55,9 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     stored twice."""
     file = scenario.file(
         PLACES,
-        run='lease = 20\ngrace = 1\non_failure = "restart"',
+        run='lease = 600\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
-        env={"SECONDS": "10", "FAILURES": "1"},
+        env={"SECONDS": "go on", "LEAST": "60000", "FAILURES": "1"},
     )
     assert json.loads(command.run("ps", "--json").stdout) == []  # the first command takes longer
     done = subprocess.run(
@@ -72,6 +72,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
     assert detached == "True"
     (listed,) = json.loads(command.run("ps", "--json").stdout)
     assert listed["run"] == run_id and listed["launcher"]
+    scenario.tell(run_id, "go on")
     wait_until(lambda: stored_state(run_id) in ("success", "failed", "killed"), "the end")
     assert stored_state(run_id) == "success"
     wait_until(lambda: proc.read(listed["launcher"]) is None, "the launcher has gone")
@@ -95,7 +96,7 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
     """It leaves with 0 and kills nothing; its successor has all states and whole logs, and ends
     the run. A first one that was cut off meanwhile does not steal the run back."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
-    file = scenario.file(places, run="lease = 60\ngrace = 1")
+    file = scenario.file(places, run="lease = 600\ngrace = 1")
     with scenario.up(file) as first:
         ready(first, "ps:0", "worker:0")
         run_id, home = first.run_id, runs_home().parent.parent
@@ -104,7 +105,7 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
         monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "elsewhere"))
         (tmp_path / "elsewhere").mkdir()
         with Up("attach", run_id, "--file", str(file), "--json") as second:
-            wait_until(lambda: set(last_states(second).values()) == {"ready"}, "it has taken over")
+            ready(second, "ps:0", "worker:0")
             monkeypatch.setenv("XDG_DATA_HOME", str(home))
             first.signal_launcher(signal.SIGCONT)
             assert first.wait() == 0, first.transcript()
@@ -119,13 +120,14 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
 
 def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
     """Ctrl-Z and fg: nothing is lost, nothing is started again."""
-    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", env={"SECONDS": "10"})
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", env={"SECONDS": "go on"})
     with scenario.up(file) as up:
         ready(up, *ALL)
         before = scenario.ledger_folder("tf3")
         up.signal_launcher(signal.SIGSTOP)
         grows(before, f"{up.run_id}.worker-0.1", 10_000)
         up.signal_launcher(signal.SIGCONT)
+        scenario.tell(up.run_id, "go on")
         assert up.wait() == 0, up.transcript()
         assert not any("lost" in note for note in notes(up))
         scenario.check_logs(up.run_id)
@@ -146,7 +148,7 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
 ) -> None:
     """Every host has ended its tasks by itself; on waking the launcher reconnects, says so, and
     ends the run with a receipt of all hosts."""
-    file = scenario.file(PLACES, run="lease = 3\ngrace = 1", modes={"worker": "stubborn orphan"})
+    file = scenario.file(PLACES, run="lease = 8\ngrace = 1", modes={"worker": "stubborn orphan"})
     with scenario.up(file) as up:
         ready(up, *ALL)
         up.signal_launcher(signal.SIGSTOP)
@@ -164,7 +166,7 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
 
 def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultScenario) -> None:
     """`tfmux kill RUN` is the launcher's to carry out: it sees its run killed, and says so."""
-    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
     with scenario.up(file) as up:
         ready(up, *ALL)
         code, said = scenario.kill(up.run_id)
@@ -179,7 +181,7 @@ def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
     scenario: FaultScenario,
 ) -> None:
     """Stopped, it hears nothing: it is killed, and the run taken over and ended."""
-    file = scenario.file(PLACES, run="lease = 60\ngrace = 1", modes={"worker": "stubborn"})
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
     with scenario.up(file) as up:
         ready(up, *ALL)
         up.signal_launcher(signal.SIGSTOP)
@@ -195,7 +197,7 @@ def test_from_another_machine_with_the_cluster_file(
     """A launcher that has nothing but the file and the run's name takes over a run that was
     left under `keep`, with its whole logs."""
     file = scenario.file(
-        {"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 3\non_disconnect = "keep"'
+        {"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 8\non_disconnect = "keep"'
     )
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
@@ -205,7 +207,7 @@ def test_from_another_machine_with_the_cluster_file(
     elsewhere.mkdir()
     monkeypatch.setenv("XDG_DATA_HOME", str(elsewhere))
     with Up("attach", run_id, "--file", str(file), "--json") as again:
-        wait_until(lambda: set(last_states(again).values()) == {"ready"}, "taken over")
+        ready(again, "ps:0", "worker:0")
         again.press_ctrl_c()
         assert again.wait() == 130, again.transcript()
         assert confirmed(again)

@@ -27,14 +27,11 @@ def lost(up: Up, host: str) -> None:
 
 def back(up: Up, host: str) -> None:
     """Waits until a host that was lost is up again."""
-    seen = len(up.events)
+    lost = next(e for e in up.of("host") if (e["host"], e["state"]) == (host, "lost"))
     up.wait_for(
-        lambda e: (
-            e["event"] == "host"
-            and (e["host"], e["state"]) == (host, "up")
-            and any(p["event"] == "host" and p["state"] == "lost" for p in up.events[:seen])
-        ),
+        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "up"),
         "back",
+        after=lost,
     )
     up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")
 
@@ -44,7 +41,7 @@ def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> 
     again, every log is whole, and the run succeeds. The same with all its connections reset by
     a killed sshd instead of a cable."""
     file = scenario.file(
-        PLACES, run="lease = 60\ngrace = 2", env={"SECONDS": "22", "PACE": "0.003"}
+        PLACES, run="lease = 600\ngrace = 2", env={"SECONDS": "all are back", "PACE": "0.003"}
     )
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
@@ -56,6 +53,7 @@ def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> 
         back(up, "tf4")
         scenario.testbed["tf3"].heal()
         back(up, "tf3")
+        scenario.tell(up.run_id, "all are back")
         assert up.wait() == 0, up.transcript()
         states = last_states(up)
         assert {states[f"worker:{n}"] for n in range(3)} == {"exited"}
@@ -82,7 +80,7 @@ def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultSc
         return f"password of {prompt.host}"
 
     hosts = ["tf1", "tf2", "tf3", "tf4"]
-    file = scenario.file({"worker": hosts}, run="lease = 120\ngrace = 1")
+    file = scenario.file({"worker": hosts}, run="lease = 600\ngrace = 1")
 
     def all_are(*states: HostState) -> bool:
         return {host.state for host in client.snapshot().hosts} == {*states}
@@ -113,7 +111,7 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
     the host and the command that finishes the job, which it does once the cable is back."""
     file = scenario.file(
         PLACES,
-        run="lease = 4\ngrace = 1",
+        run="lease = 8\ngrace = 1",
         modes={"worker": "orphan child"},
     )
     with scenario.up(file) as up:
@@ -144,13 +142,13 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
 def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:
     """The host has acted by its lease, the launcher comes back in time to hear it: a failure
     with a receipt of every host, not a mystery."""
-    file = scenario.file(PLACES, run="lease = 3\ngrace = 1")
+    file = scenario.file(PLACES, run="lease = 8\ngrace = 60")  # so long the launcher waits, too
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
         scenario.testbed["tf3"].pull()
         mine = {p.pid for p in scenario.bystanders["tf3"]}
         wait_until(
-            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()), "all ended", 30
+            lambda: all(p.pid in mine for p in scenario.testbed["tf3"].leftovers()), "all ended"
         )
         scenario.testbed["tf3"].heal()
         assert up.wait() == 1, up.transcript()
@@ -169,20 +167,22 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScen
     (work / "blob").write_bytes(bytes(range(256)) * 160_000)
     file = scenario.file(
         PLACES,
-        run='lease = 60\ngrace = 1\nworkdir = "work"',
-        env={"SECONDS": "3", "FIRST": "worker:0", "FIRST_SECONDS": "12"},
+        run='lease = 600\ngrace = 1\nworkdir = "work"',
+        env={"SECONDS": "all are back", "LATE": "ps:0"},
     )
     with scenario.up(file) as up:
         up.state("worker:1", "staging")
         scenario.testbed["tf3"].pull()
         lost(up, "tf3")
         scenario.testbed["tf3"].heal()
-        ready(up, "ps:0")
+        up.log("ps:0", "here is")
         scenario.testbed["tf4"].pull()  # the start of worker:2 goes into the void
+        scenario.tell(up.run_id, "listen")
         ready(up, "worker:0")
-        up.state("worker:2", "starting")
         lost(up, "tf4")
         scenario.testbed["tf4"].heal()
+        ready(up, "worker:1", "worker:2")
+        scenario.tell(up.run_id, "all are back")
         assert up.wait() == 0, up.transcript()
         folder = RunFolder.find(up.run_id)
         starts = [

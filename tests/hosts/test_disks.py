@@ -43,7 +43,7 @@ def test_a_full_disk_here_delays_the_log_and_nothing_else(
 ) -> None:
     """The task writes on while nothing can be stored; when there is room, the rest comes from
     the host's copy, and the log is whole."""
-    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 600\ngrace = 1")
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
@@ -64,7 +64,7 @@ def test_a_full_disk_here_delays_the_log_and_nothing_else(
 def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None:
     """With the disk still full: exits are seen, the receipt is clean, and what could not be
     stored stays on the host, which is said."""
-    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 60\ngrace = 1")
+    file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 600\ngrace = 1")
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         up.wait_for(lambda e: "log not stored here" in e.get("note", ""), "said")
@@ -94,7 +94,7 @@ def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Pa
     file = scenario.file(
         {"ps": ["here"], "worker": ["here"]},
         env=OVERFULL,
-        run="lease = 60\ngrace = 1",
+        run="lease = 600\ngrace = 1",
     )
     with scenario.up(file) as up:
         assert up.wait() == 0, up.transcript()
@@ -115,7 +115,7 @@ def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
     file = fresh_scenario.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
         env=OVERFULL,
-        run="lease = 60\ngrace = 1",
+        run="lease = 600\ngrace = 1",
     )
     with fresh_scenario.up(file) as up:
         assert up.wait() == 0, up.transcript()
@@ -132,7 +132,7 @@ def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
     file = scenario.file(
         {"ps": ["tf1"], "worker": ["tf3", "here"]},
         env={**FAST, "SECONDS": "4", "LEAST": "40000"},
-        run="lease = 60\ngrace = 1\nlog_limit = 20000",
+        run="lease = 600\ngrace = 1\nlog_limit = 20000",
     )
     with scenario.up(file) as up:
         ready(up, "worker:1")

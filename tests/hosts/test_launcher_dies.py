@@ -11,7 +11,7 @@ from tests.support.command import Up
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario, last_states, ready
 
-LEASE, GRACE = 4.0, 1.0
+LEASE, GRACE = 8.0, 1.0
 RULES = f"lease = {LEASE}\ngrace = {GRACE}"
 PLACES = {"ps": ["tf1"], "worker": ["tf3", "here"]}
 
@@ -29,9 +29,10 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario)
     big = scenario.folder / "big"
     big.mkdir()
     (big / "blob").write_bytes(os.urandom(40 << 20))
+    never = '[start.ready]\nps = { log = "never" }'
     files = {
-        "staging": scenario.file(PLACES, run=f'{RULES}\nworkdir = "big"'),
-        "starting": scenario.file(PLACES, run=RULES, extra='[start.ready]\nps = { log = "never" }'),
+        "staging": scenario.file(PLACES, run=f'{RULES}\nworkdir = "big"', extra=never),
+        "starting": scenario.file(PLACES, run=RULES, extra=never),
         "running": scenario.file(
             PLACES, run=RULES, modes={"ps": "daemon child", "worker": "orphan"}
         ),
@@ -81,13 +82,13 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: Fault
     assert f"tfmux: {run_id}: no launcher supervises it; tfmux attach resumes it" in listed.stderr
     with Up("attach", run_id, "--json") as again:
         again.wait_for(lambda e: e.get("state") == "running" and e["event"] == "run", "running")
-        wait_until(lambda: set(last_states(again).values()) == {"ready"}, "all are ready again")
+        ready(again, "ps:0", "worker:0", "worker:1")
         attempts = {e["task"]: e["attempt"] for e in again.of("task")}
         assert set(attempts.values()) == {1}
         again.process.send_signal(signal.SIGINT)
         assert again.wait() == 130, again.transcript()
     assert scenario.check_logs(run_id) > 10_000
-    assert not scenario.left(run_id)
+    scenario.wait_dead(run_id)
     assert command.run("ps", "--json").stdout.strip() == "[]"
 
 
@@ -112,4 +113,4 @@ def test_tasks_on_other_hosts_outlive_a_launcher_that_is_followed(scenario: Faul
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
     assert scenario.check_logs(run_id) > 0
-    assert not scenario.left(run_id)
+    scenario.wait_dead(run_id)

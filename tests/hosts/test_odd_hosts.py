@@ -45,11 +45,11 @@ def test_shells_names_and_clocks_change_nothing(odd_scenario: FaultScenario) -> 
     tasks by the lease, whatever its clock says; and a second run there ends well."""
     places = {"ps": ["tf1"], "worker": ["tf2", "tf3", "tf4"]}
     names = ["ps:0", "worker:0", "worker:1", "worker:2"]
-    with odd_scenario.up(odd_scenario.file(places, run="lease = 4\ngrace = 1")) as up:
+    with odd_scenario.up(odd_scenario.file(places, run="lease = 8\ngrace = 1")) as up:
         ready(up, *names)
         up.kill_launcher()
     odd_scenario.wait_dead()
-    file = odd_scenario.file(places, run="lease = 30\ngrace = 1", env={"SECONDS": "2"})
+    file = odd_scenario.file(places, run="lease = 600\ngrace = 1", env={"SECONDS": "2"})
     with odd_scenario.up(file) as up:
         assert up.wait() == 0, up.transcript()
         assert confirmed(up)
@@ -124,7 +124,7 @@ def test_a_c_library_that_remembers_its_pid(fresh_scenario: FaultScenario) -> No
         faults.remember_pids(fresh_scenario.testbed[name])
     file = fresh_scenario.file(
         {"ps": ["tf1"], "worker": ["tf3", "tf3"]},
-        run='lease = 30\ngrace = 1\non_failure = "restart"',
+        run='lease = 600\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails child"},
         env={"SECONDS": "0.5", "FAILURES": "1"},
     )

@@ -13,12 +13,21 @@ from typing import Any
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.processes.faults.test_rules import gone, launch
 from tests.support import command
 from tests.support.budgets import soak
 from tests.support.command import Up, python_task
+from tests.support.fault_tasks import tell
 from tests.support.patience import PATIENCE
-from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
+from tests.support.scenario import (
+    FaultScenario,
+    confirmed,
+    gone,
+    last_states,
+    launch,
+    notes,
+    ready,
+    receipt,
+)
 from tests.support.slurm_scenario import ALL, Scenario
 from tests.support.streams import records
 from tests.testbed import proc
@@ -59,7 +68,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
 again = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["TORCHELASTIC_MAX_RESTARTS"]
 print("attempt", attempt, os.environ["TFMUX_ATTEMPT"], *again, "at", sys.argv[1], flush=True)
 subprocess.Popen(["sh", "-c", "trap '' TERM; sleep 3003; :"], start_new_session=True)
-time.sleep(0.5)
+open(f"{attempt} {task}", "w").close()
+while not all(os.path.exists(f"{attempt} worker:{rank}") for rank in range(3)):
+    time.sleep(0.02)
 sys.exit(7) if task == "worker:1" else time.sleep(3000)
 """
 
@@ -82,13 +93,7 @@ def test_a_storm_of_failures_ends_at_the_limit(tmp_path: Path) -> None:
             said = (RunFolder.find(up.run_id).path / f"{task.replace(':', '-')}.log").read_text()
             assert "beside" not in said, said
             lines = [line.split(" at ") for line in said.splitlines() if " at " in line]
-            told, all_of = (
-                [line for line, _ in lines],
-                [f"attempt {n} {n} {n - 1} 2" for n in (1, 2, 3)],
-            )
-            if task == "worker:1":
-                assert told == all_of
-            assert set(told) <= set(all_of)  # the others may be ended before they say a word
+            assert [line for line, _ in lines] == [f"attempt {n} {n} {n - 1} 2" for n in (1, 2, 3)]
             assert len({port for _, port in lines}) == len(lines)
         assert confirmed(up) and gone(up.run_id)
 
@@ -99,19 +104,18 @@ def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) ->
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
-        run=RULE
-        + "[jobs.board]\ntasks = ['localhost:auto']\nin_cluster = false\n"
-        + 'env = { SECONDS = "3000" }\n',
+        run=RULE + "[jobs.board]\ntasks = ['localhost:auto']\nin_cluster = false\n",
         modes={"ps": "stubborn", "worker": "stubborn fails orphan child"},
         env={
             "FIRST": "worker:1",
             "FIRST_SECONDS": "0.3",
-            "SECONDS": "3",
+            "AGAIN_SECONDS": "end",
             "FAILURES": "1",
         },
     ) as up:
         board = up.state("board:0", "ready")["pid"]
         before = up.events[: up.events.index(attempt_of(up, 2, "ready"))]
+        tell(tmp_path / "ledger", up.run_id, "end")
         states = [e["state"] for e in before if e["event"] == "task" and e["task"] == "board:0"]
         assert states[-1] == "ready", states
         assert up.wait() == 0, up.transcript()
@@ -173,7 +177,7 @@ import os, signal, sys, time
 import jax, numpy as np
 from jax.experimental import multihost_utils
 
-jax.distributed.initialize(initialization_timeout=60)
+jax.distributed.initialize(initialization_timeout=300)
 rank, size = jax.process_index(), jax.process_count()
 attempt = int(os.environ["TFMUX_ATTEMPT"])
 path = os.path.expanduser(f"~/{os.environ['TFMUX_RUN_ID']}.{rank}.npy")
@@ -230,7 +234,7 @@ def test_jax_goes_on_from_its_checkpoint(
         pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
     file = scenario.file(
         {"worker": ["tf1", "tf3"]},
-        run=RULE + 'framework = "jax"\nlease = 60',
+        run=RULE + 'framework = "jax"\nlease = 600',
         env={"HOW": how, "JAX_PLATFORMS": "cpu"},
         words=python_task(JAX),
     )
@@ -238,9 +242,9 @@ def test_jax_goes_on_from_its_checkpoint(
         up.log("worker:1", "step 10 ")
         if act is not None:
             act(scenario, up)
-        again = up.log("worker:1", "attempt 2 from step", timeout=180)["text"]
+        again = up.log("worker:1", "attempt 2 from step", timeout=500)["text"]
         assert int(again.rpartition(" ")[2]) >= 9
-        assert up.wait(180) == 0, up.transcript()
+        assert up.wait(500) == 0, up.transcript()
         assert up.log("worker:0", "weight 2.995") and up.log("worker:1", "weight 2.995")
         cause = up.of("run")[-1]["restart_cause"]
         assert why in f"{cause['task']} {cause['how']} on {cause['host']}"
@@ -253,9 +257,14 @@ def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> No
     starts all again, and the run is a success."""
     file = scenario.file(
         PLACES,
-        run=RULE.replace("grace = 1", "grace = 4") + "lease = 60",
+        run=RULE.replace("grace = 1", "grace = 12") + "lease = 600",
         modes={"worker": "stubborn fails orphan"},
-        env={"FIRST": "worker:1", "FIRST_SECONDS": "0.5", "SECONDS": "5", "FAILURES": "1"},
+        env={
+            "FIRST": "worker:1",
+            "FIRST_SECONDS": "0.5",
+            "AGAIN_SECONDS": "2",
+            "FAILURES": "1",
+        },
     )
     with scenario.up(file) as up:
         while_ending(up)
@@ -277,13 +286,14 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
     """Its ranks may live: nothing starts beside them, and the run says so."""
     file = scenario.file(
         PLACES,
-        run=RULE.replace("grace = 1", "grace = 2") + "lease = 3",
+        run=RULE.replace("grace = 1", "grace = 2") + "lease = 8",
         modes={"worker": "stubborn fails"},
-        env={"FIRST": "worker:0", "FIRST_SECONDS": "1"},
+        env={"FIRST": "worker:0", "FIRST_SECONDS": "fail"},
     )
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
         scenario.testbed["tf3"].pull()
+        scenario.tell(up.run_id, "fail")
         while_ending(up)
         up.wait_for(lambda e: e["event"] == "run" and e["state"] == "killing", "the end")
         scenario.testbed["tf3"].heal()
@@ -302,7 +312,12 @@ def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
     with slurm_scenario.up(
         modes="stubborn daemon child fails",
         run=RULE,
-        env={"FIRST": "worker:1", "FIRST_SECONDS": "1", "SECONDS": "5", "FAILURES": "1"},
+        env={
+            "FIRST": "worker:1",
+            "FIRST_SECONDS": "1",
+            "AGAIN_SECONDS": "2",
+            "FAILURES": "1",
+        },
     ) as up:
         assert up.wait() == 0, up.transcript()
         ended = {e["task"]: (e["attempt"], e["state"]) for e in up.of("task")}

@@ -181,7 +181,7 @@ def test_a_socket_folder_of_somebody_else_is_not_used(
         host.run(["ln", "-s", "/tmp/elsewhere", place])
     else:
         host.run(["mkdir", "-m", "777", place], as_user=False)
-    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 60\ngrace = 1")
+    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600\ngrace = 1")
     with fresh_scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         assert host.run(["ls", "-A", f"{place}/"]).stdout == b""

@@ -116,11 +116,16 @@ def test_64_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path
     with Up("up", str(write(folder, text)), "--json") as up:
         up.state("worker:63", "ready")
         wait_stuck(up.run_id, load=1, all_reduce=63)
-        lines = run("stacks", up.run_id).stdout.splitlines()
-        assert lines == [
-            "1 task: worker:37 — load late.py:4 ← <module> late.py:10",
-            "63 tasks: worker:0–36, 38–63 — all_reduce late.py:7 ← <module> late.py:11",
-        ]
+        wait_until(
+            lambda: (
+                run("stacks", up.run_id).stdout.splitlines()
+                == [
+                    "1 task: worker:37 — load late.py:4 ← <module> late.py:10",
+                    "63 tasks: worker:0–36, 38–63 — all_reduce late.py:7 ← <module> late.py:11",
+                ]
+            ),
+            "all are told",
+        )
         up.press_ctrl_c()
         assert up.wait() == 130
 
@@ -133,7 +138,7 @@ def test_a_frozen_host_is_named_and_kills_do_not_wait_for_it(
     with FaultScenario(testbed, tmp_path) as scenario:
         file = scenario.file(
             {"worker": ["tf1", "tf3"]},
-            run='lease = 60\ngrace = 1\nframework = "mpi-like"',
+            run='lease = 600\ngrace = 1\nframework = "mpi-like"',
             extra='[start.ready]\nworker = "started"',
             words=["{python}", "-c", "import time; time.sleep(1000)"],
         )

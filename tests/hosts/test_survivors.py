@@ -32,7 +32,7 @@ def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> N
         program.chmod(0o4755)
     file = fresh_scenario.file(
         {"ps": ["tf1"], "worker": ["tf3"]},
-        run="lease = 60\ngrace = 0.5",
+        run="lease = 600\ngrace = 0.5",
         words=[*python_task(BECOMES_ROOT), "{port}"],
     )
     with fresh_scenario.up(file) as up:

@@ -56,7 +56,7 @@ def cluster(
     places: Sequence[str] = ("c1", "c1", "c2"),
     *,
     modes: str = "",
-    run: str = "lease = 60\ngrace = 1",
+    run: str = "lease = 600\ngrace = 1",
     env: str = "",
     more: str = "",
 ) -> Path:
@@ -83,6 +83,13 @@ env = {{ LEDGER = "/tmp/ledger", PACE = "0.01"{env} }}
 def pair(two: tuple[Container, Container]) -> str:
     """The tables of both containers."""
     return "".join(each.hosts_toml(f"c{n}") for n, each in enumerate(two, 1))
+
+
+def tell(two: tuple[Container, Container], run_id: str, word: str) -> None:
+    """Says a word to the run's tasks in both containers."""
+    for folder in (each.root / "tmp/ledger" for each in two):
+        if folder.is_dir():
+            tasks.tell(folder, run_id, word)
 
 
 def commands(run_id: str) -> list[Process]:
@@ -159,15 +166,15 @@ def test_files_go_there_and_come_back(two: tuple[Container, Container], tmp_path
     work = tmp_path / "work"
     work.mkdir()
     (work / "note.txt").write_text("brought here\n")
-    script = "cat note.txt; tr a-z A-Z <note.txt >made.txt; sleep 7"
+    script = "tr a-z A-Z <note.txt >made.txt; cat note.txt; sleep 1000"
     more = f"""
 [jobs.helper]
 tasks = ["c2:auto"]
 in_cluster = false
 command = ["sh", "-c", {json.dumps(script)}]
 """
-    run = 'workdir = "work"\ncollect = ["made.txt"]\ngrace = 1\nlease = 60'
-    file = cluster(tmp_path, pair(two), run=run, env=', SECONDS = "9"', more=more)
+    run = 'workdir = "work"\ncollect = ["made.txt"]\ngrace = 1\nlease = 600'
+    file = cluster(tmp_path, pair(two), run=run, env=', SECONDS = "all is seen"', more=more)
     session = RunClient.launch(load(file, for_launch=True), file.read_text())
     deadline = time.monotonic() + PATIENCE
     usage: set[TaskId] = set()
@@ -175,6 +182,8 @@ command = ["sh", "-c", {json.dumps(script)}]
     while (now := session.snapshot()).state is not RunPhase.ENDED:
         usage |= {task for host in now.hosts for task in host.usage}
         memory |= {host.memory_total for host in now.hosts if host.memory_total}
+        if TaskId("worker", 1) in usage and memory and now.task(TaskId("helper", 0)).log_size:
+            tell(two, now.run_id, "all is seen")
         assert time.monotonic() < deadline, now
         time.sleep(0.05)
     assert session.wait(PATIENCE)
@@ -195,11 +204,12 @@ def test_the_command_is_killed_or_stopped_in_the_middle(
 ) -> None:
     """The link is lost, the tasks write on, and a new command reaches the same agent: nothing is
     started again, no byte is lost, and the stopped command is ended."""
-    file = cluster(tmp_path, pair(two), ["c1"] * 3, env=', SECONDS = "20"')
+    file = cluster(tmp_path, pair(two), ["c1"] * 3, env=', SECONDS = "it is back"')
     with Up("up", str(file), "--json") as up:
         ready(up, *ALL)
         pids = {e["task"]: e["pid"] for e in up.of("task") if "pid" in e}
         cut(up, "c1", number)
+        tell(two, up.run_id, "it is back")
         assert up.wait() == 0, up.transcript()
         assert {e["task"]: e["pid"] for e in up.of("task") if "pid" in e} == pids
         assert {e["attempt"] for e in up.of("task")} <= {0, 1} and confirmed(up)
@@ -212,7 +222,7 @@ def test_the_command_is_killed_or_stopped_in_the_middle(
 def test_the_launcher_is_killed(two: tuple[Container, Container], tmp_path: Path) -> None:
     """`ps` asks the containers and `kill` ends the run, without the file; under `stop` the
     containers end what they hold by their lease."""
-    file = cluster(tmp_path, pair(two), run='lease = 60\ngrace = 1\non_disconnect = "keep"')
+    file = cluster(tmp_path, pair(two), run='lease = 600\ngrace = 1\non_disconnect = "keep"')
     with Up("up", str(file), "--json") as up:
         ready(up, *ALL)
         up.kill_launcher()
@@ -226,7 +236,7 @@ def test_the_launcher_is_killed(two: tuple[Container, Container], tmp_path: Path
     assert done.returncode == 0 and "nothing is left on any host" in done.stdout + done.stderr
     for each in two:
         gone(each.processes, "nothing is left in the container")
-    file = cluster(tmp_path, pair(two), run="lease = 3\ngrace = 1", modes="daemon")
+    file = cluster(tmp_path, pair(two), run="lease = 8\ngrace = 1", modes="daemon")
     with Up("up", str(file), "--json") as up:
         ready(up, *ALL)
         up.kill_launcher()
@@ -238,7 +248,7 @@ def test_a_container_that_is_stopped(tmp_path: Path, two: tuple[Container, Conta
     """Its tasks are gone with it, and the run says which host cannot be asked: exit 4."""
     with Container() as third:
         hosts = pair(two) + third.hosts_toml("c3")
-        file = cluster(tmp_path, hosts, ("c1", "c3", "c2"), run="lease = 4\ngrace = 1")
+        file = cluster(tmp_path, hosts, ("c1", "c3", "c2"), run="lease = 8\ngrace = 1")
         with Up("up", str(file), "--json") as up:
             ready(up, *ALL)
             third.stop()
@@ -289,12 +299,14 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
         "unshare": ("unshare", "--mount", "--uts", "--ipc", *environ),
         "sh": ("sh", "-c", f"cd {home}; exec {{command}}"),
     }[program]
-    ledger = f', LEDGER = "{home}/ledger"'
-    file = cluster(tmp_path, table(via), ["c1"] * 3, modes="stubborn daemon")
-    file.write_text(file.read_text().replace('LEDGER = "/tmp/ledger"', ledger[2:]))
+    mark = f', MARK = "{home.name}"'
+    file = cluster(tmp_path, table(via), ["c1"] * 3, modes="stubborn daemon", env=mark)
+    file.write_text(file.read_text().replace("/tmp/ledger", f"{home}/ledger"))
+    daemon = f"sleep 3002; : {home.name}"
     try:
         with Up("up", str(file), "--json") as up:
             ready(up, *ALL)
+            wait_until(lambda: [p for p in proc.scan() if daemon in p.argv], "daemons live")
             users = {p.uid for p in of_run(up.run_id) if (p.tag or "").endswith("/1;")}
             assert users == {65534 if program in ("sudo", "setpriv") else 0}
             pids = {e["task"]: e["pid"] for e in up.of("task") if "pid" in e}
@@ -308,7 +320,7 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
             assert confirmed(up)
         gone(lambda: of_run(up.run_id), "nothing is left")
         gone(lambda: commands(up.run_id), "no command is left")
-        gone(lambda: [p for p in proc.scan() if p.alive and "sleep 3002; :" in p.argv], "daemons")
+        gone(lambda: [p for p in proc.scan() if p.alive and daemon in p.argv], "daemons")
         for task in ALL:
             whole(up.run_id, task, home / "ledger")
     finally:

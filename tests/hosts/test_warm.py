@@ -26,7 +26,7 @@ def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) ->
     """The stage comes while the host is away: its task begins when it is back, in the process
     that has waited; a restart there is an ordinary start."""
     file = scenario.file(
-        PLACES, run="lease = 60\ngrace = 1", extra=WARM, env={"SECONDS": "20", "PACE": "0.1"}
+        PLACES, run="lease = 600\ngrace = 1", extra=WARM, env={"SECONDS": "go on", "PACE": "0.1"}
     )
     with scenario.up(file) as up:
         up.wait_for(
@@ -40,6 +40,7 @@ def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) ->
         scenario.testbed["tf4"].heal()
         ready(up, "worker:1")
         assert [p.pid for p in scenario.of("tf4", "worker:1")] == [pid]
+        scenario.tell(up.run_id, "go on")
         assert up.wait() == 0, up.transcript()
         assert confirmed(up)
         scenario.check_logs(up.run_id, pace=0.1)
@@ -52,7 +53,7 @@ def test_without_a_launcher_a_gate_never_opens(scenario: FaultScenario) -> None:
     and nothing of it has begun."""
     file = scenario.file(
         PLACES,
-        run="lease = 4\ngrace = 1",
+        run="lease = 8\ngrace = 1",
         extra=WARM + '[start.ready]\nps = { log = "never" }',
         words=command(),
     )

@@ -153,12 +153,17 @@ class Up:
             reader.join(5)
 
     def wait_for(
-        self, condition: Callable[[dict[str, Any]], bool], what: str, timeout: float = PATIENCE
+        self,
+        condition: Callable[[dict[str, Any]], bool],
+        what: str,
+        timeout: float = PATIENCE,
+        after: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The first event that the condition holds for, waited for if need be."""
+        """The first event that the condition holds for, waited for if need be: of all, or of those
+        that came after one of them."""
         deadline = time.monotonic() + timeout
         with self._news:
-            at = 0
+            at = self._events_until(after) if after else 0
             while True:
                 while at < len(self.events):
                     if condition(self.events[at]):
@@ -171,12 +176,22 @@ class Up:
                 )
                 self._news.wait(min(left, 0.2))
 
-    def state(self, task: str, state: str, timeout: float = PATIENCE) -> dict[str, Any]:
-        """The event that brings a task into a state."""
+    def _events_until(self, event: dict[str, Any]) -> int:
+        return next(at for at, each in enumerate(self.events, 1) if each is event)
+
+    def state(
+        self,
+        task: str,
+        state: str,
+        timeout: float = PATIENCE,
+        after: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The event that brings a task into a state; after another one, if that is given."""
         return self.wait_for(
             lambda e: e["event"] == "task" and (e["task"], e["state"]) == (task, state),
             f"{task} {state}",
             timeout,
+            after,
         )
 
     def log(self, task: str, text: str, timeout: float = PATIENCE) -> dict[str, Any]:

@@ -1,4 +1,11 @@
-"""The program that the tests launch: it misbehaves as told, and keeps a ledger of its output."""
+"""The program that the tests launch: it misbehaves as told, and keeps a ledger of its output.
+
+How long it goes on is said by `SECONDS`, for the tasks named in `FIRST` by `FIRST_SECONDS`, and for
+later attempts of all tasks by `AGAIN_SECONDS`. What must happen before it ends, or before it ends
+again, is no matter of seconds: a word there instead of a number is waited for until `tell` says it,
+and `ATTEMPT` in it stands for the attempt's number. `LATE` names tasks that listen only when they
+are told `listen`.
+"""
 
 from __future__ import annotations
 
@@ -74,7 +81,7 @@ if "stubborn" in modes:
 if "child" in modes:
     subprocess.Popen(["sleep", "3001"], stdout=subprocess.DEVNULL)
 if "daemon" in modes:
-    daemon("sleep 3002; :", {})
+    daemon(("sleep 3002; : " + os.environ.get("MARK", "")).strip(), {})
 if "orphan" in modes:
     daemon("trap '' TERM; sleep 3003; :", dict(os.environ))
 if "holder" in modes:
@@ -90,8 +97,14 @@ if "chain" in modes and os.fork() == 0:
         time.sleep(0.002)
     os._exit(0)
 
-server = socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=False)
+def told(word):
+    return os.path.exists(os.path.join(folder, os.environ["TFMUX_RUN_ID"] + "." + word))
+
+
 write(next(pieces))
+while task in os.environ.get("LATE", "").split(",") and not told("listen"):
+    time.sleep(0.02)
+server = socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=False)
 if "stops" in modes:
     os.kill(os.getpid(), signal.SIGSTOP)
 if "mute" in modes:
@@ -99,12 +112,17 @@ if "mute" in modes:
     os.close(2)
     time.sleep(3000)
 limit = int(os.environ.get("BYTES", "1000000000"))
-left = float(os.environ.get("SECONDS", "3000"))
+left = os.environ.get("SECONDS", "3000")
 if task in os.environ.get("FIRST", "").split(","):
-    left = float(os.environ["FIRST_SECONDS"])
-end = time.monotonic() + left
+    left = os.environ["FIRST_SECONDS"]
+if attempt != "1":
+    left = os.environ.get("AGAIN_SECONDS", left)
+try:
+    end, word = time.monotonic() + float(left), ""
+except ValueError:
+    end, word = 0.0, left.replace("ATTEMPT", attempt)
 least = int(os.environ.get("LEAST", "0"))
-while time.monotonic() < end or count < least:
+while time.monotonic() < end or count < least or (word and not told(word)):
     write(next(pieces))
     if count > limit:
         time.sleep(3000)
@@ -119,6 +137,11 @@ if "fails" in modes and int(attempt) <= int(os.environ.get("FAILURES", "1000")):
 def command() -> Sequence[str]:
     """The command of a task: its port is the first argument."""
     return [*python_task(SCRIPT), "{port}"]
+
+
+def tell(folder: Path, run_id: str, word: str) -> None:
+    """Says a word to all tasks of a run that keep their ledgers in a folder."""
+    (folder / f"{run_id}.{word}").touch()
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,6 @@ PATIENCE = 120.0
 """Seconds. Nothing is asserted by it: a machine that is busy with something else needs them, and
 whoever asserts a time measures it."""
 
-SOON = 40.0
-"""The same where something else does it later, such as a lease of 60 s that ends."""
-
 
 def wait_until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """Waits for something that has no event of its own.

@@ -17,7 +17,7 @@ from tests.support import command
 from tests.support import fault_tasks as tasks
 from tests.support.command import Up
 from tests.support.fault_tasks import Ledger
-from tests.support.patience import PATIENCE, SOON, wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import records
 from tests.testbed import proc
 from tests.testbed.host import Host
@@ -130,7 +130,7 @@ class FaultScenario:
             if p.alive and (p.tag or "").split("/")[0].rstrip(";") == run_id
         ]
 
-    def wait_dead(self, run_id: str = "", timeout: float = SOON) -> None:
+    def wait_dead(self, run_id: str = "", timeout: float = PATIENCE) -> None:
         """Waits until nothing is left but the bystanders."""
         try:
             wait_until(lambda: not self.left(run_id), "nothing is left", timeout)
@@ -199,6 +199,12 @@ class FaultScenario:
 
     # --- doing --------------------------------------------------------------------------------
 
+    def tell(self, run_id: str, word: str) -> None:
+        """Says a word to the run's tasks, on every host that has begun one."""
+        for folder in map(self.ledger_folder, ("here", *(host.name for host in self.testbed))):
+            if folder.is_dir():
+                tasks.tell(folder, run_id, word)
+
     def up(self, file: Path, **options: Any) -> Up:
         """Launches."""
         return Up("up", str(file), "--json", **options)
@@ -222,6 +228,30 @@ class FaultScenario:
 
         wait_until(lambda: len(there()) == len(BYSTANDERS), f"bystanders live on {host.name}")
         self.bystanders[host.name] = there()
+
+
+def launch(
+    folder: Path,
+    jobs: Mapping[str, int],
+    run: str = "",
+    modes: Mapping[str, str] | None = None,
+    env: Mapping[str, str] | None = None,
+    words: Sequence[str] | None = None,
+) -> Up:
+    """`tfmux up` of a cluster on this machine."""
+    text = 'name = "rules"\n'
+    for job, count in jobs.items():
+        text += f"[jobs.{job}]\ntasks = {json.dumps(['localhost:auto'] * count)}\n"
+        text += f'env = {{ MODES = "{(modes or {}).get(job, "")}" }}\n'
+    settings = {"LEDGER": str(folder / "ledger"), **(env or {})}
+    pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
+    text += f"[run]\ncommand = {json.dumps(words or tasks.command())}\nenv = {{ {pairs} }}\n{run}\n"
+    return Up("up", str(command.write(folder, text)), "--json")
+
+
+def gone(run_id: str) -> bool:
+    """Nothing of the run lives here."""
+    return not FaultScenario.here(run_id)
 
 
 def ready(up: Up, *names: str) -> None:

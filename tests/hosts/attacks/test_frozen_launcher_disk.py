@@ -59,7 +59,7 @@ def cluster(tmp_path: Path, server: SshServer) -> Path:
             "ready = { log = '^1 x' }",
         ]
     text = ['name = "frozen"', server.host_toml("far", sys.executable), *jobs]
-    text += ["[run]", 'workdir = ""', "grace = 1", "lease = 60"]
+    text += ["[run]", 'workdir = ""', "grace = 1", "lease = 600"]
     return write(tmp_path, "\n".join(text) + "\n")
 
 

@@ -15,7 +15,7 @@ from tests.support.scenario import FaultScenario, confirmed, last_states, notes,
 from tests.testbed import proc
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
-RULES = "lease = 60\ngrace = 1"
+RULES = "lease = 600\ngrace = 1"
 
 
 def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(

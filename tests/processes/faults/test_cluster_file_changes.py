@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.command import Up, write
-from tests.support.scenario import FaultScenario
+from tests.support.scenario import FaultScenario, ready
 
 LAUNCHED = """
 name = "kept"
@@ -54,10 +54,8 @@ def test_a_run_keeps_what_it_was_launched_with(tmp_path: Path) -> None:
                 file.write_text(change)
             up = Up("attach", run_id, "--json")
             up.wait_for(lambda e: e.get("state") == "running", "the run goes on")
-            assert {e["task"]: e["state"] for e in up.of("task")} == {
-                "worker:0": "ready",
-                "worker:1": "ready",
-            }
+            ready(up, "worker:0", "worker:1")
+            assert {e["state"] for e in up.of("task")} == {"ready"}
             assert sleeping(run_id) == tasks
             shown = command.run("ps", "--json")
             (row,) = json.loads(shown.stdout)

@@ -2,42 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from launcher.agent.processes import TAG
 from launcher.store.runs import RunFolder
 from tests.support import fault_tasks as tasks
-from tests.support.command import Up, write
 from tests.support.patience import wait_until
-from tests.support.scenario import FaultScenario, confirmed, last_states, notes
+from tests.support.scenario import FaultScenario, confirmed, gone, last_states, launch, notes, ready
 from tests.support.streams import records
-
-
-def launch(
-    folder: Path,
-    jobs: Mapping[str, int],
-    run: str = "",
-    modes: Mapping[str, str] | None = None,
-    env: Mapping[str, str] | None = None,
-    words: Sequence[str] | None = None,
-) -> Up:
-    """`tfmux up` of a cluster on this machine."""
-    text = 'name = "rules"\n'
-    for job, count in jobs.items():
-        text += f"[jobs.{job}]\ntasks = {json.dumps(['localhost:auto'] * count)}\n"
-        text += f'env = {{ MODES = "{(modes or {}).get(job, "")}" }}\n'
-    settings = {"LEDGER": str(folder / "ledger"), **(env or {})}
-    pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-    text += f"[run]\ncommand = {json.dumps(words or tasks.command())}\nenv = {{ {pairs} }}\n{run}\n"
-    return Up("up", str(write(folder, text)), "--json")
-
-
-def gone(run_id: str) -> bool:
-    """Nothing of the run lives here."""
-    return not FaultScenario.here(run_id)
 
 
 def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Path) -> None:
@@ -48,7 +21,7 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
         {"ps": 1, "worker": 2},
         run='on_failure = "restart"\nmax_restarts = 2\ngrace = 1',
         modes={"worker": "fails orphan"},
-        env={"SECONDS": "3000", "FIRST": "worker:1", "FIRST_SECONDS": "0.3"},
+        env={"FIRST": "worker:1", "FIRST_SECONDS": "fail ATTEMPT"},
     ) as up:
         for attempt in (1, 2, 3):
             up.wait_for(
@@ -59,7 +32,8 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
                 f"attempt {attempt}",
             )
             tags = [p.tag for p in FaultScenario.here(up.run_id) if "/worker:1/" in (p.tag or "")]
-            assert set(tags) <= {f"{up.run_id}/worker:1/{attempt};"}, tags
+            assert set(tags) == {f"{up.run_id}/worker:1/{attempt};"}, tags
+            tasks.tell(tmp_path / "ledger", up.run_id, f"fail {attempt}")
         assert up.wait() == 1, up.transcript()
         assert "worker:1 on localhost: exit 7" in up.said
         states = [(e["state"], e["attempt"]) for e in up.of("task") if e["task"] == "worker:1"]
@@ -122,8 +96,10 @@ def test_a_ps_that_dies_stops_the_run_and_is_the_headline(tmp_path: Path) -> Non
         {"ps": 1, "worker": 2},
         run='on_failure = "keep"\ngrace = 1',
         modes={"ps": "fails"},
-        env={"FIRST": "ps:0", "FIRST_SECONDS": "2"},
+        env={"FIRST": "ps:0", "FIRST_SECONDS": "fail"},
     ) as up:
+        ready(up, "ps:0", "worker:0", "worker:1")
+        tasks.tell(tmp_path / "ledger", up.run_id, "fail")
         assert up.wait() == 1, up.transcript()
         assert "first failure: ps:0 on localhost: exit 7" in up.said
         assert last_states(up) == {"ps:0": "failed", "worker:0": "stopped", "worker:1": "stopped"}
@@ -136,11 +112,12 @@ def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
         tmp_path,
         {"ps": 1, "worker": 2},
         run='success = "all"\ngrace = 1',
-        env={"SECONDS": "3", "FIRST": "worker:0", "FIRST_SECONDS": "0.5"},
+        env={"SECONDS": "end", "FIRST": "worker:0", "FIRST_SECONDS": "0.5"},
         modes={"worker": ""},
     ) as up:
         up.state("worker:0", "exited")
-        assert last_states(up)["worker:1"] in ("starting", "ready")
+        ready(up, "worker:1")
+        tasks.tell(tmp_path / "ledger", up.run_id, "end")
         assert up.wait() in (0, 1)
         assert last_states(up)["worker:1"] == "exited", up.transcript()
 
