@@ -95,7 +95,7 @@ def test_no_stage_starts_before_the_earlier_one_listens(testbed: Testbed, tmp_pa
     text = topology(
         testbed,
         LISTENER,
-        settings='env = { BEFORE = "0.5", AFTER = "30" }',
+        settings='env = { BEFORE = "0.5", AFTER = "1000" }',
         ps='env = { BEFORE = "2.0" }',
     )
     with Up("up", str(write(tmp_path, text)), "--json") as up:

@@ -16,6 +16,7 @@ from launcher.on_host.transfer import PIECE, collect
 from launcher.store.runs import RunFolder
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
+from tests.support.scenario import ready
 from tests.support.short_programs import Running
 from tests.testbed.inprocess import SshServer
 
@@ -26,7 +27,7 @@ def kept(server: SshServer) -> list[Path]:
 
 
 RESULTS = """
-import os, socket, sys
+import os, sys, time
 logdir = sys.argv[1]
 os.makedirs(logdir + "/deep/empty")
 open(logdir + "/checkpoint", "w").write("step 12")
@@ -36,13 +37,18 @@ os.symlink("checkpoint", logdir + "/latest")
 os.symlink("/etc/passwd", logdir + "/outside")
 os.mkfifo(logdir + "/pipe")
 open("table.csv", "w").write("1,2\\n")
+while not os.path.exists(sys.argv[4]):
+    time.sleep(0.02)
 sys.exit(int(sys.argv[3]))
 """
 
 
-def cluster(host: str, size: int = 100_000, status: int = 0, more: str = "") -> str:
-    """One worker that leaves results in its log directory and in its workdir."""
-    command = json.dumps([*python_task(RESULTS), "{logdir}", str(size), str(status)])
+def cluster(
+    host: str, size: int = 100_000, status: int = 0, more: str = "", until: Path = Path("/")
+) -> str:
+    """One worker that leaves results in its log directory and in its workdir; it ends when a file
+    of this machine, where the server's hosts are, is there."""
+    command = json.dumps([*python_task(RESULTS), "{logdir}", str(size), str(status), str(until)])
     return f"""
 name = "results"
 {host}
@@ -59,10 +65,16 @@ worker = "started"
 """
 
 
-def on_server(server: SshServer, tmp_path: Path, size: int = 100_000, status: int = 0) -> Path:
+def on_server(
+    server: SshServer,
+    tmp_path: Path,
+    size: int = 100_000,
+    status: int = 0,
+    until: Path = Path("/"),
+) -> Path:
     """The file of that cluster, on the in-process SSH server."""
     (tmp_path / "work").mkdir()
-    text = cluster(server.host_toml("far", sys.executable), size, status)
+    text = cluster(server.host_toml("far", sys.executable), size, status, until=until)
     return write(tmp_path, text)
 
 
@@ -142,10 +154,10 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
 
 def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
     """The connection breaks while results flow; they are whole in the end."""
+    ssh_server.relay.strike = 24 << 20, ssh_server.relay.cut_off
     with Up("up", str(on_server(ssh_server, tmp_path, size=60 << 20)), "--json") as up:
-        up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
-        ssh_server.drop_connections()
         assert up.wait() == 0, up.transcript()
+    assert ssh_server.relay.struck
     there = ssh_server.home / "out" / up.run_id / "deep/big"
     here = RunFolder.find(up.run_id).path / "collected/far" / up.run_id / "deep/big"
     assert digest(here) == digest(there)
@@ -157,9 +169,11 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
     """Results that cannot be stored here are said to stay on the host, and they do; the run's
     own outcome is what it was, and its exit code is not 0."""
     (tmp_path / "home/.local/share/tfmux").mkdir(parents=True)
-    with Up("up", str(on_server(ssh_server, tmp_path)), "--json") as up:
+    end = tmp_path / "end"
+    with Up("up", str(on_server(ssh_server, tmp_path, until=end)), "--json") as up:
         run = RunFolder.find(up.run_id).path
         (run / "collected").write_text("a file stands where the folder should be")
+        end.touch()
         assert up.wait() == 1, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("note"))
     missing = f"results of far were not brought back: {run / 'collected'}: File exists"
@@ -202,10 +216,14 @@ def test_one_signal_after_the_end_gives_the_results_up(
 ) -> None:
     """The network is silent while they flow: they stay on the host, and that is said."""
     (tmp_path / "work").mkdir()
-    text = cluster(ssh_server.host_toml("far", sys.executable), 60 << 20, more="lease = 5")
+    end = tmp_path / "end"
+    far = ssh_server.host_toml("far", sys.executable)
+    text = cluster(far, 60 << 20, more="lease = 60", until=end)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
+        ready(up, "worker:0")
+        ssh_server.relay.strike = 8 << 20, ssh_server.relay.pull
+        end.touch()
         up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
-        ssh_server.pull()
         up.process.send_signal(number)
         assert up.wait() == 1, up.transcript()
     ssh_server.heal()

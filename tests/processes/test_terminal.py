@@ -15,7 +15,7 @@ import pytest
 from launcher.store.runs import RunFolder
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
-from tests.support.patience import wait_until
+from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import records
 from tests.testbed import guard
 
@@ -63,11 +63,13 @@ class Terminal:
         """What stands on the screen."""
         return self._call("capture-pane", "-p")
 
-    def wait_for(self, *texts: str, timeout: float = 60.0) -> str:
+    def wait_for(self, *texts: str, timeout: float = PATIENCE) -> str:
         """Waits until all texts stand on the screen together."""
         return self.wait_until(lambda s: all(text in s for text in texts), str(texts), timeout)
 
-    def wait_until(self, condition: Callable[[str], bool], what: str, timeout: float = 60.0) -> str:
+    def wait_until(
+        self, condition: Callable[[str], bool], what: str, timeout: float = PATIENCE
+    ) -> str:
         """Waits until the screen is as wanted."""
         deadline = time.monotonic() + timeout
         while not condition(screen := self.screen()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 _CHUNK = 1 << 16
@@ -40,12 +41,16 @@ class Relay:
         silent: connections are accepted and never answered.
         connections: how many have been accepted since the start.
         ended: how many of them have ended.
+        strike: what is done when so many bytes more have come, such as `(1000, relay.pull)`.
+        struck: whether that has been done.
         peak_logins: the most connections that were between connecting and logged in at once.
     """
 
     def __init__(self) -> None:
         self.refuse_next = 0
         self.silent = False
+        self.strike: tuple[int, Callable[[], None]] | None = None
+        self.struck = False
         self.connections = 0
         self.ended = 0
         self.peak_logins = 0
@@ -128,11 +133,20 @@ class Relay:
             self._writers.discard(to)
             to.close()
 
+    def _count(self, size: int) -> None:
+        if self.strike is not None:
+            left, act = self.strike
+            self.strike = (left - size, act) if left > size else None
+            if self.strike is None:
+                self.struck = True
+                act()
+
     async def _pump(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, pause: float = 0.0
     ) -> None:
         with suppress(ConnectionError):
             while data := await source.read(_CHUNK):
+                self._count(len(data))
                 await self._whole.wait()
                 to.write(data)
                 await to.drain()

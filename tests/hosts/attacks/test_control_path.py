@@ -29,7 +29,7 @@ GOAL = 0.25
 BOUND = 2.0
 """Beyond it, on an idle machine, something that a kill waits for is on its way."""
 ROUNDS = budget(1, 20)
-STAGED_BYTES = budget(48 << 20, 2 << 30)
+STAGED_BYTES = budget(100 << 20, 2 << 30)
 
 SIGNALLED = """
 import os, signal, sys, time

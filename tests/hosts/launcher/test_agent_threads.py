@@ -17,7 +17,7 @@ from tests.support.agent_client import Client
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 
-UID = 61_234
+UID = 200_000 + os.getpid()
 """A user that nobody is: the kernel counts the threads of a user on the whole machine."""
 LIMIT = 40
 # It may read the interpreter wherever that lies, and is bound by the limit as root is not.

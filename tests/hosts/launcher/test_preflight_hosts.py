@@ -99,7 +99,7 @@ async def test_ways_between_hosts_are_told_apart(
 ) -> None:
     """Filtered, unresolved, no route, another machine; a port that another run holds; a host
     that drops our packets; text at login; a proxy."""
-    monkeypatch.setattr(dial, "CONNECT_SECONDS", 2.0)
+    monkeypatch.setattr(dial, "CONNECT_SECONDS", 6.0)
     faults.drop_port(testbed["tf1"], 2222, testbed["tf3"].address)
     faults.drop_port(testbed["tf2"], 22)
     testbed["tf4"].etc(
@@ -161,7 +161,7 @@ async def test_what_only_shows_beside_other_hosts(
 ) -> None:
     """An old checkpoint, a log directory that is not shared, another Python without TensorFlow,
     a public address, a silent sshd."""
-    monkeypatch.setattr(dial, "BANNER_SECONDS", 1.0)
+    monkeypatch.setattr(dial, "BANNER_SECONDS", 8.0)
     faults.freeze_sshd(testbed["tf4"])
     testbed["tf2"].write(f"{testbed['tf2'].account.home}/logs/model.ckpt-100.index", "")
     hosts = testbed.hosts_toml()

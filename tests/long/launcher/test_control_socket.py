@@ -72,7 +72,6 @@ async def test_connections_that_say_nothing_lock_nobody_out(
 ) -> None:
     """As many as are served at once; they are told why they are closed, and one that has
     subscribed stays."""
-    monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
     run_id = new_run_id("idle")
     views = views_of(run_id)
     control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
@@ -81,11 +80,13 @@ async def test_connections_that_say_nothing_lock_nobody_out(
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
         assert "changed" in json.loads(await reader.readline())
+        monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
         idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
         for silent, end in idle:
             assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
             assert await silent.read() == b""
             end.close()
+        monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", PATIENCE)
         late, end = await asyncio.open_unix_connection(path)
         end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
         assert "changed" in json.loads(await late.readline())

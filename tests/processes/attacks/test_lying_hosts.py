@@ -67,7 +67,7 @@ tasks = ["honest:auto", "liar:auto"]
 command = {json.dumps(python_task("import time; time.sleep(600)"))}
 workdir = ""
 grace = 0.5
-lease = 5
+lease = 10
 [start.ready]
 worker = "started"
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import subprocess
 import sys
@@ -85,13 +86,14 @@ async def test_a_command_of_match_that_hangs_ends(
 ) -> None:
     """It has a deadline, and nothing of it stays."""
     monkeypatch.setattr(ssh_config, "READ_SECONDS", 0.5)
-    clients.configure(before='Match exec "sleep 987654"\n  Port 1')
+    mark = f"sleep 987654.{os.getpid()}"
+    clients.configure(before=f'Match exec "{mark}"\n  Port 1')
     with pytest.raises(UnreachableError, match="Match exec"):
         await clients.ours()
     here = await asyncio.to_thread(
         subprocess.run, ["ps", "-eo", "args"], capture_output=True, text=True
     )
-    assert "sleep 987654" not in here.stdout
+    assert mark not in here.stdout
 
 
 async def test_a_broken_configuration_is_named(clients: Clients) -> None:

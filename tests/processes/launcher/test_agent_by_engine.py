@@ -93,7 +93,7 @@ def test_term_to_the_first_process_gives_tasks_their_grace(
     """`scancel` tells the step's first process only, and kills the step when that has ended."""
     script = (
         "import signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), print('saved', flush=True),"
+        "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), print('saved', flush=True),"
         " sys.exit(0)))\n"
         "print('up', flush=True)\n"
         "signal.pause()\n"

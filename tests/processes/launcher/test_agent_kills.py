@@ -140,7 +140,7 @@ libc.syscall(60, 0)
     receipt = client.kill()
     assert receipt["signalled"] == 1 and receipt["survivors"] == []
     client.get(wire.EOF, task="w:0")
-    assert proc.read(started["pid"]) is None
+    wait_until(lambda: proc.read(started["pid"]) is None, "it is reaped")
 
 
 def test_a_chain_of_forks_is_caught(client: Client) -> None:

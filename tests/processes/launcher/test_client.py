@@ -327,8 +327,8 @@ def test_metrics_are_seen_while_nothing_else_happens(tmp_path: Path) -> None:
         wait(client, lambda s: s.task(WORKER).state is TaskState.RUNNING, "training")
         seen: list[int] = []
         client.subscribe(lambda s: seen.append(s.step or 0))
-        last = (client.snapshot().step or 0) + 60
-        wait(client, lambda s: (s.step or 0) >= last, "sixty steps, in three seconds or more")
+        last = (client.snapshot().step or 0) + 120
+        wait(client, lambda s: (s.step or 0) >= last, "120 steps, in six seconds or more")
         assert len(set(seen)) >= 4, seen
 
 

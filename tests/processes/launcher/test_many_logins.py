@@ -25,12 +25,12 @@ async def test_names_that_wait_for_a_slow_name_server_all_resolve(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The time of a lookup begins with the lookup, and not with the wait for its turn."""
-    monkeypatch.setattr(dial, "RESOLVE_SECONDS", 3.0)
+    monkeypatch.setattr(dial, "RESOLVE_SECONDS", 6.0)
     asked: list[str] = []
 
     def slow(host: str, port: int, *_: object) -> list[Any]:
         asked.append(host)
-        time.sleep(1.2)
+        time.sleep(2.4)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 1))]
 
     monkeypatch.setattr(socket, "getaddrinfo", slow)

@@ -88,9 +88,9 @@ def test_two_host_names_of_one_machine(ssh_server: SshServer, tmp_path: Path) ->
     """Every `auto` of a cluster whose two hosts are one machine is a port of its own, and each
     task can listen on its."""
     listener = (
-        "import socket, sys, time\n"
+        "import os, socket, sys, time\n"
         "s = socket.create_server(('127.0.0.1', int(sys.argv[1])), reuse_port=False)\n"
-        "time.sleep(float(sys.argv[2]))"
+        "while not os.path.exists(sys.argv[2]): time.sleep(0.02)"
     )
     hosts = ssh_server.host_toml("one", sys.executable) + ssh_server.host_toml(
         "two", sys.executable
@@ -102,11 +102,14 @@ name = "ports"
 [jobs.worker]
 tasks = {tasks}
 [run]
-command = {json.dumps([*python_task(listener), "{port}", "3"])}
+command = {json.dumps([*python_task(listener), "{port}", str(tmp_path / "end")])}
 workdir = ""
 success = "all"
 """
     with Up("up", str(write(tmp_path, text)), "--json") as up:
+        for number in range(8):
+            up.state(f"worker:{number}", "ready")
+        (tmp_path / "end").touch()
         assert up.wait() == 0, up.transcript()
     ready = {e["task"]: e["address"] for e in up.of("task") if e["state"] == "ready"}
     assert len(ready) == len({address.rpartition(":")[2] for address in ready.values()}) == 8

@@ -454,6 +454,7 @@ async def test_a_server_that_does_not_wait_for_the_answer_gets_it_later(
         asked.append(prompt)
         dropped = ssh_server.relay.ended
         await until(lambda: ssh_server.relay.ended > dropped, "the server hangs up")
+        ssh_server.grace_time(PATIENCE)
         return "secret"
 
     async with asyncio.timeout(PATIENCE):

@@ -34,7 +34,7 @@ from tests.support.patience import PATIENCE, wait_until
 from tests.support.ports import free_ports
 from tests.testbed import proc
 
-SECONDS = 2.0
+SECONDS = 6.0
 RUN = "check-20261120-183002-7f3a"
 
 
@@ -105,16 +105,19 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
 
 async def test_a_question_that_hangs_holds_nothing_up(program: Program, tmp_path: Path) -> None:
     """`setup` that never ends: others are answered meanwhile, and nothing of it stays."""
-    pid_file = tmp_path / "pid"
-    shell = ("/bin/sh", "-c", f"echo $$ >{pid_file}; sleep 98761 & wait", "sh")
+    pid_file, mark = tmp_path / "pid", f"98761.{os.getpid()}"
+    shell = ("/bin/sh", "-c", f"echo $$ >{pid_file}; sleep {mark} & wait", "sh")
     program.send({"what": "python", "id": 7, "python": "x", "env": {}, "shell": shell, "cwd": "/"})
     await asyncio.to_thread(
         wait_until, lambda: pid_file.exists() and pid_file.read_text(), "it began"
     )
     assert (await ask(program, PathAnswer, path="/")).exists
-    sleeps = {each.pid for each in proc.scan() if each.argv[:2] == ("sleep", "98761")}
-    assert sleeps
-    gone = {int(pid_file.read_text()), *sleeps}
+
+    def sleeps() -> set[int]:
+        return {each.pid for each in proc.scan() if each.argv[:2] == ("sleep", mark)}
+
+    await asyncio.to_thread(wait_until, sleeps, "it sleeps")
+    gone = {int(pid_file.read_text()), *sleeps()}
     await program.end()
 
     def ended() -> bool:
@@ -125,7 +128,7 @@ async def test_a_question_that_hangs_holds_nothing_up(program: Program, tmp_path
 
 async def test_a_launcher_that_is_cut_off_leaves_no_listener(tfmux_home: Path) -> None:
     """The cable is pulled, and no end of the stream comes: without beats the program ends."""
-    async with a_program(lease=0.5) as cut:
+    async with a_program(lease=3.0) as cut:
         [port] = free_ports(1)
         await listen(cut, port)
         await asyncio.to_thread(wait_until, lambda: not _is_taken(port), "the port is free")
@@ -138,7 +141,7 @@ def _is_taken(port: int) -> bool:
 
 async def test_beats_keep_the_program(tfmux_home: Path) -> None:
     """A person may take long to answer a question of another host."""
-    async with a_program(lease=2.0) as kept:
+    async with a_program(lease=4.0) as kept:
         for _ in range(12):
             kept.send({"what": "beat"})
             await asyncio.sleep(0.5)
@@ -235,7 +238,7 @@ async def test_a_server_that_takes_nobody_is_filtered_until_it_does(program: Pro
 
         thread = threading.Thread(target=accept)
         thread.start()
-        answer = await ask(program, ConnectAnswer, **{**asked, "seconds": 10.0})
+        answer = await ask(program, ConnectAnswer, **{**asked, "seconds": 30.0})
         done.set()
         await asyncio.to_thread(thread.join)
         for guest in guests:

@@ -50,7 +50,7 @@ async def test_who_holds_the_output_of_a_command_open_holds_up_nobody(
             assert output.status == 0 and output.stdout.startswith("4711 ")
         else:
             with pytest.raises(NoAnswerError):
-                await LocalCommands().run(argv, timeout=0.5)
+                await LocalCommands().run(argv, timeout=3.0)
     finally:
         os.kill(int(pid.read_text()), signal.SIGKILL)
 

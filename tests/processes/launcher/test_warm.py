@@ -250,7 +250,7 @@ def test_the_trainer_complains_itself_of_a_missing_module(folder: Path) -> None:
     "work",
     [
         "import threading as t, time\nt.Thread(target=time.sleep, args=(60,), daemon=True).start()",
-        "import os, time\nif os.fork() == 0:\n    time.sleep(1)\n    os._exit(0)",
+        "import os, time\nif os.fork() == 0:\n    time.sleep(3)\n    os._exit(0)",
     ],
     ids=["thread", "fork"],
 )
