@@ -24,9 +24,8 @@ async def test_a_run_without_figures_says_so_at_its_end(
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=size) as pilot:
         await pilot.press("M")
-        await shows(pilot, "no loss yet")
+        await shows(pilot, "no task has printed a loss")
         await shows(pilot, "[metrics]")
-        assert "printed" not in "".join(screen_text(app))
         now = time.time()
         for step in range(3):
             line = b"Done: 8 training steps (%d global steps) in 1 s, 8.0 steps/s\n" % (9 + step)
@@ -35,5 +34,54 @@ async def test_a_run_without_figures_says_so_at_its_end(
         await shows(pilot, "no task printed a loss")
         await shows(pilot, "┤")
         text = " ".join(screen_text(app))
-        assert "printed two" not in text and "yet" not in text
+        assert "two steps" not in text and "has printed" not in text
+    run.logs.close()
+
+
+async def test_without_colours_every_name_is_as_readable_as_its_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names had the greys of their curves' colours: the third was nearly black on black."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    run = ScriptedRun(tmp_path, ps=0, workers=3)
+    run.change(state=RunPhase.RUNNING)
+    for index in range(3):
+        run.write(f"worker:{index}", b"step 20 loss 0.31\n")
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("M")
+        await shows(pilot, "+ worker:2")
+        rows = {
+            row: line
+            for row, line in enumerate(screen_text(app))
+            if "worker" in line and "0.310" in line
+        }
+        assert len(rows) == 3
+        for row, line in rows.items():
+            at = line.index("worker"), line.index("0.310")
+            name, figure = (app.screen.get_style_at(x, row) for x in at)
+            assert (name.color, name.bgcolor) == (figure.color, figure.bgcolor)
+    run.logs.close()
+
+
+async def test_the_kill_key_is_named_by_what_it_does(tmp_path: Path) -> None:
+    """After the end it shows the receipt, which the footer of the panes alone said; and nobody is
+    asked for stacks."""
+    run = ScriptedRun(tmp_path, workers=1)
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(80, 24)) as pilot:
+        for key in ("M", "H", "b"):
+            await pilot.press(key)
+            await shows(pilot, "F9 kill all  Esc back")
+            await pilot.press("escape")
+        run.change(state=RunPhase.ENDED, outcome=Outcome.SUCCESS, ended=time.time())
+        await shows(pilot, "F9 receipt")
+        for key in ("M", "H", "b"):
+            await pilot.press(key)
+            await shows(pilot, "F9 receipt  Esc back")
+            await pilot.press("escape")
+        await pilot.press("b")
+        await shows(pilot, "the run is over")
+    assert run.asked.count("stacks") == 1
     run.logs.close()

@@ -27,7 +27,7 @@ from tui.outcome import queue_status
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
-from tui.widgets.footer import KeyFooter
+from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -76,8 +76,7 @@ class HostsScreen(Screen[None]):
         yield self._allocation
         yield self._hosts
         yield self._box
-        hints = [("kill_all", "kill all"), ("hosts.back", "back"), ("metrics", "metrics")]
-        yield KeyFooter([*hints, ("help", "help")])
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         fit(self)
@@ -95,6 +94,8 @@ class HostsScreen(Screen[None]):
         snapshot, now = self._control.snapshot(), time.time()
         colours = status_colours(self.app)
         self.query_one(RunHeader).show(snapshot)
+        hints = [kill_hint(snapshot.state), ("hosts.back", "back"), ("metrics", "metrics")]
+        self.query_one(KeyFooter).show([*hints, ("help", "help")])
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)

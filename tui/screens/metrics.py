@@ -22,7 +22,7 @@ from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
-from tui.widgets.footer import KeyFooter
+from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.plot import Drawn, Plot, marker, style
 from tui.widgets.table import Table
@@ -33,6 +33,13 @@ SMOOTHING = (0.0, 0.6, 0.9, 0.97)
 CURSOR_STEP = 0.02
 BESIDE_FROM = 160
 """Cells of width from which on the plots stand beside each other."""
+_HINTS = (
+    ("metrics.back", "back"),
+    ("metrics.smoother metrics.rougher", "smoothing"),
+    ("metrics.earlier metrics.later", "read values"),
+    ("hosts", "hosts"),
+    ("help", "help"),
+)
 _READ = (
     "Figures are read from lines such as 'step 20 loss 0.31' and from the bars of Keras and tqdm; "
     "from others by [metrics] pattern of the cluster file."
@@ -70,10 +77,7 @@ class MetricsScreen(Screen[None]):
             yield Plot("loss")
             yield Plot("rate")
         yield Table("values", "Figures", fits=True)
-        hints = [("kill_all", "kill all"), ("metrics.back", "back")]
-        hints += [("metrics.smoother metrics.rougher", "smoothing")]
-        hints += [("metrics.earlier metrics.later", "read values")]
-        yield KeyFooter([*hints, ("hosts", "hosts"), ("help", "help")])
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         fit(self)
@@ -106,6 +110,7 @@ class MetricsScreen(Screen[None]):
             return
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
+        self.query_one(KeyFooter).show([kill_hint(snapshot.state), *_HINTS])
         series = {task.id: self._control.series(task.id).points for task in snapshot.tasks}
         tasks = [task for task in snapshot.tasks if series[task.id].times]
         numbers = {task.id: number for number, task in enumerate(snapshot.tasks)}
@@ -127,15 +132,13 @@ class MetricsScreen(Screen[None]):
             sign = f"{marker(numbers[task.id])} " if self.app.no_color else ""
             return f"{sign}{task.id}"
 
-        for name, curves, what in (("#loss", losses, "loss"), ("#rate", speeds, "steps")):
-            none = f"no {what} yet"
-            if snapshot.ended is not None:
-                none = f"no task printed {'a loss' if what == 'loss' else 'two steps or more'}"
+        for name, curves, what in (("#loss", losses, "a loss"), ("#rate", speeds, "two steps")):
+            none = "no task has printed" if snapshot.ended is None else "no task printed"
             lines = [
                 Drawn(numbers[task.id], smoothed(of, weight), label(task))
                 for task, of in zip(drawn, curves, strict=True)
             ]
-            self.query_one(name, Plot).show(lines, (begin, end), moment, f"{none}. {_READ}")
+            self.query_one(name, Plot).show(lines, (begin, end), moment, f"{none} {what}. {_READ}")
         at = moment if moment is not None else end
 
         def cells(task: TaskView) -> Cells:
@@ -143,7 +146,8 @@ class MetricsScreen(Screen[None]):
             of = [curve(points.times, values, started) for values in (points.steps, points.losses)]
             values = [value_at(one, at) for one in (*of, rates(points, started))]
             *figures, others = _words(task, values)
-            name = Text(label(task), f"bold {style(numbers[task.id])}")
+            colour = "" if self.app.no_color else style(numbers[task.id])
+            name = Text(label(task), f"bold {colour}")
             return [name, *map(right, figures), Text(others, "dim")]
 
         table = self.query_one(Table)

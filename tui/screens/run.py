@@ -31,7 +31,7 @@ from tui.screens.page import fit
 from tui.task_monitor import TaskMonitor
 from tui.widgets.colours import status_colours
 from tui.widgets.fit import Part
-from tui.widgets.footer import KeyFooter
+from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.pane_area import PaneArea
 from tui.widgets.prompt import Prompt
@@ -296,9 +296,7 @@ class RunScreen(Screen[None]):
     def _hints(self) -> list[tuple[str, str]]:
         """The commands of the footer, the most important first."""
         layout = self.area.pane_layout
-        ended = self.snapshot.state is RunPhase.ENDED
-        hints = [("kill_all", "receipt" if ended else "kill all"), ("leave", "leave")]
-        hints += [("help", "help")]
+        hints = [kill_hint(self.snapshot.state), ("leave", "leave"), ("help", "help")]
         if self.outcome.display:
             hints += [("back", "hide summary")]
         if layout.effective is Arrangement.MERGED:

@@ -19,12 +19,13 @@ from textual.widgets import DataTable, Static
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.stacks import StackGroup, Stacks, named_tasks
+from launcher.run.states import RunPhase
 from launcher.session.client import RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
 from tui.stack_lines import task_lines
 from tui.tables import Cells, TableRow, right
-from tui.widgets.footer import KeyFooter
+from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -58,8 +59,7 @@ class StacksScreen(Screen[None]):
         yield self._groups
         yield self._missing
         yield self._box
-        hints = [("kill_all", "kill all"), ("stacks.back", "back"), ("stacks.again", "again")]
-        yield KeyFooter([*hints, ("stacks.zoom", "zoom"), ("help", "help")])
+        yield KeyFooter()
 
     def on_mount(self) -> None:
         fit(self)
@@ -70,12 +70,18 @@ class StacksScreen(Screen[None]):
 
     def _show_header(self) -> None:
         if self.app.screen is self:
-            self.query_one(RunHeader).show(self._control.snapshot())
+            snapshot = self._control.snapshot()
+            self.query_one(RunHeader).show(snapshot)
+            hints = [kill_hint(snapshot.state), ("stacks.back", "back"), ("stacks.again", "again")]
+            self.query_one(KeyFooter).show([*hints, ("stacks.zoom", "zoom"), ("help", "help")])
 
     def action_again(self) -> None:
         """Asks all hosts; until they have answered, what they said before stays."""
-        self._say("asking all hosts …")
-        self._ask()
+        if self._control.snapshot().state is RunPhase.ENDED:
+            self._say("the run is over: no task stands anywhere any more")
+        else:
+            self._say("asking all hosts …")
+            self._ask()
 
     @work(group="stacks", exclusive=True)
     async def _ask(self) -> None:

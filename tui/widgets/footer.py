@@ -9,10 +9,16 @@ from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
+from launcher.run.states import RunPhase
 from tui.keys import KeyHint, key_hints, key_of
 from tui.widgets.colours import theme_colour
 
 Hints = Sequence[tuple[str, str]]
+
+
+def kill_hint(phase: RunPhase) -> tuple[str, str]:
+    """What the kill key does in a run: after its end it shows the receipt."""
+    return "kill_all", "receipt" if phase is RunPhase.ENDED else "kill all"
 
 
 class KeyFooter(Widget):
