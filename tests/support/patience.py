@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 
-PATIENCE = 120.0
+PATIENCE = 300.0
 """Seconds. Nothing is asserted by it: a machine that is busy with something else needs them, and
 whoever asserts a time measures it."""
 
