@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import signal
-import threading
 
 import pytest
+import tensorflow as tf
 
-from tests.support.trainer_tasks import Cluster, Task, Tasks
+from tests.support.trainer_tasks import DEADLINE, Cluster, Task, Tasks
 from trainer import server
 from trainer.role import Role
 from trainer.stop import Stop
@@ -23,10 +23,22 @@ def stopped_ps(tasks: Tasks) -> tuple[Task, Role]:
 
 
 @pytest.mark.soak
-def test_a_slow_ps_is_told_that_its_worker_is_done(tasks: Tasks) -> None:
+def test_a_slow_ps_is_told_that_its_worker_is_done(
+    tasks: Tasks, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A ps that does not answer for longer than one attempt takes is told, and ends."""
     ps, me = stopped_ps(tasks)
-    threading.Timer(8, ps.signal, [signal.SIGCONT]).start()
+    tell = server._tell_done
+
+    def tell_and_wake(role: Role, task: tuple[str, int]) -> None:
+        try:
+            tell(role, task)
+        except tf.errors.OpError:
+            ps.signal(signal.SIGCONT)
+            raise
+
+    monkeypatch.setattr(server, "_tell_done", tell_and_wake)
+    monkeypatch.setattr(server, "_TELL_SECONDS", DEADLINE)
     server.announce_done(me, [me.task], Stop(1.0))
     assert ps.wait() == 0
 

@@ -35,7 +35,7 @@ command = {board}
 [run]
 command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
            "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--steps=1000000", "--save-secs=2"]
+           "--steps=1000000", "--log-every=20", "--slow-worker=0"]
 workdir = ""
 grace = 5.0
 """
@@ -54,7 +54,7 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Page).serve_forever()
 def page_of(up: Up, task: str) -> str:
     """The address at which a task's page is said to be."""
     what = f"address of {task}"
-    note = up.wait_for(lambda e: f"{task} is at " in e.get("note", ""), what, 150)
+    note = up.wait_for(lambda e: f"{task} is at " in e.get("note", ""), what)
     found = re.search(r"http://127\.0\.0\.1:\d+/", note["note"])
     assert found
     return found[0]
@@ -76,7 +76,7 @@ def fetch(url: str) -> bytes:
 def scalars(url: str) -> list[Any]:
     """The points of the first scalar of the first run, waited for: TensorBoard reads the
     summaries every five seconds."""
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while True:
         tags = json.loads(fetch(f"{url}data/plugin/scalars/tags"))
         for run, found in tags.items():
@@ -98,7 +98,7 @@ def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path
     )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         url = page_of(up, "tensorboard:0")
-        up.state("worker:0", "running", 120)
+        up.state("worker:0", "running")
         points = scalars(url)
         assert points and all(len(point) == 3 for point in points)
         steps = [step for _, step, _ in points]
@@ -155,9 +155,10 @@ def test_a_forward_whose_port_was_taken_meanwhile_gets_another_one(
     """The new address is told; whoever has the old port keeps it."""
     with forwarded_page(ssh_server, tmp_path) as up:
         url = page_of(up, "page:0")
-        ssh_server.login_delay = 3.0  # time to take the port before the host is back
+        ssh_server.login_delay = PATIENCE  # the host is not back before the port is taken
         ssh_server.drop_connections()
         with _taken(int(url.rstrip("/").rpartition(":")[2])):
+            ssh_server.login_delay = 0.0
             up.wait_for(lambda e: "far is back" in e.get("note", ""), "the host back")
             note = up.wait_for(
                 lambda e: "page:0 is at " in e.get("note", "") and url not in e["note"],

@@ -14,13 +14,14 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 
 import asyncssh
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, until
 from tests.testbed import guard, keys
 from tests.testbed.relay import Relay
 from tests.testbed.streams import ended, pass_streams
@@ -233,7 +234,9 @@ class _Login(asyncssh.SSHServer):
         self._port = conn.get_extra_info("peername")[1]
 
     async def begin_auth(self, username: str) -> bool:
-        await asyncio.sleep(self._server.login_delay)
+        begun, server = time.monotonic(), self._server
+        over = lambda: time.monotonic() - begun >= server.login_delay  # noqa: E731  a test may end it
+        await until(over, "the end of a login's delay", 2 * PATIENCE)
         return True
 
     def auth_completed(self) -> None:
