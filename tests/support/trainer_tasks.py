@@ -35,7 +35,7 @@ STARTED = re.compile(r"starts at global step (\d+)")
 
 
 @functools.cache
-def _server() -> ForkServer:
+def server() -> ForkServer:
     """The server of this process, which has done nothing with TensorFlow when it forks."""
     return ForkServer(
         "tensorflow",
@@ -122,8 +122,10 @@ class Tasks:
         *arguments: object,
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        module: str = "trainer",
     ) -> Task:
-        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`.
+        """Starts `python -m trainer` with `arguments`, by way of the command `prefix`, or of the
+        `module`, which runs the trainer.
 
         A process of its own where there is such a command, or variables that TensorFlow reads while
         it is imported; else it is forked from one that has imported TensorFlow.
@@ -136,7 +138,7 @@ class Tasks:
             "TF_CPP_MIN_LOG_LEVEL": "1",
             **(env or {}),
         }
-        argv = [*prefix, sys.executable, "-m", "trainer", *words]
+        argv = [*prefix, sys.executable, "-m", module, *words]
         how: dict[str, Any] = {"env": environment, "cwd": REPOSITORY}
         process: subprocess.Popen[bytes] | Process
         with log.open("wb") as output:
@@ -147,7 +149,7 @@ class Tasks:
                 )
             else:
                 number = output.fileno()
-                process = _server().start(
+                process = server().start(
                     argv, stdout=number, stderr=number, niceness=NICENESS, **how
                 )
         task = Task(process, log)
@@ -177,13 +179,14 @@ class Cluster:
         *flags: object,
         env: Mapping[str, str] | None = None,
         prefix: Sequence[str] = (),
+        module: str = "trainer",
     ) -> Task:
         """Starts one task, with the classic flags."""
         hosts = [f"--{name}_hosts={','.join(tasks)}" for name, tasks in self.spec.items()]
         role = [f"--job_name={job}", f"--task_index={index}", *hosts]
         environment = {"TFMUX_RUN_ID": self._run_id, **(env or {})}
         return self._tasks.run(
-            *self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix
+            *self._mode, *role, *self._flags, *flags, env=environment, prefix=prefix, module=module
         )
 
     def start_by_tf_config(

@@ -34,7 +34,7 @@ def done(task: Task) -> tuple[int, int]:
 
 
 def test_two_ps_and_two_workers_on_real_digits(
-    tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None
+    tasks: Tasks, tmp_path: pathlib.Path, digits: list[str]
 ) -> None:
     """Started in the wrong order, roles from TF_CONFIG: all train to the limit and reach 0.95.
 
@@ -42,23 +42,19 @@ def test_two_ps_and_two_workers_on_real_digits(
     and each ps leaves when both workers are done.
     """
     logdir = tmp_path / "logdir"
-    data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=2000", "--log-every=50", f"--logdir={logdir}", *data)
-    cluster = Cluster(tasks, "async", *flags, ps=2, worker=2)
+    cluster = Cluster(tasks, "async", "--steps=500", f"--logdir={logdir}", *digits, ps=2, worker=2)
     second = cluster.start_by_tf_config("worker", 1)
     chief = cluster.start_by_tf_config("worker", 0)
     servers = [cluster.start_by_tf_config("ps", index) for index in range(2)]
     assert [chief.wait(), second.wait()] == [0, 0]
     assert chief.accuracy >= 0.95
-    first_line = PROGRESS.search(second.text)
-    assert first_line and int(first_line["local"]) == 50 and int(first_line["step"]) >= 50
     assert "test accuracy" not in second.text
     (chief_steps, end), (second_steps, second_end) = (done(task) for task in (chief, second))
     steps = max(end, second_end)
-    assert 2000 <= steps <= 2002
+    assert 500 <= steps <= 502
     assert chief_steps + second_steps == steps
-    run, saved = read(str(next(logdir.glob("model.ckpt-200*.index")).with_suffix("")))
-    assert run == "test-run" and 2000 <= saved <= 2002
+    run, saved = read(str(next(logdir.glob("model.ckpt-50*.index")).with_suffix("")))
+    assert run == "test-run" and 500 <= saved <= 502
     assert [ps.wait() for ps in servers] == [0, 0]
     assert all("its workers have ended" in ps.text for ps in servers)
 
@@ -69,11 +65,12 @@ def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.P
     Another run is refused in the same directory, unless it names the one to resume.
     """
     logdir = tmp_path / "logdir"
-    flags = ("--steps=100000", "--log-every=20", f"--logdir={logdir}")
+    flags = ("--steps=100000", "--log-every=20", "--grace=600", f"--logdir={logdir}")
     cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
     everyone = [cluster.start("ps"), cluster.start("worker", 0), cluster.start("worker", 1)]
     everyone[1].until(lambda _: len(everyone[1].steps) >= 2)
-    everyone[2].says("After 20 training")
+    first_line = PROGRESS.search(everyone[2].says("After 20 training"))
+    assert first_line and int(first_line["local"]) == 20 and int(first_line["step"]) >= 20
     for task in everyone:
         task.signal(signal.SIGTERM)
     assert [task.wait() for task in everyone] == [0, 143, 143]
@@ -173,19 +170,17 @@ def test_a_busy_port_is_named(tasks: Tasks) -> None:
 def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
     """A worker whose ps never comes says so, with address and reason, and ends on TERM at once."""
     cluster = Cluster(tasks, "async", ps=1, worker=1)
-    worker = cluster.start("worker", env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    worker = cluster.start("worker")
     address = re.escape(cluster.spec["ps"][0])
     worker.says(rf"^worker:0 waits for ps:0 \({address}\): Connection refused$")
     worker.signal(signal.SIGTERM)
     assert worker.wait() == 143
 
 
-def test_downpour(tasks: Tasks, digits_directory: str | None) -> None:
+def test_downpour(tasks: Tasks, digits: list[str]) -> None:
     """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
-    real = [f"--data={digits_directory}"] if digits_directory else []
     rarely = ("--fetch-every=8", "--push-every=8")
-    flags = ("--steps=2400", *rarely, *real)
-    cluster = Cluster(tasks, "async", *flags, ps=1, worker=2)
+    cluster = Cluster(tasks, "async", "--steps=800", *rarely, *digits, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]

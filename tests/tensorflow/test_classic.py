@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import time
 
 import pytest
 
-from tests.support.patience import PATIENCE
+from tests.support.budgets import soon
 from tests.support.trainer_tasks import Cluster, Tasks
 from tests.tensorflow.test_data import example_directory
 from trainer import flags
@@ -18,23 +19,28 @@ from trainer.errors import UsageError
 def test_classic(
     tasks: Tasks, tmp_path: pathlib.Path, digits_directory: str | None, flags: tuple[str, ...]
 ) -> None:
-    """It ends at its last step, and the chief says an accuracy; TensorFlow does the rest."""
+    """The chief ends at the last step, and says an accuracy; TensorFlow does the rest.
+
+    A second worker ends, too, where it waits for nobody. With one token queue for all it may stay:
+    a fast worker takes its token, and after the end nobody makes another.
+    """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    flags = (*flags, "--steps=400", f"--logdir={tmp_path / 'logdir'}")
-    cluster = Cluster(tasks, "classic", *flags, *data, ps=1, worker=2)
+    every = ("--steps=200", f"--logdir={tmp_path / 'logdir'}", *data)
+    cluster = Cluster(tasks, "classic", *flags, *every, ps=1, worker=2)
     ps, chief = cluster.start("ps"), cluster.start("worker", 0)
     # A worker that finds variables without a value looks again after half a minute.
     chief.until(lambda _: (tmp_path / "logdir" / "checkpoint").exists())
     second = cluster.start_by_tf_config("worker", 1)
-    chief.says("^Done: ", 200)
+    chief.says("^Done: ")
+    done = time.monotonic()
     # Closing its session, the chief waits no two minutes for a queue runner that nobody serves.
-    assert chief.wait(PATIENCE) == 0
+    assert chief.wait() == 0 and soon(time.monotonic() - done, 100)
     assert "Traceback" not in chief.text
-    assert chief.accuracy > 0.9
+    assert chief.accuracy > 0.85
     assert chief.steps
-    assert second.wait(PATIENCE) == 0
+    assert flags or second.wait() == 0
     ps.signal(signal.SIGTERM)  # `join()` never returns
-    assert ps.wait(PATIENCE) == -15
+    assert ps.wait() == -15
 
 
 @pytest.mark.parametrize(

@@ -110,10 +110,9 @@ def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
     assert workers[0].accuracy > 0.9
 
 
-def test_real_digits(tasks: Tasks, digits_directory: str | None) -> None:
+def test_real_digits(tasks: Tasks, digits: list[str]) -> None:
     """Synchronous training reaches 0.95 on real digits, each worker on two logical devices."""
-    where = [f"--data={digits_directory}"] if digits_directory else []
-    flags = ("--steps=700", "--learning-rate=0.5", "--devices=2", "--batch=50", *where)
+    flags = ("--steps=500", "--devices=2", "--batch=25", *digits)
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
@@ -124,7 +123,8 @@ def test_real_digits(tasks: Tasks, digits_directory: str | None) -> None:
 @pytest.mark.soak
 def test_term_saves_and_a_restart_goes_on(tasks: Tasks, tmp_path: pathlib.Path) -> None:
     """TERM to the chief saves although it waits for a gradient; restarted, all go on."""
-    flags = ("--steps=100000", "--log-every=10", f"--logdir={tmp_path / 'logdir'}")
+    logdir = f"--logdir={tmp_path / 'logdir'}"
+    flags = ("--steps=100000", "--log-every=10", "--grace=600", logdir)
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
     cluster.start("ps")
     chief, second = cluster.start("worker", 0), cluster.start("worker", 1)

@@ -8,12 +8,16 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.support.budgets import soak
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
+from tests.support.trainer_tasks import server
 from trainer import data, flags
 from trainer.data import digits, idx, tutorial
 from trainer.errors import DataError, UsageError
@@ -44,16 +48,21 @@ workdir = "{folder}"
 """
 
 
-def tf1(*words: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the mode with these words."""
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "trainer", "tf1", *words],
-        capture_output=True,
-        text=True,
-        cwd=folder or REPOSITORY,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONPATH": str(REPOSITORY)},
-        check=False,
-    )
+def tf1(folder: Path, *words: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
+    """Runs the mode with these words; forked from a process that has imported TensorFlow, as a warm
+    start does it, or `cold`."""
+    argv = [sys.executable, "-P", "-m", "trainer", "tf1", *words]
+    env = {**os.environ, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
+    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
+        if cold:
+            process: Any = subprocess.Popen(argv, env=env, cwd=folder, stdout=out, stderr=err)
+        else:
+            process = server().start(
+                argv, env=env, cwd=folder, stdout=out.fileno(), stderr=err.fileno()
+            )
+        status = process.wait()
+        texts = [file.read() for file in (out, err) if not file.seek(0)]
+    return subprocess.CompletedProcess(argv, status, *texts)
 
 
 @pytest.fixture
@@ -85,10 +94,10 @@ def test_the_example_trains_in_a_cluster_and_starts_warm() -> None:
 @pytest.mark.parametrize(
     ("script", "index", "more", "line"),
     [
-        ("mnist_async.py", "--task_id", '"--sync", "--training_steps=80"', "global steps)"),
         ("mnist_supervisor.py", "--task_index", '"--train_steps=80"', "validation cross entropy"),
+        soak("mnist_async.py", "--task_id", '"--sync", "--training_steps=80"', "global steps)"),
     ],
-    ids=["synchronous", "supervisor"],
+    ids=["supervisor", "synchronous"],
 )
 def test_other_programs_of_the_time_train_in_a_cluster(
     tmp_path: Path, idx_files: Path, script: str, index: str, more: str, line: str
@@ -205,7 +214,7 @@ def test_a_program_finds_what_it_knows(tmp_path: Path, idx_files: Path) -> None:
     (library / "library.py").write_text("import tensorflow as tf\n")
     script = f"import sys; sys.path.append({str(library)!r})\n{CHECKS}"
     (tmp_path / "check.py").write_text(script)
-    done = tf1("./check.py", "--x", "1", folder=tmp_path)
+    done = tf1(tmp_path, "./check.py", "--x", "1", cold=True)
     slim = "tf.contrib.slim is not part of tf1: TensorFlow 2 has removed it"
     missing = f"is not part of tf1: TensorFlow {version('tensorflow')} has no such name"
     assert done.stdout.splitlines() == [
@@ -234,7 +243,7 @@ def test_a_script_anywhere_gets_version_1(tmp_path: Path) -> None:
         "    module = tf1._import_for(folder, __import__)('tensorflow', {'__file__': file})\n"
         "    print(module is tf1.v1, module is tf1.tensorflow)\n"
     )
-    done = tf1("check.py", folder=tmp_path)
+    done = tf1(tmp_path, "check.py")
     assert done.stdout.splitlines() == [f"{own} {not own}" for _, _, own in PLACES], done.stderr
 
 
@@ -242,7 +251,7 @@ def test_a_failure_is_the_scripts_own(tmp_path: Path) -> None:
     """The traceback begins in the script; broken data is one line."""
     script = tmp_path / "fails.py"
     script.write_text("import tensorflow as tf\ntf.app.run(main=lambda words: [][len(words)])\n")
-    done = tf1(str(script))
+    done = tf1(tmp_path, str(script))
     trace = done.stderr[done.stderr.index("Traceback") :].splitlines()
     assert trace[1] == f'  File "{script}", line 2, in <module>'
     assert done.returncode == 1 and trace[-1] == "IndexError: list index out of range"
@@ -252,7 +261,7 @@ def test_a_failure_is_the_scripts_own(tmp_path: Path) -> None:
         "from tensorflow.examples.tutorials.mnist import input_data\n"
         f"input_data.read_data_sets({str(tmp_path / 'data')!r})\n"
     )
-    done = tf1(str(script))
+    done = tf1(tmp_path, str(script))
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert "trainer: " in done.stderr and "no train-images-idx3-ubyte" in done.stderr
 

@@ -7,7 +7,6 @@ import signal
 
 import pytest
 
-from tests.support.patience import PATIENCE
 from tests.support.ports import free_ports
 from tests.support.trainer_tasks import Cluster, Task, Tasks
 
@@ -127,7 +126,7 @@ def test_data_service(tasks: Tasks) -> None:
     assert re.match(r"read 2\d batches, each once", client.text.splitlines()[-1])
     for server in (*workers, dispatcher):
         server.signal(signal.SIGTERM)
-        assert server.wait(PATIENCE) == 0
+        assert server.wait() == 0
 
 
 def test_counter(tasks: Tasks) -> None:
@@ -154,7 +153,7 @@ def test_counter(tasks: Tasks) -> None:
 
 def test_keras_fit(tasks: Tasks) -> None:
     """Keras 3's `fit` fails on two workers, with a hint; the loop trains both to the same loss."""
-    cluster = Cluster(tasks, "tour keras-fit", worker=2)
+    cluster = Cluster(tasks, "tour keras-fit", "--batch=25", worker=2)
     workers = [cluster.start_by_tf_config("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
     for worker in workers:
