@@ -137,7 +137,7 @@ OPTIONS: Mapping[str, Use] = {
         "canonicalizehostname canonicalizefallbacklocal canonicalizemaxdots "
         "canonicalizepermittedcnames",
     ),
-    "proxyjump": _ELSEWHERE,  # jumps.find_way
+    "proxyjump": _ELSEWHERE,  # ssh._find_way
     "proxycommand": Use(_proxy_command),
     "bindaddress": Use(_bind_address),
     "connecttimeout": _ELSEWHERE,  # dial

@@ -110,13 +110,15 @@ class Pipe:
         Raises:
             OSError: nobody is there to read them.
         """
-        view = memoryview(data)
-        while view:
-            view = view[os.write(self._sink, view) :]
+        write_all(self._sink, data)
 
 
-def reason(error: BaseException) -> str:
-    """An error in a few words."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error) or type(error).__name__
+def write_all(fd: int, data: bytes) -> None:
+    """Writes bytes to the end, whatever number the kernel takes at a time.
+
+    Raises:
+        OSError: they cannot be written.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

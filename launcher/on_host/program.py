@@ -15,7 +15,8 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..agent.folders import FolderError, Folders
-from .pipe import CHUNK, Pipe, PipeEnded, reason
+from ..agent.threads import error_text
+from .pipe import CHUNK, Pipe, PipeEnded, write_all
 
 _UNLINK_SECONDS = 2.0
 _LOOK = 0.02
@@ -31,7 +32,7 @@ def main(config: dict[str, Any]) -> None:
             folders.make()
             folders.remove(proven=True)
     except (FolderError, OSError) as error:
-        Pipe().send({"error": reason(error)})
+        Pipe().send({"error": error_text(error)})
         return
     if config["lease"]:
         pipe = Pipe(silence=config["lease"])
@@ -123,7 +124,7 @@ class Program:
                 return
             self._fork(asked)
         except OSError as error:  # no process or descriptor is left
-            self._pipe.send({"id": asked["id"], "error": reason(error)})
+            self._pipe.send({"id": asked["id"], "error": error_text(error)})
 
     def _bring(self, asked: dict[str, Any]) -> None:
         from .transfer import bring
@@ -133,7 +134,7 @@ class Program:
         except (PipeEnded, BrokenPipeError):
             raise
         except Exception as error:  # whatever it is, the launcher waits for an answer
-            self._pipe.send({"error": reason(error)})
+            self._pipe.send({"error": error_text(error)})
 
     def _fork(self, asked: dict[str, Any]) -> None:
         if asked["what"] == "logdir":
@@ -164,10 +165,8 @@ class Program:
 
                 said = probe.ANSWERS[asked["what"]](asked, self._folders)
             except Exception as error:  # whatever it is, the launcher waits for an answer
-                said = {"error": reason(error)}
-            view = memoryview(json.dumps(said).encode())
-            while view:
-                view = view[os.write(sink, view) :]
+                said = {"error": error_text(error)}
+            write_all(sink, json.dumps(said).encode())
         finally:
             os._exit(0)
 

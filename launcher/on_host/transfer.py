@@ -27,8 +27,9 @@ from typing import Any, Iterator
 
 from ..agent import tree
 from ..agent.folders import Folders, private, remove_tree
+from ..agent.threads import error_text
 from ..agent.tree import TreeEntry
-from .pipe import CHUNK, LENGTH, Pipe, PipeEnded, reason
+from .pipe import CHUNK, LENGTH, Pipe, PipeEnded, write_all
 
 PIECE = 256 * 1024
 """Bytes of a collection for which the launcher asks by one byte."""
@@ -147,10 +148,8 @@ class Staging:
 
 
 def _write(file: int, data: bytes, path: str) -> None:
-    view = memoryview(data)
     try:
-        while view:
-            view = view[os.write(file, view) :]
+        write_all(file, data)
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
 
@@ -220,7 +219,7 @@ class Found:
                 with os.scandir(folder) as listing:
                     found = sorted(listing, key=lambda item: item.name)
             except OSError as error:
-                self.problem(reason(error))
+                self.problem(error_text(error))
                 continue
             for item in found:
                 below = f"{inside}/{item.name}"
@@ -234,7 +233,7 @@ class Found:
         try:
             info = os.lstat(path)
         except OSError as error:
-            self.problem(reason(error))
+            self.problem(error_text(error))
             return
         if stat.S_ISLNK(info.st_mode):
             self.links.append(name)
@@ -307,7 +306,7 @@ def _stream(found: Found) -> Iterator[bytes]:
                 finally:
                     os.close(file)
             except OSError as error:
-                found.problem(reason(OSError(error.errno, error.strerror, path)))
+                found.problem(error_text(OSError(error.errno, error.strerror, path)))
         while left:
             yield bytes(min(CHUNK, left))
             left -= min(CHUNK, left)
