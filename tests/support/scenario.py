@@ -180,6 +180,11 @@ class FaultScenario:
             stem = task.replace(":", "-")
             path = folder.path / f"{stem}.log"
             log = path.read_bytes() if path.exists() else b""
+            last = max(attempts)
+            # A launcher that was killed may have started one more than it could record.
+            words = f"here is {run_id}.{stem}.{last + 1}\n".encode()
+            if not whole and (at := log.find(words, attempts[last])) >= 0:
+                attempts[last + 1] = at
             numbers = sorted(attempts)
             edges = [attempts[number] for number in numbers] + [len(log)]
             for number, start, end in zip(numbers, edges, edges[1:], strict=False):
