@@ -632,9 +632,7 @@ class Connections:
             case Note(text=text):
                 self._note(f"{host}: {text}")
             case Started() as facts:
-                self._started(facts, facts.error, facts.port_holder)
-                if facts.ended and not facts.error:
-                    self._exited(facts)
+                self._add_facts(facts)
             case Listening() as facts:
                 self._listens(facts.task, facts.attempt)
             case Exited() as facts:
@@ -647,19 +645,18 @@ class Connections:
                         self._note(f"{text} ({why})")
 
     def _add_facts(self, facts: TaskFacts) -> None:
-        """Handles what an agent holds after a cut as if it had just said so."""
-        if facts.pid:
-            self._started(facts)
+        """Handles what an agent knows of an attempt: it has begun, and what became of it since; or
+        it could not be started. After a cut this is what it would have said meanwhile."""
+        began = (facts.task, facts.attempt, facts.pid, facts.began_at)
+        self._feed(ev.TaskStarted(time.time(), *began, facts.error, facts.port_holder))
+        if facts.error:
+            return
         if facts.listening:
             self._listens(facts.task, facts.attempt)
         if facts.ended:
             self._exited(facts)
         if facts.eof:
             self._outputs.ended(facts)
-
-    def _started(self, facts: TaskFacts, error: str = "", port_holder: str = "") -> None:
-        began = (facts.task, facts.attempt, facts.pid, facts.began_at)
-        self._feed(ev.TaskStarted(time.time(), *began, error, port_holder))
 
     def _listens(self, task: TaskId, attempt: int) -> None:
         # A line of its log, or a time, may be what makes it ready.
