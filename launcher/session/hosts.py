@@ -506,7 +506,7 @@ class LaunchPreparation:
                 await staging.stage(program, manifest, stage_key(plan, host.name), progress)
             finally:
                 await program.aclose()
-        except AgentError as error:
+        except HostError as error:
             await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
             if link.connected and link.sessions == connection:  # else it is staged again
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))

@@ -1,4 +1,4 @@
-"""Starts of which a host can tell only when it is back."""
+"""Cuts while files are brought and tasks are started: the run goes on when the host is back."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
+from launcher.hosts.transport import Transport
 from launcher.run.states import TaskState
 from tests.support.agent_frames import Body, facts, welcome
-from tests.support.scripted import Agent, bench
+from tests.support.scripted import Agent, Bench, Host, bench
+from tests.support.short_programs import Talker
 
 
 @pytest.mark.parametrize("pid", [0, 100], ids=["no process", "no program"])
@@ -32,3 +34,40 @@ async def test_a_start_that_failed_during_a_cut_fails_for_its_reason(
         await run.until(lambda: run.task("worker:1").ended, "it has ended")
         task = run.task("worker:1")
         assert (task.state, task.reason) == (TaskState.FAILED, "x: No such file or directory")
+
+
+async def test_a_cut_while_files_are_about_to_come_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a connection that ends while the program for the files is being started, then the host
+    is lost, and gets its files when it is back."""
+    async with bench(tmp_path, monkeypatch) as run:
+        opened: list[CutOff] = []
+
+        async def open_session(
+            run_id: str, nonce: str, beside: Transport | None = None
+        ) -> Transport:
+            if beside is None or opened:
+                return await Host.open(run.liar, run_id, nonce, beside)
+            opened.append(CutOff(nonce, run))
+            return opened[0]
+
+        monkeypatch.setattr(run.liar, "open", open_session)
+        await run.running()
+        assert opened and len(run.liar.connections) == 2
+
+
+class CutOff(Talker):
+    """A session that ends with its host's connection, when files are about to come and before our
+    command has said a word."""
+
+    def __init__(self, nonce: str, run: Bench) -> None:
+        super().__init__(nonce)
+        self._run = run
+
+    async def read(self) -> bytes:
+        """Nothing, in the end."""
+        staging = TaskState.STAGING
+        await self._run.until(lambda: self._run.task("worker:1").state is staging, "files are sent")
+        self._run.liar.agent.raw(b"")
+        return b""
