@@ -69,8 +69,7 @@ async def preflight(
     if cluster.slurm is not None:
         logins = ssh_connector(ask, accept_new=accept_new)
         plan = make_plan(cluster, new_run_id("check"))
-        engine = slurm_job(cluster, plan, logins)
-        assert engine is not None
+        engine = slurm_job(cluster.slurm, plan, logins)
         try:
             request = request_of(cluster, plan)
             return await check_queue(cluster, engine, request, on_result)

@@ -1,4 +1,4 @@
-"""Allocation of a run's nodes by Slurm: queue, nodes, an end from outside, and release.
+"""Allocation of a run's nodes by Slurm: queue, nodes and their names, an end from outside, release.
 
 What Slurm says becomes events of the run; nothing here decides what follows.
 """
@@ -6,18 +6,29 @@ What Slurm says becomes events of the run; nothing here decides what follows.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING, Self
 
-from ..cluster.model import node_name
-from ..errors import TfmuxError
+from ..cluster.model import Slurm, node_name
+from ..errors import HostError, TfmuxError
+from ..ids import TaskId
+from ..plan.plan import HostPlan, Plan
+from ..preflight.findings import Reach
+from ..preflight.probes import ConnectAnswer
+from ..preflight.reachability import CONNECT_SECONDS, sources
 from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import AllocatedNode
 from ..run.states import HostState
-from ..slurm.job import JobState, SlurmJob
+from ..slurm.job import JobState, SlurmJob, slurm_job
 from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
+from .hosts import Ask
+
+if TYPE_CHECKING:
+    from ..hosts.ssh import SshConnector
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
@@ -44,12 +55,15 @@ class Allocation:
         feed: Callable[[ev.Event], None],
         *,
         attached: bool,
+        launcher: str = "",
     ) -> None:
-        """`attached`: another launcher may have asked for the nodes already."""
+        """`attached`: another launcher may have asked for the nodes already; `launcher` is the name
+        by which nodes must know this machine, if any."""
         self._run = run
         self._slurm = job
         self._feed = feed
         self._attached = attached
+        self._launcher = launcher
         self._job = run.allocation.job if run.allocation is not None else ""
         self._request: asyncio.Task[str] | None = None
         self._find_seconds = _FIND_SECONDS if attached and not self._job else None
@@ -58,6 +72,28 @@ class Allocation:
         self._look_now = asyncio.Event()
         self._forced = asyncio.Event()
         self._waiting: asyncio.Task[None] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: Slurm,
+        run: RunStateMachine,
+        logins: SshConnector | None,
+        feed: Callable[[ev.Event], None],
+        *,
+        attached: bool,
+    ) -> Self:
+        """The allocation that `[slurm]` describes; `srun` runs here, and Slurm must know this
+        machine, where no `login` is named."""
+        launcher = socket.gethostname() if table.login is None else ""
+        job = slurm_job(table, run.plan, logins)
+        return cls(run, job, feed, attached=attached, launcher=launcher)
+
+    async def check_names(
+        self, plan: Plan, ask: Ask, ports: Mapping[TaskId, int]
+    ) -> Iterable[ev.Event]:
+        """Whether nodes find each other, and this machine."""
+        return await _check_names(plan, ask, ports, self._launcher)
 
     async def supervise(self) -> None:
         """Waits for the nodes, and then for an end of the job that the run does not know of."""
@@ -295,3 +331,90 @@ class Allocation:
 
     def _all(self, text: str) -> dict[str, ev.EngineWord]:
         return {host: ev.EngineWord(False, text) for host in self._run.contacted_hosts}
+
+
+_NEIGHBOURS = 8
+"""So many other nodes each one looks at: all of them in a small cluster."""
+_ANY_PORT = 1
+_SLOWEST = CONNECT_SECONDS + 10.0
+_DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)
+
+
+async def _check_names(
+    plan: Plan, ask: Ask, ports: Mapping[TaskId, int], launcher: str
+) -> Iterable[ev.Event]:
+    """Whether nodes with tasks of the cluster find each other, by the names and ports of the
+    cluster spec, and whether the first one knows `launcher`. Nothing listens there yet, so a
+    connection that is refused is as good as one."""
+    names = sources(plan)
+    nodes = [plan.host(name) for name in names if plan.host(name).has_agent]
+    neighbours = {
+        node.name: [nodes[(at + step) % len(nodes)] for step in range(1, _steps(nodes))]
+        for at, node in enumerate(nodes)
+    }
+    asked = [
+        [(other.address, _port(plan, ports, other)) for other in neighbours[node.name]]
+        for node in nodes
+    ]
+    if nodes and launcher:
+        asked[0].append((launcher, _ANY_PORT))
+    asking = (_connect(ask, node, places) for node, places in zip(nodes, asked, strict=True))
+    found = await asyncio.gather(*asking)
+    events: list[ev.Event] = []
+    for node, answers in zip(nodes, found, strict=True):
+        for other, answer in zip(neighbours[node.name], answers, strict=False):
+            if text := _problem(node, other, answer):
+                doomed = answer.outcome in _DOOMED
+                kind = ev.HostRefused(time.time(), node.name, text) if doomed else None
+                events.append(kind or ev.NoteAdded(time.time(), f"{node.name}: {text}"))
+    if nodes and launcher and found[0] and Reach(found[0][-1].outcome) is Reach.UNRESOLVED:
+        text = f"{nodes[0].address} cannot resolve {launcher}, the name of this machine: where "
+        text += "slurmctld cannot either, each job takes ten seconds to end; add the name to "
+        text += "the name servers or /etc/hosts there, or use login"
+        events.append(ev.NoteAdded(time.time(), text))
+    return events
+
+
+def _steps(nodes: list[HostPlan]) -> int:
+    return min(_NEIGHBOURS + 1, len(nodes))
+
+
+def _port(plan: Plan, ports: Mapping[TaskId, int], node: HostPlan) -> int:
+    task = plan.on_host(node.name)[0]
+    return task.port or ports[task.id]
+
+
+async def _connect(ask: Ask, node: HostPlan, places: list[tuple[str, int]]) -> list[ConnectAnswer]:
+    """Nothing when the host does not say it: that is no reason to stop."""
+    if not places:
+        return []
+    asked = [
+        {"host": name, "port": port, "token": "", "seconds": CONNECT_SECONDS}
+        for name, port in places
+    ]
+    try:
+        return await ask(node.name, ConnectAnswer, _SLOWEST, asked)
+    except HostError:
+        return []
+
+
+def _problem(node: HostPlan, other: HostPlan, answer: ConnectAnswer) -> str:
+    said = f" ({answer.text})" if answer.text else ""
+    match answer.outcome:
+        case Reach.UNRESOLVED:
+            return (
+                f"{node.address} cannot resolve {other.address}, the name of {other.name}{said}; "
+                "add it to the name servers or /etc/hosts of the nodes"
+            )
+        case Reach.NO_ROUTE:
+            return (
+                f"{node.address} has no route to {other.address} ({other.name}){said}; ask who "
+                "runs the cluster, or take other nodes (--exclude in options)"
+            )
+        case Reach.FILTERED:
+            return (
+                f"{node.address} gets no answer from {other.address} ({other.name}): a firewall "
+                "may drop the packets"
+            )
+        case _:
+            return ""

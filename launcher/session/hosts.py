@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from ..cluster.model import ClusterModel
 from ..cluster.readiness import Auto, PortListens
 from ..errors import AgentError, HostError, TfmuxError
 from ..files import staging
@@ -38,15 +36,12 @@ from ..hosts.frames import (
     Welcome,
 )
 from ..hosts.link import Link
-from ..hosts.programs import Program
+from ..hosts.programs import Program, Q
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..plan.facts import HostFacts
 from ..plan.plan import HostPlan, Plan, TaskPlan
-from ..preflight.findings import Reach
-from ..preflight.probes import ConnectAnswer
-from ..preflight.reachability import CONNECT_SECONDS, sources
 from ..quantities import counted, size
 from ..run import events as ev
 from ..run.run import RunStateMachine
@@ -174,104 +169,6 @@ class Forwarding:
         self.changed()
 
 
-NEIGHBOURS = 8
-"""So many other nodes each one looks at: all of them in a small cluster."""
-_ANY_PORT = 1
-SLOWEST = CONNECT_SECONDS + 10.0
-_DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)
-
-Connect = Callable[[str, list[dict[str, Any]]], Awaitable[list[ConnectAnswer]]]
-"""Makes a host connect to places, each with host, port, token and seconds."""
-
-
-def name_for_nodes(cluster: ClusterModel) -> str:
-    """The name of this machine, where `srun` runs here and Slurm must know it."""
-    slurm = cluster.slurm
-    return socket.gethostname() if slurm is not None and slurm.login is None else ""
-
-
-async def check_names(
-    plan: Plan, connect: Connect, ports: Mapping[TaskId, int], launcher: str
-) -> Iterable[ev.Event]:
-    """Whether nodes with tasks of the cluster find each other, by the names and ports of the
-    cluster spec, and whether the first one knows `launcher`. Nothing listens there yet, so a
-    connection that is refused is as good as one."""
-    names = sources(plan)
-    nodes = [plan.host(name) for name in names if plan.host(name).has_agent]
-    neighbours = {
-        node.name: [nodes[(at + step) % len(nodes)] for step in range(1, _steps(nodes))]
-        for at, node in enumerate(nodes)
-    }
-    asked = [
-        [(other.address, _port(plan, ports, other)) for other in neighbours[node.name]]
-        for node in nodes
-    ]
-    if nodes and launcher:
-        asked[0].append((launcher, _ANY_PORT))
-    asking = (_connect(connect, node, places) for node, places in zip(nodes, asked, strict=True))
-    found = await asyncio.gather(*asking)
-    events: list[ev.Event] = []
-    for node, answers in zip(nodes, found, strict=True):
-        for other, answer in zip(neighbours[node.name], answers, strict=False):
-            if text := _problem(node, other, answer):
-                doomed = answer.outcome in _DOOMED
-                kind = ev.HostRefused(time.time(), node.name, text) if doomed else None
-                events.append(kind or ev.NoteAdded(time.time(), f"{node.name}: {text}"))
-    if nodes and launcher and found[0] and Reach(found[0][-1].outcome) is Reach.UNRESOLVED:
-        text = f"{nodes[0].address} cannot resolve {launcher}, the name of this machine: where "
-        text += "slurmctld cannot either, each job takes ten seconds to end; add the name to "
-        text += "the name servers or /etc/hosts there, or use login"
-        events.append(ev.NoteAdded(time.time(), text))
-    return events
-
-
-def _steps(nodes: list[HostPlan]) -> int:
-    return min(NEIGHBOURS + 1, len(nodes))
-
-
-def _port(plan: Plan, ports: Mapping[TaskId, int], node: HostPlan) -> int:
-    task = plan.on_host(node.name)[0]
-    return task.port or ports[task.id]
-
-
-async def _connect(
-    connect: Connect, node: HostPlan, places: list[tuple[str, int]]
-) -> list[ConnectAnswer]:
-    """Nothing when the host does not say it: that is no reason to stop."""
-    if not places:
-        return []
-    asked = [
-        {"host": name, "port": port, "token": "", "seconds": CONNECT_SECONDS}
-        for name, port in places
-    ]
-    try:
-        return await connect(node.name, asked)
-    except HostError:
-        return []
-
-
-def _problem(node: HostPlan, other: HostPlan, answer: ConnectAnswer) -> str:
-    said = f" ({answer.text})" if answer.text else ""
-    match answer.outcome:
-        case Reach.UNRESOLVED:
-            return (
-                f"{node.address} cannot resolve {other.address}, the name of {other.name}{said}; "
-                "add it to the name servers or /etc/hosts of the nodes"
-            )
-        case Reach.NO_ROUTE:
-            return (
-                f"{node.address} has no route to {other.address} ({other.name}){said}; ask who "
-                "runs the cluster, or take other nodes (--exclude in options)"
-            )
-        case Reach.FILTERED:
-            return (
-                f"{node.address} gets no answer from {other.address} ({other.name}): a firewall "
-                "may drop the packets"
-            )
-        case _:
-            return ""
-
-
 _LOW, _HIGH = 15000, 32000
 """Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
 client on a host could take one between our look and the task's bind."""
@@ -281,6 +178,23 @@ _NOTICE_SECONDS = 0.5
 def shuffled_ports() -> list[int]:
     """All ports that may be picked, in a new order: another run may be picking at the same time."""
     return random.sample(range(_LOW, _HIGH), _HIGH - _LOW)
+
+
+class Ask(Protocol):
+    """Asks a host's short program questions of a kind."""
+
+    def __call__(
+        self, host: str, kind: type[Q], seconds: float, questions: Sequence[Mapping[str, Any]]
+    ) -> Awaitable[list[Q]]:
+        """The answers.
+
+        Raises:
+            HostError: it has none, or not in time.
+        """
+
+
+NameCheck = Callable[[Plan, Ask, Mapping[TaskId, int]], Awaitable[Iterable[ev.Event]]]
+"""Looks whether hosts of a plan find each other by name; gets the ports that are picked."""
 
 
 class LaunchPreparation:
@@ -293,11 +207,11 @@ class LaunchPreparation:
         transfers: Transfers,
         feed: Callable[[ev.Event], None],
         ports: Mapping[TaskId, int],
-        launcher: str = "",
+        check_names: NameCheck | None = None,
     ) -> None:
         """`welcomes`: what each host's agent said when it greeted us; `ports` are those that an
-        earlier launcher of the run has picked; `launcher` is the name by which hosts must know
-        this machine, if any."""
+        earlier launcher of the run has picked; `check_names` looks whether hosts that nobody has
+        written into the file find each other."""
         self._links = links
         self._welcomes = welcomes
         self._transfers = transfers
@@ -305,7 +219,7 @@ class LaunchPreparation:
         self._ports = dict(ports)
         self._candidates: Iterator[int] = iter(())
         """Ports that no task of the run has yet."""
-        self._launcher = launcher
+        self._check_names = check_names
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
         self._staging: dict[str, asyncio.Task[None]] = {}
@@ -341,7 +255,9 @@ class LaunchPreparation:
                 self._feed(ev.HostRefused(time.time(), host.name, reason))
         if any(reasons):
             return False
-        for event in await check_names(plan, self._connect, self._ports, self._launcher):
+        if self._check_names is None:
+            return True
+        for event in await self._check_names(plan, self._ask, self._ports):
             self._feed(event)
             if isinstance(event, ev.HostRefused):
                 return False
@@ -413,14 +329,16 @@ class LaunchPreparation:
             text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"
             self._feed(ev.NoteAdded(time.time(), text))
 
-    async def _connect(self, host: str, places: list[dict[str, Any]]) -> list[ConnectAnswer]:
-        """How a host's connections to some places went.
+    async def _ask(
+        self, host: str, kind: type[Q], seconds: float, questions: Sequence[Mapping[str, Any]]
+    ) -> list[Q]:
+        """The answers of a host's short program to questions of a kind.
 
         Raises:
             HostError: it has no answers, or not in time.
         """
         try:
-            return await (await self._program(host)).ask(ConnectAnswer, SLOWEST, places)
+            return await (await self._program(host)).ask(kind, seconds, questions)
         except HostError:
             await self._drop_program(host)  # its answers may still come
             raise

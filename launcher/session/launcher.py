@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..agent import wire
 from ..agent.folders import FolderError
@@ -42,7 +42,6 @@ from ..run.state import named
 from ..run.states import Hang, Outcome, RunPhase
 from ..run.timers import ReadyTimeout, Timer
 from ..run.views import Views
-from ..slurm.job import slurm_job
 from ..store import launcher_lock
 from ..store.logs import LogStore
 from ..store.metrics_file import latest_metrics
@@ -50,7 +49,6 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
 from ..subprocesses import Workers
-from .allocation import Allocation
 from .hooks import HookRunner
 from .hosts import (
     Connections,
@@ -59,12 +57,14 @@ from .hosts import (
     LaunchPreparation,
     Teardown,
     Transfers,
-    name_for_nodes,
 )
 from .output import DiskWatch, Outputs
 from .records import StoredRun
 from .server import ControlSocket, PromptQueue
 from .stacks import HangWatch, StackTaker, look_after
+
+if TYPE_CHECKING:
+    from .allocation import Allocation
 
 END = "end"
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -298,10 +298,7 @@ class RunLoop:
         self._teardown = Teardown(
             self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
         )
-        engine = slurm_job(cluster, self.run.plan, self.connections.logins)
-        self._allocation = (
-            Allocation(self.run, engine, self.feed, attached=past is not None) if engine else None
-        )
+        self._allocation = self._allocation_of(cluster, attached=past is not None)
         welcomes = self.connections.welcomes
         self._executor = Executor(
             self.run,
@@ -313,7 +310,7 @@ class RunLoop:
                 self._transfers,
                 self.feed,
                 self.run.ports,
-                name_for_nodes(cluster),
+                self._allocation.check_names if self._allocation is not None else None,
             ),
             self._teardown,
             feed=self.feed,
@@ -338,6 +335,16 @@ class RunLoop:
         self._over = asyncio.Event()
         self._end_is_last = False
         """The end of the stream has been written, and nothing behind it."""
+
+    def _allocation_of(self, cluster: ClusterModel, *, attached: bool) -> Allocation | None:
+        """The allocation of nodes; None without `[slurm]`, which few files have: its eight modules
+        are imported for these alone."""
+        if cluster.slurm is None:
+            return None
+        from .allocation import Allocation
+
+        logins = self.connections.logins
+        return Allocation.of(cluster.slurm, self.run, logins, self.feed, attached=attached)
 
     # --- life -----------------------------------------------------------------------------
 

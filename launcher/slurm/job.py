@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ..agent.wire import NO_FOLDER_STATUS
-from ..cluster.model import ClusterModel, Slurm
+from ..cluster.model import Slurm
 from ..errors import TfmuxError
 from ..hosts.frames import Rules
 from ..plan.plan import Plan, SshTarget
@@ -549,11 +549,9 @@ class UserJob(SlurmJob):
         return {row[0]: row[2] for row in rows if len(row) == 3 and row[1] == name}
 
 
-def slurm_job(cluster: ClusterModel, plan: Plan, logins: SshConnector | None) -> SlurmJob | None:
-    """The job that a cluster file describes, for the run of a plan; None without `[slurm]`."""
-    table, rules = cluster.slurm, Rules.of(plan)
-    if table is None:
-        return None
+def slurm_job(table: Slurm, plan: Plan, logins: SshConnector | None) -> SlurmJob:
+    """The job that `[slurm]` of a cluster file describes, for the run of a plan."""
+    rules = Rules.of(plan)
     kind = SlurmJob if table.job is None else UserJob
     secrets = {name for task in plan.tasks for name in task.env_from}
     if table.login is None:
