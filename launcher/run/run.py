@@ -79,11 +79,13 @@ class RunStateMachine:
         started: float = 0.0,
         *,
         resume: Resume | None = None,
-        past: Views | None = None,
+        past: Views | RunData | None = None,
     ) -> None:
         """`started` is the time of the `Begin` that comes first, where it is known; `past` is the
         run as an earlier launcher has recorded it."""
-        self._data = RunData(cluster, run_id, started, resume, past)
+        if not isinstance(past, RunData):
+            past = RunData(cluster, run_id, started, resume, past)
+        self._data = past
         self._shutdown = Shutdown(self._data)
         self._restart = Restart(self._data, self._shutdown)
         self._tasks = Tasks(self._data, self._shutdown, self._restart)
@@ -234,12 +236,11 @@ class RunStateMachine:
 
     def snapshot(self) -> Snapshot:
         """The run as it stands; figures that change all the time are the shell's to add."""
-        self.refresh_waiting()
-        return self.views.snapshot()
+        return self._data.snapshot()
 
     def refresh_waiting(self, waiting: str | None = None) -> None:
         """Says anew who is waited for, by default as the run knows it."""
-        self._data.update_run(waiting=self._data.waiting() if waiting is None else waiting)
+        self._data.refresh_waiting(waiting)
 
     # --- launchers ------------------------------------------------------------------------
 

@@ -15,15 +15,12 @@ from .instructions import (
 )
 from .snapshot import HostReceipt, Receipt
 from .state import RunData
-from .states import Cause, HostState, Outcome, RunPhase, TaskState
+from .states import CONNECT_SECONDS, Cause, HostState, Outcome, RunPhase, TaskState
 from .timers import ShutdownTimeout
 
 KILL_PATIENCE = FROZEN_SECONDS + 6.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up: its
 watchdog's patience with an agent that is frozen, and a reconnect to the next agent."""
-CONNECT_SECONDS = 60.0
-"""Further seconds for a host that is still being connected to: somebody may be typing a password
-for it. Then the kill ends without it, or a link that never connects would hold it for ever."""
 
 
 class Shutdown:

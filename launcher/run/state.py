@@ -22,6 +22,7 @@ from .snapshot import (
     HostReceipt,
     HostView,
     RunView,
+    Snapshot,
     TaskView,
 )
 from .states import HostState, RunPhase, TaskState
@@ -55,9 +56,9 @@ class RunData:
         self,
         cluster: ClusterModel,
         run_id: str,
-        started: float,
-        resume: Resume | None,
-        past: Views | None,
+        started: float = 0.0,
+        resume: Resume | None = None,
+        past: Views | None = None,
     ) -> None:
         """`past` is the run as an earlier launcher has recorded it."""
         self.cluster = cluster
@@ -136,6 +137,15 @@ class RunData:
     def allocation(self) -> AllocationView | None:
         """The engine's job, where the hosts are its nodes."""
         return self.views.run.allocation
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands."""
+        self.refresh_waiting()
+        return self.views.snapshot()
+
+    def refresh_waiting(self, waiting: str | None = None) -> None:
+        """Says anew who is waited for, by default as the run knows it."""
+        self.update_run(waiting=self.waiting() if waiting is None else waiting)
 
     def update_run(self, **changes: Any) -> None:
         self.views.update_run(**changes)

@@ -75,6 +75,10 @@ class RunPhase(StrEnum):
     ENDED = "ended"
 
 
+CONNECT_SECONDS = 60.0
+"""Further seconds of a kill for a host that is still being connected to: somebody may be typing a
+password for it. Then the kill ends without it, or a link that never connects would hold it for
+ever."""
 AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 

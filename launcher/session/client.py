@@ -20,20 +20,17 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..agent.folders import FolderError
 from ..cluster.choices import OnHangup
-from ..cluster.model import ClusterModel
 from ..errors import LauncherError, LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..printable import printable
-from ..run.run import RunStateMachine
-from ..run.shutdown import CONNECT_SECONDS
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.stacks import Stacks, stacks_type
-from ..run.states import HostState, Outcome, RunPhase
+from ..run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 from ..store.launcher_lock import acquire, take_over
 from ..store.logs import LogStore
@@ -44,6 +41,9 @@ from ..store.stream import PublicEvent, decode, plain, printable_values
 from .launcher_process import LauncherProcess
 from .records import StoredRun, find_resumed
 from .server import PROMPTS, PromptResponder, socket_path
+
+if TYPE_CHECKING:
+    from ..cluster.model import ClusterModel
 
 
 class RunControl(Protocol):
@@ -598,9 +598,11 @@ class RunClient:
         Raises:
             TfmuxError: `resume` is no run; no plan or no folder of the run can be made.
         """
+        from ..run.state import RunData  # with the plan, of which a kill knows nothing
+
         run_id = new_run_id(cluster.name)
         source = None if resume is None else find_resumed(resume, cluster.name)
-        run = RunStateMachine(cluster, run_id, time.time(), resume=source)
+        run = RunData(cluster, run_id, time.time(), source)
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
@@ -694,7 +696,7 @@ class RunClient:
         # Both read the files, at the same time; what is wrong with them ends it, too.
         link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
         try:
-            snapshot = resumed(StoredRun(folder).run.snapshot())
+            snapshot = resumed(StoredRun(folder).data.snapshot())
         except BaseException:
             link.close()
             raise

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
     from ..plan.plan import Plan
     from ..run.run import RunStateMachine
+    from ..run.state import RunData
     from .client import RunClient
 
 
@@ -68,7 +69,7 @@ class StoredRun:
         self.end = stream.end
         self._views = stream.views
         if self.end is None:
-            self._views = self.run.views  # with the hosts and tasks of which nothing is known
+            self._views = self.data.views  # with the hosts and tasks of which nothing is known
 
     @cached_property
     def cluster(self) -> ClusterModel:
@@ -78,16 +79,23 @@ class StoredRun:
         return load(self.folder.cluster_file, base=self.folder.origin)
 
     @cached_property
+    def data(self) -> RunData:
+        """The run with its plan."""
+        from ..run.state import RunData
+
+        return RunData(self.cluster, self.folder.run_id, past=self._views)
+
+    @cached_property
     def run(self) -> RunStateMachine:
         """The run, to be taken up."""
         from ..run.run import RunStateMachine
 
-        return RunStateMachine(self.cluster, self.folder.run_id, past=self._views)
+        return RunStateMachine(self.cluster, self.folder.run_id, past=self.data)
 
     @property
     def plan(self) -> Plan:
         """The plan with the ports that were picked at launch."""
-        return self.run.plan
+        return self.data.plan
 
     @property
     def resume(self) -> Resume | None:
@@ -113,7 +121,7 @@ class StoredRun:
             for task, latest in latest_metrics(self.folder.metrics).items():
                 if (view := self._views.tasks.get(task)) is not None:
                     self._views.update_task(task, **latest.figures(view.last_output))
-            self.run.refresh_waiting()
+            self.data.refresh_waiting()
         return self._views.snapshot()
 
     def logs(self) -> LogStore:
@@ -530,8 +538,8 @@ async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
     from ..hosts.ways import transport_factory
 
     host = run.plan.host(name)
-    allocation = run.run.allocation
-    if allocation is not None and name not in run.run.nodes and not host.local:
+    allocation = run.data.allocation
+    if allocation is not None and name not in run.data.nodes and not host.local:
         return ActiveHost(name, unreachable=f"not given yet, {allocation.title} is in the queue")
     settings = LinkSettings.of(run.plan, host, run.folder.path)
     try:

@@ -6,8 +6,7 @@ import pytest
 
 from launcher.run import events as ev
 from launcher.run.instructions import CheckHosts, SetTimer, StageHost
-from launcher.run.shutdown import CONNECT_SECONDS
-from launcher.run.states import HostState, Outcome, RunPhase, TaskState
+from launcher.run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase, TaskState
 from launcher.run.timers import ReadyTimeout, RestartDelay, ShutdownTimeout
 from tests.support.run_driver import (
     FACTS,
