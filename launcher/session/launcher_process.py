@@ -7,10 +7,9 @@ import os
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 
 class LauncherProcess:
@@ -21,7 +20,7 @@ class LauncherProcess:
 
     def __init__(self) -> None:
         self.link, theirs = socket.socketpair()
-        self._errors = tempfile.TemporaryFile()
+        self._errors = _nameless_file()
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())],
@@ -57,3 +56,13 @@ class LauncherProcess:
         """The end of what it wrote to standard error before it had a run's folder."""
         self._errors.seek(0)
         return self._errors.read(4096).decode(errors="replace").strip()
+
+
+def _nameless_file() -> IO[bytes]:
+    """A file that is gone when both processes have closed it."""
+    if sys.platform == "linux":  # `tempfile` takes as long to import as the interpreter to start
+        return open(os.memfd_create("launcher"), "w+b", buffering=0)
+    else:
+        from tempfile import TemporaryFile
+
+        return TemporaryFile()
