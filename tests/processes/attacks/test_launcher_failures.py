@@ -92,8 +92,9 @@ def running(client: RunClient) -> Snapshot:
 
 
 def stepping(least: int) -> Callable[[Snapshot], object]:
-    """The task has come to a step, as a launcher says."""
-    return lambda seen: (seen.task(WORKER).step or 0) >= least
+    """The run goes on, and its task has come to a step, as a launcher says: the next one hears of
+    steps before it has looked at the host's files."""
+    return lambda seen: seen.state is RunPhase.RUNNING and (seen.task(WORKER).step or 0) >= least
 
 
 @pytest.mark.parametrize("place", BEFORE)
