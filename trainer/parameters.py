@@ -1,7 +1,7 @@
 """Shared variables of a training: one flat variable a ps task, and the operations on them.
 
 Sent one by one, each weight of a network would be a transfer of its own at every step, and each
-update an operation of its own: a step of `async` took 1.6 times the processor's time. Checkpoints
+update an operation of its own: a step of `async` took a third more processor time. Checkpoints
 have the weights under their own names and shapes.
 """
 

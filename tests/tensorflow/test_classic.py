@@ -7,6 +7,7 @@ import signal
 import time
 
 import pytest
+import tensorflow as tf
 
 from tests.support.budgets import soon
 from tests.support.trainer_tasks import Cluster, Tasks
@@ -67,3 +68,15 @@ def test_fewer_images_than_a_batch(tasks: Tasks, tmp_path: pathlib.Path) -> None
     chief = cluster.start("worker")
     assert chief.wait() == 0
     assert len(chief.steps) == 1, chief.text
+
+
+def test_the_l2_norm_is_of_both_layers() -> None:
+    """Half the squares of the weights, not of the biases, as in every other mode."""
+    from trainer import classic
+
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        _, l2 = classic._network(tf.zeros((1, 784)))
+        session.run(tf.compat.v1.global_variables_initializer())
+        norm, *weights = session.run([l2, *tf.compat.v1.trainable_variables()])
+    w1, _, w2, _ = weights
+    assert norm == pytest.approx(((w1**2).sum() + (w2**2).sum()) / 2, rel=1e-4)

@@ -207,3 +207,24 @@ def test_a_missing_directory_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DataError, match="file: not a directory"):
         data.load(str(tmp_path / "file"))
+
+
+def test_to_records_and_back(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The IDX files that are made of records have the same digits; nothing is overwritten."""
+    from trainer import convert, flags
+
+    def run(source: pathlib.Path, target: str, *words: str) -> pathlib.Path:
+        argv = ["convert", f"--data={source}", f"--to={tmp_path / target}", *words]
+        assert convert.run(flags.parse(argv)[1]) == 0
+        assert "50 training and 20 test images" in capsys.readouterr().out
+        return tmp_path / target
+
+    directory = example_directory(tmp_path / "data")
+    records = run(directory, "records", "--shards=3")
+    assert len(list(records.glob("train-*-of-00003.tfrecord"))) == 3
+    again = run(records, "again", "--format=idx")
+    made, first = (data.load(str(folder)).train for folder in (again, directory))
+    pairs = (sorted(zip(map(bytes, s.images), s.labels, strict=True)) for s in (made, first))
+    assert next(pairs) == next(pairs)
+    with pytest.raises(DataError, match=r"train-images-idx3-ubyte\.gz: already exists"):
+        run(records, "again", "--format=idx")
