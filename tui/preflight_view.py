@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from rich.text import Text
 
@@ -142,8 +142,3 @@ def nodes_text(cluster: ClusterModel) -> str:
     nodes = counted(table.nodes, "node")
     head = f"{nodes} of {table.label}; what is on them is checked when the run has them:"
     return "\n".join([head, *lines]) + "\n"
-
-
-def in_order(pairs: Iterable[Reachability]) -> list[Reachability]:
-    """Connections in the order of their tasks."""
-    return sorted(pairs, key=lambda pair: (pair.task.job, pair.task.index))

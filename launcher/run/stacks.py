@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -82,6 +82,20 @@ class ProcessStack:
     files: tuple[str, ...] = ()
     """Open files, where `/proc` alone has described the process."""
 
+    def lines(self) -> Iterator[str]:
+        """The process in full."""
+        yield f"  process {self.pid}: {self.command}"
+        known = self.state if self.way == "proc" else f"{self.state}; by {self.way}"
+        yield f"    {known}{f' ({self.note})' if self.note else ''}"
+        for thread in self.threads:
+            yield f"    thread {thread.name}"
+            for frame in thread.frames:
+                yield f"      {frame.where}"
+        if self.unlisted:
+            yield f"    and {self.unlisted} more"
+        if self.files:
+            yield f"    open files: {', '.join(self.files)}"
+
 
 @dataclass(frozen=True)
 class TaskStacks:
@@ -113,6 +127,12 @@ class TaskStacks:
     def key(self) -> tuple[tuple[str, str, int], ...]:
         """Equal for tasks that stand in the same place."""
         return tuple(frame.key for frame in self.stack)
+
+    def lines(self) -> Iterator[str]:
+        """The task with all threads of all its processes."""
+        yield f"{self.task} on {self.host}"
+        for process in self.processes:
+            yield from process.lines()
 
 
 @dataclass(frozen=True)

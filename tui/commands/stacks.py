@@ -12,7 +12,6 @@ from launcher.run.stacks import Stacks, record
 from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit
-from tui.stack_lines import task_lines
 from tui.streams import message, write_json
 
 
@@ -67,4 +66,4 @@ def lines(found: Stacks, *, full: bool) -> Iterator[str]:
             yield f"{group.title} — {group.where}"
         return
     for task in found.tasks:
-        yield from task_lines(task)
+        yield from task.lines()

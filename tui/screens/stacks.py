@@ -23,7 +23,6 @@ from launcher.run.states import RunPhase
 from launcher.session.client import RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
-from tui.stack_lines import task_lines
 from tui.tables import Cells, TableRow, right
 from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
@@ -153,7 +152,7 @@ def group_lines(found: Stacks, group: StackGroup) -> Iterator[str]:
     """The tasks of a group in full, as many as fit."""
     tasks = [one for one in found.tasks if one.task in group.tasks]
     for one in tasks[:_MOST_TASKS]:
-        yield from task_lines(one)
+        yield from one.lines()
         yield ""
     if len(tasks) > _MOST_TASKS:
         yield f"and {counted(len(tasks) - _MOST_TASKS, 'other task')} in the same place"
