@@ -32,7 +32,7 @@ from ..run.snapshot import HostReceipt, Receipt, Snapshot
 from ..run.stacks import Stacks, stacks_type
 from ..run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase
 from ..run.views import Record, Views
-from ..store.launcher_lock import acquire, take_over
+from ..store.launcher_lock import FollowedError, acquire, take_over
 from ..store.logs import LogStore
 from ..store.metrics import Series
 from ..store.metrics_file import MetricsFile
@@ -461,6 +461,8 @@ class LauncherLink:
             lock = (take_over if force else acquire)(self._folder.path)
             if force or lock is not None:
                 process = LauncherProcess()
+        except FollowedError:
+            pass  # two launchers would take the hosts from each other
         except OSError as error:
             if lock is not None:
                 os.close(lock)

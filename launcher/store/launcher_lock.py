@@ -133,21 +133,31 @@ def launcher_pid(folder: Path) -> int | None:
     return None if holder is None else holder.pid
 
 
+class FollowedError(Exception):
+    """Another launcher has the lock of the one that was killed."""
+
+
 def take_over(folder: Path) -> int | None:
     """The lock of a run whose launcher does not answer: that process is killed first, so that
     there are never two. None where it cannot be: another machine's, or one that has not said who
     it is, or sleeps in the kernel.
 
     Raises:
+        FollowedError: somebody else, who follows the run, was quicker to take it.
         LockError: the lock cannot be used.
     """
     deadline = time.monotonic() + _END_SECONDS
+    killed: Holder | None = None
     while (fd := acquire(folder)) is None:
         holder = holder_of(folder)
         if holder is not None:
+            # The next one has written another line, or not yet its own over that of the dead one.
+            if killed is not None and (holder != killed or not holder.is_here):
+                raise FollowedError
             if not holder.is_here or time.monotonic() > deadline:
                 return None
             _kill(holder)
+            killed = holder
         time.sleep(_RETRY_SECONDS / 10)
     return fd
 

@@ -14,7 +14,14 @@ from pathlib import Path
 import pytest
 
 from launcher.store import launcher_lock
-from launcher.store.launcher_lock import Holder, acquire, holder_of, launcher_pid, take_over
+from launcher.store.launcher_lock import (
+    FollowedError,
+    Holder,
+    acquire,
+    holder_of,
+    launcher_pid,
+    take_over,
+)
 from tests.support.patience import PATIENCE, wait_until
 
 
@@ -70,6 +77,32 @@ def test_whoever_takes_a_run_over_ends_the_process_that_stands_still(tmp_path: P
         assert fd is not None and process.wait(PATIENCE) == -signal.SIGKILL
         assert acquire(tmp_path) is None
         os.close(fd)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_whoever_was_quicker_to_follow_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    """Another one that follows the run takes the lock in the moment in which its holder dies, and
+    may not have written down yet who it is: it is neither killed nor is another one started."""
+    kill = launcher_lock._kill
+    taken: list[int] = []
+
+    def killed(holder: Holder) -> None:
+        kill(holder)
+        process.wait(PATIENCE)
+        fd = acquire(tmp_path)
+        assert fd is not None
+        taken.append(fd)
+        if named:
+            os.pwrite(fd, Holder(os.getppid(), holder.machine, "1").line(), 0)
+
+    with holding(tmp_path) as process:
+        monkeypatch.setattr(launcher_lock, "_kill", killed)
+        with pytest.raises(FollowedError):
+            take_over(tmp_path)
+    assert len(taken) == 1
+    os.close(taken[0])
 
 
 @pytest.mark.parametrize("field", ["machine", "started"])
