@@ -92,7 +92,7 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
     """A launcher that dies takes no task along: the run can be taken up; if nobody does, the hosts
     end it by themselves."""
-    path = file(tmp_path, sys.executable, IN_SLURM, "lease = 30.0")
+    path = file(tmp_path, sys.executable, IN_SLURM, "lease = 45.0")
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
         run_id = up.run_id
@@ -203,7 +203,7 @@ def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
         login = bed.give_access(Path.home())
         bed.run("salloc", "-N", "2", "--no-shell", "--time=10", "--gpus-per-node=2")
         entry = f'[slurm]\nnodes = 2\njob = "1"\nlogin = "{login}"\ngpus = 2\n'
-        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 10.0")
+        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 45.0")
         with Up("up", str(path), "--json") as up:
             ready(up, *ALL)
             assert {p.environ.get("CUDA_VISIBLE_DEVICES") for p in tagged(bed)} >= {"0,1"}

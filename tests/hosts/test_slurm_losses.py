@@ -152,7 +152,7 @@ def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
 ) -> None:
     """It has the cluster file and no record of the run: the job's name leads to the nodes. The
     lease is long: agents that end their tasks before the kill comes are another case."""
-    file = scenario.file(run="lease = 120.0\ngrace = 1.0")
+    file = scenario.file(run="lease = 600.0\ngrace = 1.0")
     with scenario.up(file) as up:
         ready(up, *ALL)
         up.kill_launcher()

@@ -239,19 +239,20 @@ def test_nodes_that_do_not_know_each_other(scenario: Scenario, tmp_path: Path) -
 
 WRAPPER = """#!/bin/sh
 touch {folder}/asked
-(sleep {seconds}; {sbatch} "$@"; status=$?; touch {folder}/done; exit $status)
+(until [ -e {folder}/go ]; do sleep 0.05; done
+ {sbatch} "$@"; status=$?; touch {folder}/done; exit $status)
 status=$?
 exit $status
 """
 
 
-def wrap_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch, seconds: float) -> Path:
-    """Puts an sbatch that is so slow before the real one, as sites have wrappers of it."""
+def wrap_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Puts an sbatch that waits for a file `go` before the real one, as sites have wrappers."""
     real = shutil.which("sbatch")
     places = folder / "wrappers"
     places.mkdir()
     wrapper = places / "sbatch"
-    wrapper.write_text(WRAPPER.format(folder=places, seconds=seconds, sbatch=real))
+    wrapper.write_text(WRAPPER.format(folder=places, sbatch=real))
     wrapper.chmod(0o755)
     path = f"{places}:{Path(real or '').parent}:/usr/bin:/bin"
     monkeypatch.setenv("PATH", path)
@@ -262,10 +263,12 @@ def test_a_kill_while_sbatch_submits_leaves_no_job(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What sbatch has begun it may still do: its answer is waited for, and the job cancelled."""
-    marks = wrap_sbatch(tmp_path, monkeypatch, 3)
+    marks = wrap_sbatch(tmp_path, monkeypatch)
     with scenario.up() as up:
         wait_until((marks / "asked").exists, "sbatch is under way")
         up.press_ctrl_c()
+        up.wait_for(lambda e: e.get("state") == "killing", "killing")
+        (marks / "go").touch()
         assert up.wait() == 130, up.transcript()
     wait_until((marks / "done").exists, "sbatch has ended")
     assert "Slurm 1 was cancelled in the queue: nothing had started" in up.said
@@ -276,7 +279,7 @@ def test_a_second_kill_does_not_wait_for_sbatch(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it is ended; that its job may still come is said, with the command for it."""
-    marks = wrap_sbatch(tmp_path, monkeypatch, 1000)
+    marks = wrap_sbatch(tmp_path, monkeypatch)
     with scenario.up() as up:
         wait_until((marks / "asked").exists, "sbatch is under way")
         up.press_ctrl_c()
