@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from launcher.store.runs import RunFolder
-from tests.hosts.test_four_hosts import TRAINING
+from tests.support.cluster_texts import TRAINING
 from tests.support.command import Up, write
 from tests.testbed.namespaces import Testbed
 

@@ -21,7 +21,8 @@ from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
 
 pytest_plugins = [
-    f"tests.support.fixtures.{name}" for name in ("clients", "hosts", "launcher", "trainer")
+    f"tests.support.fixtures.{name}"
+    for name in ("clients", "hosts", "launcher", "terminal", "trainer")
 ]
 
 # How long an example takes says more about the machine than about the code. What `examples` is not

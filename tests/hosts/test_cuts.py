@@ -9,31 +9,21 @@ from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.run.states import HostState
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
-from tests.support.command import Up
 from tests.support.patience import PATIENCE, wait_until
-from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
+from tests.support.scenario import (
+    FaultScenario,
+    back,
+    confirmed,
+    last_states,
+    lost,
+    notes,
+    ready,
+    receipt,
+)
 from tests.support.streams import records
 from tests.testbed import faults
 
 PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
-
-
-def lost(up: Up, host: str) -> None:
-    """Waits until a host is said to be lost."""
-    up.wait_for(
-        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "lost"), "lost"
-    )
-
-
-def back(up: Up, host: str) -> None:
-    """Waits until a host that was lost is up again."""
-    lost = next(e for e in up.of("host") if (e["host"], e["state"]) == (host, "lost"))
-    up.wait_for(
-        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "up"),
-        "back",
-        after=lost,
-    )
-    up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")
 
 
 def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import TRAINING
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.streams import records
@@ -17,21 +18,6 @@ from tests.testbed.namespaces import Testbed
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 """Seconds; the kernel counts a process's start in these."""
-TRAINING = """
-name = "mission"
-{hosts}
-[jobs.ps]
-tasks = ["tf1:2222"]
-[jobs.worker]
-tasks = ["tf2:2222", "tf3:2222", "tf4:2222"]
-[run]
-command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--data=/opt/data", "--steps=400"]
-workdir = ""
-[metrics]
-total = 400
-"""
 
 LISTENER = """
 import os, socket, sys, time

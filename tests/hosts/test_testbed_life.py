@@ -16,28 +16,19 @@ import pytest
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
 from tests.support.requirements import require_testbed
-from tests.testbed import network, proc
 from tests.testbed.frozen import FreezableDisk
 from tests.testbed.namespaces import Testbed, clear_stale
+from tests.testbed.traces import show, traces
 
-_SPACES = ("net", "pid", "mnt", "uts")
 _INNER = """
 import time, pytest
-from tests.hosts.test_testbed_life import show
+from tests.testbed.traces import show
 
 def test_inner(testbed):
     testbed["tf1"].run(["sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 &"])
     print("TESTBED", *show(testbed), flush=True)
     END
 """
-
-
-def show(testbed: Testbed) -> list[str]:
-    """Return what `traces` needs to find a testbed: the time, bridge, directory and namespaces."""
-    spaces = [
-        str(os.stat(f"/proc/{host.pid}/ns/{kind}").st_ino) for host in testbed for kind in _SPACES
-    ]
-    return [str(proc.now()), testbed.bridge, str(testbed.directory), *spaces]
 
 
 @contextmanager
@@ -77,30 +68,6 @@ def rest(child: subprocess.Popen[str]) -> str:
     """Return what the inner pytest said after it had shown its testbed."""
     assert child.stdout is not None
     return child.stdout.read()
-
-
-def traces(shown: list[str]) -> list[str]:
-    """Return all that is left of a testbed.
-
-    A later one, of another test run, may be given the same bridge and namespace numbers.
-    """
-    moment, bridge, directory, *spaces = shown
-    with network.lock():
-        others = {claim.bridge for claim in network.claims() if str(claim.directory) != directory}
-        names = [name for name in os.listdir("/sys/class/net") if name.split("-")[0] == bridge]
-    left = [] if bridge in others else names
-    if os.path.exists(directory):
-        left.append(directory)
-    left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
-    for process in [each for each in proc.scan() if each.started < float(moment)]:
-        for kind in _SPACES:
-            try:
-                inode = os.stat(f"/proc/{process.pid}/ns/{kind}").st_ino
-            except OSError:
-                continue
-            if str(inode) in spaces:
-                left.append(f"{process} in {kind}:{inode}")
-    return left
 
 
 @pytest.mark.usefixtures("testbed_possible")

@@ -11,10 +11,8 @@ import pytest
 from launcher.cluster.library import path_of
 from launcher.hosts.host_keys import accepted_keys
 from launcher.store.runs import RunFolder
-from tests.processes.test_terminal import Terminal, terminal
+from tests.support.terminal import Terminal
 from tests.testbed.namespaces import Testbed
-
-__all__ = ["terminal"]
 
 HOSTS = ("tf1", "tf2", "tf3", "tf4")
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hosts.test_via_hosts import ALL, cluster, commands, gone, table
 from tests.support import command
 from tests.support.command import Up
 from tests.support.requirements import require_testbed
 from tests.support.scenario import confirmed, ready
+from tests.support.via import ALL, cluster, commands, gone, table
 from tests.testbed import proc
 
 

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -20,22 +20,19 @@ from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
-from tests.hosts.test_cuts import back, lost
 from tests.support import command
 from tests.support import fault_tasks as tasks
 from tests.support.command import Up
 from tests.support.fault_tasks import Ledger
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.requirements import require, require_testbed
-from tests.support.scenario import confirmed, last_states, ready, receipt
+from tests.support.scenario import back, confirmed, last_states, lost, ready, receipt
 from tests.support.training import training
+from tests.support.via import ALL, cluster, commands, gone, table
 from tests.testbed import podman, proc
 from tests.testbed.containers import Container
 from tests.testbed.namespaces import Testbed
 from tests.testbed.proc import Process
-
-ALL = ("ps:0", "worker:0", "worker:1")
-SYSTEM_PYTHON = "/usr/bin/python3"
 
 
 @pytest.fixture(scope="module")
@@ -50,36 +47,6 @@ def two() -> Iterator[tuple[Container, Container]]:
         yield stack.enter_context(Container()), stack.enter_context(Container())
 
 
-def cluster(
-    folder: Path,
-    hosts: str,
-    places: Sequence[str] = ("c1", "c1", "c2"),
-    *,
-    modes: str = "",
-    run: str = "lease = 600\ngrace = 1",
-    env: str = "",
-    more: str = "",
-) -> Path:
-    """A file of a ps and workers that keep a ledger of what they write."""
-    first, *rest = (f"{place}:auto" for place in places)
-    text = f"""
-name = "via"
-{hosts}
-[jobs.ps]
-tasks = ["{first}"]
-[jobs.worker]
-tasks = {json.dumps(rest)}
-env = {{ MODES = "{modes}" }}
-{more}
-[run]
-command = {json.dumps(tasks.command())}
-env = {{ LEDGER = "/tmp/ledger", PACE = "0.01"{env} }}
-{'workdir = ""' if "workdir" not in run else ""}
-{run}
-"""
-    return command.write(folder, text)
-
-
 def pair(two: tuple[Container, Container]) -> str:
     """The tables of both containers."""
     return "".join(each.hosts_toml(f"c{n}") for n, each in enumerate(two, 1))
@@ -90,14 +57,6 @@ def tell(two: tuple[Container, Container], run_id: str, word: str) -> None:
     for folder in (each.root / "tmp/ledger" for each in two):
         if folder.is_dir():
             tasks.tell(folder, run_id, word)
-
-
-def commands(run_id: str) -> list[Process]:
-    """The living processes of this machine that reach a host of the run: commands of `via` and
-    what they have started here."""
-    mine = proc.pid_namespace(os.getpid())
-    tag = f"TFMUX_AGENT={run_id};"
-    return [p for p in proc.scan(mine) if p.alive and any(tag in word for word in p.argv)]
 
 
 def of_run(run_id: str) -> list[Process]:
@@ -127,14 +86,6 @@ def cut(up: Up, host: str, number: signal.Signals = signal.SIGKILL) -> None:
     signal_commands(up, number)
     lost(up, host)
     back(up, host)
-
-
-def gone(look: Callable[[], list[Process]], what: str) -> None:
-    """Waits until there is nothing; says what there is otherwise."""
-    try:
-        wait_until(lambda: not look(), what)
-    except AssertionError:
-        raise AssertionError(f"{what}: {[(p.pid, p.argv, p.tag) for p in look()]}") from None
 
 
 def test_kill_all_leaves_nothing_in_containers(
@@ -271,16 +222,6 @@ def test_tensorflow_trains_in_containers(two: tuple[Container, Container], tmp_p
 
 
 # --- other commands ---------------------------------------------------------------------------
-
-
-def table(via: Sequence[str], python: str = SYSTEM_PYTHON) -> str:
-    """A host of this machine's own network."""
-    return f"""
-[hosts.c1]
-via = {json.dumps(via)}
-address = "127.0.0.1"
-python = "{python}"
-"""
 
 
 @pytest.mark.parametrize("program", ["sudo", "setpriv", "unshare", "sh"])

@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.test_terminal import Terminal, cluster, living, terminal
 from tests.support import command
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.terminal import Terminal, cluster, living
 from tests.testbed import guard
 from tui.crash import FILE_NAME
-
-__all__ = ["terminal"]
 
 PROGRAM = """
 import sys, time

@@ -18,7 +18,8 @@ import pytest
 from launcher.api import Cluster, Run
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
-from tests.support.command import Up, python_task, run, write
+from tests.support.cluster_texts import one_task
+from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 from tests.testbed.inprocess import SshServer
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
@@ -33,22 +34,6 @@ command = ["{python}", "-c", "print('fine')"]
 workdir = ""
 [start.ready]
 worker = "started"
-"""
-
-
-def one_task(script: str, *, ready: str = "started", settings: str = "", tasks: str = "") -> str:
-    """A cluster of one worker on this machine that runs a script."""
-    return f"""
-name = "one"
-[jobs.worker]
-tasks = [{tasks or '"localhost:auto"'}]
-[run]
-command = {json.dumps(list(python_task(script)))}
-workdir = ""
-grace = 2.0
-{settings}
-[start.ready]
-worker = "{ready}"
 """
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.test_headless import one_task
+from tests.support.cluster_texts import one_task
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
 

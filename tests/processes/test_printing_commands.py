@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.processes.test_headless import one_task
 from tests.support import command
+from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 

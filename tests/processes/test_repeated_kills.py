@@ -22,8 +22,8 @@ from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
 from launcher.session.server import socket_path
 from launcher.store.runs import RunFolder
-from tests.processes.test_headless import one_task
 from tests.support import command
+from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until

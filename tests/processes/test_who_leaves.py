@@ -16,16 +16,14 @@ import pytest
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient, connect
 from launcher.store.runs import RunFolder
-from tests.processes.test_terminal import Terminal, cluster, living, terminal
 from tests.support import command
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import records
+from tests.support.terminal import Terminal, cluster, living
 from tests.testbed import guard, proc
 from tests.testbed.launcher_thread import LauncherThread
-
-__all__ = ["terminal"]
 
 EVERYONE = {"ps:0", "worker:0", "worker:1"}
 SUBSCRIBE = b'{"command": "subscribe", "on_close": "nothing", "events": true}\n'

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.store.runs import RunFolder
-from tests.processes.tui.test_home import home
+from tests.support.homes import home
 from tests.support.patience import PATIENCE
 from tests.support.screens import shows
 from tui import demos, extras

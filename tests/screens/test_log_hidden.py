@@ -3,15 +3,12 @@ tells of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt
 from launcher.store.logs import LogFile, LogStore
-from tests.support.fakes import ScriptedRun
+from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN, REMARKS
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -22,18 +19,6 @@ from tui.screens.run import RunScreen
 from tui.widgets.pane import Pane
 
 TASK = TaskId("worker", 0)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[LogFile]:
-    """An empty log."""
-    file = LogFile(tmp_path / "worker-0.log")
-    yield file
-    file.close()
-
-
-def append(log: LogFile, *lines: str, end: str = "\n") -> None:
-    log.append(log.size, ("\n".join(lines) + end).encode(), 1.0)
 
 
 def view_of(log: LogFile) -> LogView:

@@ -11,7 +11,7 @@ from textual import events
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt
 from launcher.run.states import RunPhase, TaskState
-from tests.support.fakes import ScriptedRun
+from tests.support.fakes import STEP, ScriptedRun
 from tests.support.patience import PATIENCE
 from tests.support.screens import run_screen, screen_text, shows, until, visible
 from tui.app import TfmuxApp
@@ -21,11 +21,6 @@ from tui.screens.help import HelpScreen
 from tui.screens.run import RunScreen
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
-
-STEP = (
-    b"After %d training steps (%d global steps), loss on training batch is %.4f."
-    b"  (0.010 sec/batch)\n"
-)
 
 
 def said(app: TfmuxApp, text: str) -> bool:

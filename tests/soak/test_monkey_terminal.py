@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.test_terminal import Terminal, cluster, living, terminal
 from tests.support import command
-
-__all__ = ["terminal"]
+from tests.support.terminal import Terminal, cluster, living
 
 KEYS = 300
 EVERYONE = {"ps:0", "worker:0", "worker:1"}

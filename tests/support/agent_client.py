@@ -18,14 +18,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from launcher.agent import wire
 from launcher.agent.folders import local_folder
-from launcher.agent.wire import Frame
+from launcher.agent.wire import Decoder, Frame
 from launcher.hosts import bootstrap
 from tests.support.patience import PATIENCE
 from tests.testbed import proc
@@ -307,3 +307,37 @@ def unattended_run() -> Iterator[Client]:
         last.hello()
         last.kill()
         last.leave()
+
+
+def decode(*chunks: bytes) -> list[Frame]:
+    decoder = Decoder()
+    return [frame for chunk in chunks for frame in decoder.feed(chunk)]
+
+
+def talk(client: Client, *said: bytes) -> list[Frame]:
+    """Says something on a channel of its own; returns what is answered until the end."""
+    with raw_channel(client.run_id) as channel:
+        answers = b""
+        channel.sendall(b"".join(said))
+        with suppress(OSError):  # it has hung up already, which is its right
+            channel.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):  # with more of ours unread
+            while data := channel.recv(1 << 16):
+                answers += data
+        return decode(answers)
+
+
+def answer_to(client: Client, *said: bytes) -> Frame:
+    """Says something on a channel of its own; returns the first answer."""
+    with raw_channel(client.run_id) as channel:
+        channel.sendall(b"".join(said))
+        decoder = Decoder()
+        while data := channel.recv(1 << 16):
+            for frame in decoder.feed(data):
+                return frame
+    raise AssertionError("no answer")
+
+
+def asked(client: Client) -> bytes:
+    """A query's HELLO."""
+    return wire.encode(wire.HELLO, hello("", rules=None))

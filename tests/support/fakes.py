@@ -16,7 +16,7 @@ from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from launcher.run.stacks import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.store.logs import LogStore
+from launcher.store.logs import LogFile, LogStore
 from launcher.store.metrics import Extractor, Series
 from launcher.store.runs import RunFolder
 from tests.support.streams import changes, end
@@ -173,3 +173,14 @@ class ScriptedRun:
             receipt=receipt or Receipt(hosts),
             kill_deadline=None,
         )
+
+
+STEP = (
+    b"After %d training steps (%d global steps), loss on training batch is %.4f."
+    b"  (0.010 sec/batch)\n"
+)
+
+
+def append(log: LogFile, *lines: str, end: str = "\n") -> None:
+    """Appends lines to a log."""
+    log.append(log.size, ("\n".join(lines) + end).encode(), 1.0)

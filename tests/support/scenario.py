@@ -292,3 +292,21 @@ def within(seconds: float, condition: Callable[[], object], what: str) -> float:
     began = time.monotonic()
     wait_until(condition, what, seconds)
     return time.monotonic() - began
+
+
+def lost(up: Up, host: str) -> None:
+    """Waits until a host is said to be lost."""
+    up.wait_for(
+        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "lost"), "lost"
+    )
+
+
+def back(up: Up, host: str) -> None:
+    """Waits until a host that was lost is up again."""
+    lost = next(e for e in up.of("host") if (e["host"], e["state"]) == (host, "lost"))
+    up.wait_for(
+        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "up"),
+        "back",
+        after=lost,
+    )
+    up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")

@@ -22,7 +22,7 @@ from launcher.ids import TaskId
 from launcher.plan import HostPlan
 from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import HostState
+from launcher.run.states import HostState, TaskState
 from launcher.session import hosts
 from launcher.session.launcher import RunLoop
 from launcher.store.logs import LogStore
@@ -258,3 +258,22 @@ async def bench(
     finally:
         life.cancel()
         await asyncio.gather(life, return_exceptions=True)
+
+
+RECEIPT = {
+    "ids": [0],
+    "tasks": None,
+    "signalled": 3,
+    "survivors": [],
+    "seconds": 0.1,
+    "confirmed": True,
+}
+
+
+def untouched(seen: Bench) -> bool:
+    """The honest host and its tasks are as they were."""
+    tasks = [seen.task("ps:0"), seen.task("worker:0")]
+    return seen.state("honest")[0] is HostState.UP and all(
+        task.state is TaskState.READY and task.exit_code is None and task.attempt == 1
+        for task in tasks
+    )

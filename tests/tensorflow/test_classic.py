@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.support.budgets import soon
+from tests.support.digits import example_directory
 from tests.support.trainer_tasks import Cluster, Tasks
-from tests.tensorflow.test_data import example_directory
 from trainer import flags
 from trainer.errors import UsageError
 

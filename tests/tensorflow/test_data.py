@@ -9,20 +9,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tests.support.digits import example_directory
 from trainer import data
 from trainer.data import digits, idx
 from trainer.errors import DataError
-
-
-def example_directory(directory: pathlib.Path, suffix: str = "") -> pathlib.Path:
-    """Some of the embedded digits as an IDX directory."""
-    directory.mkdir(exist_ok=True)
-    images, labels = digits.load()
-    for stem, part in (("train", slice(0, 50)), ("t10k", slice(50, 70))):
-        pixels = images[part].reshape(-1, 28, 28)
-        idx.write(directory / f"{stem}-images-idx3-ubyte{suffix}", pixels)
-        idx.write(directory / f"{stem}-labels-idx1-ubyte{suffix}", labels[part])
-    return directory
 
 
 def test_embedded_digits_are_whole() -> None:

@@ -124,3 +124,14 @@ def test_the_steps_of_a_release_name_the_version_that_is_next() -> None:
         assert verb in make_targets(), verb
     for name in re.findall(r"`([\w./-]+\.(?:md|toml))`", text):
         assert (REPOSITORY / name).exists(), name
+
+
+def test_no_test_imports_the_module_of_another_one() -> None:
+    """What tests share is in `tests/support` and `tests/testbed`."""
+    pattern = re.compile(r"^\s*(?:from|import) tests\.(?!support\b|testbed\b)\S+", re.MULTILINE)
+    found = [
+        f"{path.relative_to(REPOSITORY)}: {line}"
+        for path in sorted((REPOSITORY / "tests").rglob("*.py"))
+        for line in pattern.findall(path.read_text())
+    ]
+    assert not found, "\n".join(found)

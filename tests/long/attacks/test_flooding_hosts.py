@@ -11,9 +11,8 @@ import pytest
 from launcher.agent import wire
 from launcher.run import events as ev
 from launcher.run.states import HostState
-from tests.long.attacks.test_lying_hosts import RECEIPT, untouched
 from tests.support.agent_frames import ended, facts, welcome
-from tests.support.scripted import Agent, bench
+from tests.support.scripted import RECEIPT, Agent, bench, untouched
 
 
 @pytest.mark.parametrize(

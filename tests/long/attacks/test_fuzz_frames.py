@@ -42,8 +42,6 @@ from launcher.hosts.link import Link
 from launcher.hosts.programs import read_answer
 from launcher.ids import TaskId
 from launcher.preflight import probes
-from tests.long.attacks.test_lying_hosts import untouched
-from tests.long.launcher.test_link import Ears, Scripted, Sink, come_true
 from tests.support.agent_frames import RULES, welcome
 from tests.support.frame_strategies import (
     FRAMES,
@@ -55,7 +53,8 @@ from tests.support.frame_strategies import (
     rubbish,
     tries,
 )
-from tests.support.scripted import Bench, bench
+from tests.support.link_ends import Ears, Scripted, Sink, come_true
+from tests.support.scripted import Bench, bench, untouched
 
 ANSWERS = [PortsAnswer, GpusAnswer] + [
     value

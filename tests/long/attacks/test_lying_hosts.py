@@ -20,16 +20,8 @@ from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.states import HostState, TaskState
 from tests.support.agent_frames import RULES, ended, facts, welcome
-from tests.support.scripted import CLUSTER, Agent, Bench, Host, bench
+from tests.support.scripted import CLUSTER, RECEIPT, Agent, Bench, Host, bench, untouched
 
-RECEIPT = {
-    "ids": [0],
-    "tasks": None,
-    "signalled": 3,
-    "survivors": [],
-    "seconds": 0.1,
-    "confirmed": True,
-}
 NO_TASK_OF_ITS_OWN = "which is not one of its tasks"
 
 LIES: dict[str, tuple[int, dict[str, Any], str]] = {
@@ -73,15 +65,6 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
     "what only launchers say": (wire.KILL, {"id": 1, "tasks": None, "grace": 0}, "KILL"),
     "farewell to a number": (wire.GONE, {"by": 5}, "by"),
 }
-
-
-def untouched(seen: Bench) -> bool:
-    """The honest host and its tasks are as they were."""
-    tasks = [seen.task("ps:0"), seen.task("worker:0")]
-    return seen.state("honest")[0] is HostState.UP and all(
-        task.state is TaskState.READY and task.exit_code is None and task.attempt == 1
-        for task in tasks
-    )
 
 
 async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

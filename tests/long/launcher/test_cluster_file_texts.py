@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cluster import load, loads
 from launcher.errors import ClusterFileError
-from tests.unit.launcher.test_cluster_file import problems
+from tests.support.cluster_texts import problems
 
 
 def test_a_large_file_is_read_and_a_huge_one_refused(tmp_path: Path) -> None:

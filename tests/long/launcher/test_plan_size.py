@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.unit.launcher.test_plan import plan_of, task
+from tests.support.plans import plan_of, task
 
 
 def test_five_hundred_tasks_are_planned() -> None:

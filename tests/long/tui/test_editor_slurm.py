@@ -10,7 +10,7 @@ from launcher.cluster import library
 from launcher.cluster.draft import parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.templates import SLURM, render
-from tests.processes.tui.test_editor import editor, form, gone, said, screen_of, table_of, text_of
+from tests.support.editing import editor, form, gone, said, screen_of, table_of, text_of
 from tests.support.screens import shows, until
 from tui.screens.editor.cluster_text import ClusterText
 

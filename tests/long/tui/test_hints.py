@@ -7,8 +7,7 @@ import time
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
-from tests.screens.test_run_screen_keys import STEP
-from tests.support.fakes import ScriptedRun
+from tests.support.fakes import STEP, ScriptedRun
 from tests.support.screens import shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config

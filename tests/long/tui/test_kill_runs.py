@@ -12,8 +12,8 @@ from launcher.session.client import RunControl
 from launcher.session.records import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
-from tests.processes.tui.test_home import ended_run
 from tests.support.fakes import ScriptedRun
+from tests.support.homes import ended_run
 from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp

@@ -4,15 +4,13 @@ tells of them."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from launcher.ids import TaskId
 from launcher.run.states import RunPhase, TaskState
 from launcher.store.logs import LogFile
-from tests.support.fakes import ScriptedRun
+from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -23,18 +21,6 @@ from tui.log.views import LogView, LogViews
 from tui.widgets.pane import Pane
 
 TASK = TaskId("worker", 0)
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[LogFile]:
-    """An empty log."""
-    file = LogFile(tmp_path / "worker-0.log")
-    yield file
-    file.close()
-
-
-def append(log: LogFile, *lines: str, end: str = "\n") -> None:
-    log.append(log.size, ("\n".join(lines) + end).encode(), 1.0)
 
 
 def test_whatever_comes_whenever_only_remarks_are_hidden(tmp_path: Path) -> None:

@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
-from tests.processes.launcher.test_wire import answer_to, asked, talk
 from tests.support.agent_client import (
     Client,
+    answer_to,
+    asked,
     hello,
     raw_channel,
     state_folder,
+    talk,
     unattended_run,
     watchdog_and_agent,
 )

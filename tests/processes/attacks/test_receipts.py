@@ -16,12 +16,9 @@ import pytest
 from launcher.agent import processes, wire
 from tests.support.agent_client import Client, family, sleepers, watchdog_and_agent
 from tests.support.budgets import budget
-from tests.support.fixtures.launcher import client
 from tests.support.paths import SUPPORT
 from tests.support.patience import wait_until
 from tests.testbed import proc
-
-__all__ = ["client"]
 
 PAUSES = (500, 2_000, 5_000, 50_000)
 """Microseconds that a process of a chain lives."""

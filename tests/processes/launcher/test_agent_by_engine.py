@@ -4,41 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from launcher.hosts import bootstrap
-from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.frames import Rules
-from tests.support.agent_client import Client, family
+from tests.support.agent_client import family
+from tests.support.engine_agent import EngineAgent, find
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
-
-RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
-
-
-class EngineAgent:
-    """The first process of a step: watchdog of an agent that no launcher has reached yet."""
-
-    def __init__(self, run_id: str, rules: Rules = RULES, python: str = sys.executable) -> None:
-        config = LinkSettings(run_id, "here", rules, local=False).engine_config
-        self.process = subprocess.Popen(
-            [
-                *("env", f"TFMUX_AGENT={run_id};"),
-                *(python, "-IS", "-c", bootstrap.ENGINE_LINE, "here"),
-            ],
-            stdin=subprocess.PIPE,
-            process_group=0,
-            env={**os.environ, "SLURM_PROCID": "0", "SLURM_STEP_ID": "1", "SLURM_JOB_ID": "7"},
-        )
-        assert self.process.stdin is not None
-        self.process.stdin.write(bootstrap.engine_payload(config).encode() + b"\n")
-        self.process.stdin.close()
 
 
 @pytest.fixture
@@ -53,11 +29,6 @@ def started(run_id: str) -> Iterator[EngineAgent]:
     yield made
     made.process.terminate()
     made.process.wait(PATIENCE)
-
-
-def find(run_id: str) -> Client:
-    """A bridge that looks for the agent, and makes none."""
-    return Client(run_id, make=False, wait=PATIENCE, grace=5.0)
 
 
 def test_bridges_find_the_agent_of_an_engine(started: EngineAgent, run_id: str) -> None:

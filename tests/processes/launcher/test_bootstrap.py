@@ -18,9 +18,9 @@ import pytest
 from launcher.agent import start
 from launcher.hosts import bootstrap
 from launcher.hosts.bootstrap import LinkSettings
-from tests.processes.launcher.test_agent_by_engine import EngineAgent, find
 from tests.support.agent_client import Client, family
 from tests.support.agent_frames import RULES
+from tests.support.engine_agent import EngineAgent, find
 from tests.support.patience import PATIENCE, wait_until
 
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"

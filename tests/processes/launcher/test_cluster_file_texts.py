@@ -10,7 +10,7 @@ from pathlib import Path
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError, Problem
-from tests.unit.launcher.test_cluster_file import problems
+from tests.support.cluster_texts import problems
 
 
 def test_addresses_that_linux_does_not_take_are_an_error() -> None:

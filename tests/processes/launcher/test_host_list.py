@@ -8,10 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_texts import UNLISTED_HOSTS
+from tests.support.cluster_texts import SALLOC, UNLISTED_HOSTS
 from tui.commands.hosts_from import read_cluster
-
-JOB = {"SLURM_JOB_ID": "8123", "SLURM_JOB_NODELIST": "n[1-3]"}
 
 
 def test_a_file_with_a_byte_order_mark_gets_its_hosts(
@@ -28,7 +26,7 @@ def test_a_file_with_a_byte_order_mark_gets_its_hosts(
     (tmp_path / "scontrol").write_text("#!/bin/sh\nprintf 'n1\\nn2\\n'\n")
     (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    for variable, value in JOB.items():
+    for variable, value in SALLOC.items():
         monkeypatch.setenv(variable, value)
     cluster, _ = read_cluster(Namespace(file=tmp_path / "slurm"))
     assert cluster.slurm is not None and cluster.slurm.job == "8123"

@@ -7,7 +7,6 @@ import os
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,8 +14,17 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
-from launcher.agent.wire import Decoder, Frame, WireError
-from tests.support.agent_client import Client, hello, raw_channel, unattended_run
+from launcher.agent.wire import Frame, WireError
+from tests.support.agent_client import (
+    Client,
+    answer_to,
+    asked,
+    decode,
+    hello,
+    raw_channel,
+    talk,
+    unattended_run,
+)
 from tests.support.budgets import examples
 from tests.support.patience import PATIENCE
 
@@ -36,11 +44,6 @@ FIELDS = (
     "candidates entries first last key remove kind version token launcher rules variables paths"
 ).split()
 BODIES = st.dictionaries(st.sampled_from(FIELDS), JSON)
-
-
-def decode(*chunks: bytes) -> list[Frame]:
-    decoder = Decoder()
-    return [frame for chunk in chunks for frame in decoder.feed(chunk)]
 
 
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.binary(max_size=300))), st.data())
@@ -116,35 +119,6 @@ def goes_on(client: Client) -> None:
     client.get(wire.PONG)
     said = client.ask(wire.STATS, {})
     assert "w:0" in said["tasks"]
-
-
-def talk(client: Client, *said: bytes) -> list[Frame]:
-    """Says something on a channel of its own; returns what is answered until the end."""
-    with raw_channel(client.run_id) as channel:
-        answers = b""
-        channel.sendall(b"".join(said))
-        with suppress(OSError):  # it has hung up already, which is its right
-            channel.shutdown(socket.SHUT_WR)
-        with suppress(ConnectionResetError):  # with more of ours unread
-            while data := channel.recv(1 << 16):
-                answers += data
-        return decode(answers)
-
-
-def answer_to(client: Client, *said: bytes) -> Frame:
-    """Says something on a channel of its own; returns the first answer."""
-    with raw_channel(client.run_id) as channel:
-        channel.sendall(b"".join(said))
-        decoder = Decoder()
-        while data := channel.recv(1 << 16):
-            for frame in decoder.feed(data):
-                return frame
-    raise AssertionError("no answer")
-
-
-def asked(client: Client) -> bytes:
-    """A query's HELLO."""
-    return wire.encode(wire.HELLO, hello("", rules=None))
 
 
 live = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])

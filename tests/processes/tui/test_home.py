@@ -5,29 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import library, load, loads
+from launcher.cluster import library, load
 from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.plan import HostFacts
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
 from launcher.store.launcher_lock import acquire
-from launcher.store.runs import RunFolder
 from launcher.store.stream import encode
 from tests.support.command import Up, write
-from tests.support.fakes import write_end
+from tests.support.homes import TEXT, begun_run, ended_run, home
 from tests.support.screens import screen_text, shows, until
-from tests.support.streams import changes
 from tui.app import TfmuxApp
 from tui.catalog import ClusterEntry
 from tui.config import Config
@@ -37,41 +31,6 @@ from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
 from tui.screens.run import RunScreen
 
-TEXT = """name = "mine"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sleep", "{port}"]
-workdir = ""
-"""
-
-
-@asynccontextmanager
-async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
-    """The app on its home screen; every run that it opened is ended afterwards."""
-    clients = RunClients()
-    app = TfmuxApp(pages=[HomeScreen(clients, files)])
-    try:
-        async with app.run_test(size=size, notifications=True) as pilot:
-            await shows(pilot, "demos")
-            yield pilot
-    finally:
-        clients.close()
-
-
-def begun_run(name: str, *events: ev.Event) -> RunFolder:
-    """A run's folder as a launcher leaves it that has died behind the last of the events."""
-    cluster = loads(TEXT, "mine.toml", Path("/srv"))
-    folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
-    machine = RunStateMachine(cluster, folder.run_id)
-    for event in (ev.Begin(1000.0), *events):
-        machine.handle(event)
-    folder.events.write_bytes(b"".join(changes(machine, 1001.0)))
-    return folder
-
-
 STARTED = (
     ev.HostUp(1001.0, "localhost"),
     ev.HostsChecked(1001.0, {"localhost": HostFacts(ports={TaskId("ps", 0): 1})}),
@@ -79,13 +38,6 @@ STARTED = (
     ev.TaskStarted(1001.0, TaskId("ps", 0), 1, pid=1),
 )
 """What a launcher writes until the first task has a process."""
-
-
-def ended_run(name: str, **fields: Any) -> RunFolder:
-    """A run's folder as a launcher leaves it at the end of the run."""
-    folder = begun_run(name)
-    write_end(folder, 1000.0, 1062.0, **fields)
-    return folder
 
 
 def on(pilot: Pilot[int]) -> str:

@@ -28,7 +28,7 @@ from launcher.preflight import (
 from launcher.preflight.findings import Result, passed
 from launcher.preflight.probes import ConnectAnswer
 from launcher.slurm.script import request_of
-from tests.processes.tui.test_home import home
+from tests.support.homes import home
 from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
 from tests.testbed import proc

@@ -16,7 +16,7 @@ from launcher.slurm.job import JobState, SlurmJob
 from launcher.slurm.limits import SlurmFinding, Verdict
 from launcher.slurm.login import NoAnswerError, SlurmError
 from tests.support.patience import PATIENCE
-from tests.unit.launcher.test_run_allocation import QueueDriver
+from tests.support.queue_driver import QueueDriver
 
 RUNNING = JobState("RUNNING", nodes=("sl1", "sl2"))
 PENDING = JobState("PENDING", "Resources")

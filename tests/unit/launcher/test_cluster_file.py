@@ -8,44 +8,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster import loads
-from launcher.errors import ClusterFileError, Problem
-
-GOOD = """\
-name = "mnist-async"
-
-[hosts.tf1]
-ssh = "root@10.77.0.1:22"
-address = "tf1"
-
-[hosts.tf2]
-ssh = "root@10.77.0.2"
-
-[jobs.ps]
-tasks = ["tf1:2222"]
-
-[jobs.worker]
-tasks = ["tf2:2222", "tf2:auto"]
-
-[run]
-command = ["{python}", "-m", "trainer", "async", "--job_name={job}"]
-success = "chief"
-
-[start]
-order = [["ps"], ["worker:0"], ["worker"]]
-"""
-
-
-def problems(text: str, *, for_launch: bool = False, base: Path = Path("/")) -> list[Problem]:
-    """Everything that is wrong in a text."""
-    with pytest.raises(ClusterFileError) as caught:
-        loads(text, "cluster.toml", base, for_launch=for_launch)
-    return list(caught.value.problems)
-
-
-def changed(old: str, new: str) -> str:
-    """The good file with one thing replaced."""
-    assert old in GOOD
-    return GOOD.replace(old, new, 1)
+from tests.support.cluster_texts import GOOD, changed, problems
 
 
 def test_the_good_file_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from launcher.cluster import loads
-from tests.unit.launcher.test_cluster_file import GOOD, changed, problems
+from tests.support.cluster_texts import GOOD, changed, problems
 
 
 def test_two_names_of_one_machine_share_its_ports() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.cluster import load, loads
 from launcher.errors import ClusterFileError
-from tests.unit.launcher.test_cluster_file import GOOD, changed, problems
+from tests.support.cluster_texts import GOOD, changed, problems
 
 
 def test_a_file_cut_anywhere_is_read_or_explained() -> None:

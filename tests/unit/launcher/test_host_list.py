@@ -12,9 +12,7 @@ from launcher.errors import ClusterFileError
 from launcher.plan import make_plan
 from launcher.slurm.login import SlurmError
 from launcher.slurm.salloc import job_of, with_job_nodes
-from tests.support.cluster_texts import UNLISTED_HOSTS
-
-JOB = {"SLURM_JOB_ID": "8123", "SLURM_JOB_NODELIST": "n[1-3]"}
+from tests.support.cluster_texts import SALLOC, UNLISTED_HOSTS
 
 
 def host(name: str, slots: int = 1, user: str | None = None, port: int | None = None) -> ListedHost:
@@ -117,28 +115,32 @@ def test_nodes_of_this_shells_job() -> None:
     text = UNLISTED_HOSTS + '\n[slurm]\nnodes = 2\ntime = "10"\npython = "/opt/python"\n'
     text += 'partition = "gpu"\noptions = ["--account=a"]\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
-    inside = with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\nn2\nn3\n")
+    inside = with_job_nodes(text, "c.toml", table, SALLOC, lambda nodes: "n1\nn2\nn3\n")
     cluster = loads(inside, "c.toml", Path("/srv"))
     assert cluster.slurm is not None and table is not None
     asked = {"time": None, "partition": None, "options": (), "job": "8123"}
     assert cluster.slurm == table.model_copy(update=asked)
-    bare = with_job_nodes(UNLISTED_HOSTS, "c.toml", None, JOB, lambda nodes: "n1\nn2\nn3\n")
+    bare = with_job_nodes(UNLISTED_HOSTS, "c.toml", None, SALLOC, lambda nodes: "n1\nn2\nn3\n")
     found = loads(bare, "c.toml", Path("/srv")).slurm
     assert found is not None and (found.nodes, found.job) == (3, "8123")
 
 
 def test_shells_that_have_no_such_job() -> None:
     """Nothing is submitted in its place."""
-    assert job_of(JOB) == "8123"
+    assert job_of(SALLOC) == "8123"
     assert job_of({"SLURM_JOB_ID": "x;y", "SLURM_JOB_NODELIST": "n1"}) == ""
     with pytest.raises(SlurmError, match="not in a Slurm job"):
         with_job_nodes(UNLISTED_HOSTS, "c.toml", None, {}, lambda nodes: "n1\n")
     for names in ("", "-oX\n", "a;b\n"):
         with pytest.raises(SlurmError, match="did not print names of nodes"):
             with_job_nodes(
-                UNLISTED_HOSTS, "c.toml", None, JOB, {JOB["SLURM_JOB_NODELIST"]: names}.__getitem__
+                UNLISTED_HOSTS,
+                "c.toml",
+                None,
+                SALLOC,
+                {SALLOC["SLURM_JOB_NODELIST"]: names}.__getitem__,
             )
     text = UNLISTED_HOSTS + '\n[slurm]\nnodes = 2\ntime = "10"\n'
     table = loads(text, "c.toml", Path("/srv")).slurm
     with pytest.raises(SlurmError, match=r"has 1 nodes, \[slurm\] asks for 2"):
-        with_job_nodes(text, "c.toml", table, JOB, lambda nodes: "n1\n")
+        with_job_nodes(text, "c.toml", table, SALLOC, lambda nodes: "n1\n")

@@ -18,19 +18,9 @@ from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session.hosts import LaunchPreparation, Transfers
 from launcher.subprocesses import Workers
+from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE
 from tests.support.short_programs import Talker, message
-
-CLUSTER = """
-name = "staged"
-[hosts.far]
-ssh = "10.0.0.1"
-[jobs.worker]
-tasks = ["far:2222"]
-[run]
-command = ["true"]
-workdir = "."
-"""
 
 
 class Reached:
@@ -82,7 +72,7 @@ async def test_files_that_go_to_a_host_again_go_once(
 
 def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPreparation, Plan]:
     """The preparation of a run with nothing to send, on one host."""
-    run = RunStateMachine(loads(CLUSTER, "staged.toml", folder), "staged-1")
+    run = RunStateMachine(loads(STAGED, "staged.toml", folder), "staged-1")
     transfers = Transfers(run.views, lambda: None)
     return LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}), run.plan
 
@@ -150,7 +140,7 @@ async def test_a_machine_without_threads_refuses_the_host(
     asyncio.get_running_loop().set_default_executor(Workers())  # as the launcher's loop
     link: Any = Reached()
     told: list[ev.Event] = []
-    run = RunStateMachine(loads(CLUSTER, "staged.toml", tmp_path), "staged-1")
+    run = RunStateMachine(loads(STAGED, "staged.toml", tmp_path), "staged-1")
     transfers = Transfers(run.views, lambda: None)
     preparation = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={})
     with monkeypatch.context() as patch:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import After, LogMatches, PortListens, ProcessStarted, loads
+from launcher.cluster import After, LogMatches, PortListens, ProcessStarted
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, make_plan, plan_json
+from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.shell import split_python
 from launcher.printable import printable
+from tests.support.plans import BASE, plan_of, task
 
-BASE = Path("/srv/project")
 MISSION = """\
 name = "mnist"
 [hosts.tf1]
@@ -47,16 +47,6 @@ command = ["{python}", "-m", "trainer", "--job_name={job}", "--task_index={index
            "--ps_hosts={ps_hosts}", "--worker_hosts={worker_hosts}", "--logdir={logdir}"]
 env = { A = "run", B = "run", C = "run" }
 """
-
-
-def plan_of(
-    text: str, facts: dict[str, HostFacts] | None = None, resume: Resume | None = None
-) -> Plan:
-    return make_plan(loads(text, "mnist.toml", BASE), "mnist-1", facts or {}, resume)
-
-
-def task(plan: Plan, name: str) -> TaskPlan:
-    return plan.task(TaskId.parse(name))
 
 
 def local(jobs: str, run: str = 'command = ["true"]') -> str:

@@ -14,8 +14,8 @@ from docs.reference import count_parts, generated, pages
 from launcher.cluster import TABLES
 from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.templates import TEMPLATES, render
+from tests.support.cluster_texts import EXAMPLE, MORE
 from tests.support.paths import REPOSITORY
-from tests.unit.launcher.test_spec_contract import EXAMPLE, MORE
 from tui.main import main
 
 FILES = sorted(

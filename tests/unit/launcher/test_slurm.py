@@ -10,10 +10,9 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError
-from launcher.hosts.frames import Rules
 from launcher.plan import HostFacts, make_plan
 from launcher.run.events import EngineWord
-from launcher.slurm.job import JobState, SlurmJob, advice_on, local_time
+from launcher.slurm.job import JobState, advice_on, local_time
 from launcher.slurm.login import (
     MissingProgramError,
     NoAnswerError,
@@ -22,36 +21,7 @@ from launcher.slurm.login import (
 )
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
-
-RULES = Rules(lease=60.0, grace=5.0, on_disconnect="stop")
-
-
-class Scripted:
-    """Commands whose answers are given beforehand, by the command's name."""
-
-    def __init__(self, **answers: Output | str) -> None:
-        self._answers = answers
-        self.asked: list[tuple[str, ...]] = []
-        self.stdin = ""
-
-    async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
-        self.asked.append(tuple(argv))
-        self.stdin = stdin or self.stdin
-        key = "hostnames" if "hostnames" in argv else "config" if "config" in argv else argv[0]
-        key = "sbatch" if "sbatch" in argv else key
-        key = "steps" if argv[:2] == ("squeue", "-s") else key
-        answer = self._answers.get(key, Output(1, "", f"{argv[0]}: not scripted"))
-        return Output(0, answer, "") if isinstance(answer, str) else answer
-
-    async def connect(self) -> None:
-        """There is nothing."""
-
-
-def engine(commands: Scripted, *secrets: str, slurm: str = "") -> SlurmJob:
-    table = cluster(slurm).slurm
-    assert table is not None
-    return SlurmJob(table, "c-1", RULES, commands, secrets)
-
+from tests.support.slurm_commands import Scripted, engine
 
 INVALID = Output(1, "", "slurm_load_jobs error: Invalid job id specified")
 

@@ -15,7 +15,7 @@ from launcher.slurm.limits import seconds_of
 from launcher.slurm.login import Output, SlurmError
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
-from tests.unit.launcher.test_slurm import RULES, Scripted, engine
+from tests.support.slurm_commands import RULES, Scripted, engine
 
 PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
 

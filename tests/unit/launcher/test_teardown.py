@@ -18,8 +18,8 @@ from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.session import hosts
 from launcher.session.hosts import Teardown, Transfers
+from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE
-from tests.unit.launcher.test_launch_preparation import CLUSTER
 
 WORKER = TaskId("worker", 0)
 
@@ -92,7 +92,7 @@ def releasing(
     links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
-    run = RunStateMachine(loads(CLUSTER, "c.toml", folder), "run-1")
+    run = RunStateMachine(loads(STAGED, "c.toml", folder), "run-1")
     plan = run.plan
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
     given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])

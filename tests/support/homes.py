@@ -1,0 +1,62 @@
+"""The app on its home screen, and runs that it finds."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from launcher.cluster import loads
+from launcher.run import events as ev
+from launcher.run.run import RunStateMachine
+from launcher.store.runs import RunFolder
+from tests.support.fakes import write_end
+from tests.support.screens import shows
+from tests.support.streams import changes
+from tui.app import TfmuxApp
+from tui.run_clients import RunClients
+from tui.screens.home import HomeScreen
+
+TEXT = """name = "mine"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["sleep", "{port}"]
+workdir = ""
+"""
+
+
+@asynccontextmanager
+async def home(*files: Path, size: tuple[int, int] = (160, 45)) -> AsyncIterator[Pilot[int]]:
+    """The app on its home screen; every run that it opened is ended afterwards."""
+    clients = RunClients()
+    app = TfmuxApp(pages=[HomeScreen(clients, files)])
+    try:
+        async with app.run_test(size=size, notifications=True) as pilot:
+            await shows(pilot, "demos")
+            yield pilot
+    finally:
+        clients.close()
+
+
+def begun_run(name: str, *events: ev.Event) -> RunFolder:
+    """A run's folder as a launcher leaves it that has died behind the last of the events."""
+    cluster = loads(TEXT, "mine.toml", Path("/srv"))
+    folder = RunFolder.create(f"{name}-20261120-183002-7f3a", TEXT, cluster)
+    machine = RunStateMachine(cluster, folder.run_id)
+    for event in (ev.Begin(1000.0), *events):
+        machine.handle(event)
+    folder.events.write_bytes(b"".join(changes(machine, 1001.0)))
+    return folder
+
+
+def ended_run(name: str, **fields: Any) -> RunFolder:
+    """A run's folder as a launcher leaves it at the end of the run."""
+    folder = begun_run(name)
+    write_end(folder, 1000.0, 1062.0, **fields)
+    return folder
