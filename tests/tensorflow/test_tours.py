@@ -151,6 +151,7 @@ def test_counter(tasks: Tasks) -> None:
     assert stops(ps)
 
 
+@pytest.mark.soak
 def test_keras_fit(tasks: Tasks) -> None:
     """Keras 3's `fit` fails on two workers, with a hint; the loop trains both to the same loss."""
     cluster = Cluster(tasks, "tour keras-fit", "--batch=25", worker=2)
