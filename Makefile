@@ -10,8 +10,8 @@ demo: .venv/ready
 # Tests start Python a thousand times: without compiled files each compiles the program anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Most tests wait for something: eight at a time keep two processors busy. JOBS=0 runs one at a time.
-JOBS ?= 8
+# Most tests wait for something: six at a time keep two processors busy. JOBS=0 runs one at a time.
+JOBS ?= 6
 test: .venv/ready
 	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 

@@ -189,7 +189,7 @@ def test_downpour(tasks: Tasks, digits: list[str]) -> None:
     assert first + second == max(end, second_end)
 
 
-@pytest.mark.parametrize(("fetch", "push"), [(8, 4), soak(2, 3)])
+@pytest.mark.parametrize(("fetch", "push"), [(2, 3), soak(8, 4)])
 def test_downpour_of_one_worker_is_plain_descent(
     tasks: Tasks, tmp_path: pathlib.Path, fetch: int, push: int
 ) -> None:
