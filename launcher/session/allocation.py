@@ -92,8 +92,36 @@ class Allocation:
     async def check_names(
         self, plan: Plan, ask: Ask, ports: Mapping[TaskId, int]
     ) -> Iterable[ev.Event]:
-        """Whether nodes find each other, and this machine."""
-        return await _check_names(plan, ask, ports, self._launcher)
+        """Whether nodes with tasks of the cluster find each other, by the names and ports of the
+        cluster spec, and whether the first one knows this machine where it must. Nothing listens
+        there yet, so a connection that is refused is as good as one."""
+        launcher, names = self._launcher, sources(plan)
+        nodes = [plan.host(name) for name in names if plan.host(name).has_agent]
+        neighbours = {
+            node.name: [nodes[(at + step) % len(nodes)] for step in range(1, _steps(nodes))]
+            for at, node in enumerate(nodes)
+        }
+        asked = [
+            [(other.address, _port(plan, ports, other)) for other in neighbours[node.name]]
+            for node in nodes
+        ]
+        if nodes and launcher:
+            asked[0].append((launcher, _ANY_PORT))
+        asking = (_connect(ask, node, places) for node, places in zip(nodes, asked, strict=True))
+        found = await asyncio.gather(*asking)
+        events: list[ev.Event] = []
+        for node, answers in zip(nodes, found, strict=True):
+            for other, answer in zip(neighbours[node.name], answers, strict=False):
+                if text := _problem(node, other, answer):
+                    doomed = answer.outcome in _DOOMED
+                    kind = ev.HostRefused(time.time(), node.name, text) if doomed else None
+                    events.append(kind or ev.NoteAdded(time.time(), f"{node.name}: {text}"))
+        if nodes and launcher and found[0] and Reach(found[0][-1].outcome) is Reach.UNRESOLVED:
+            text = f"{nodes[0].address} cannot resolve {launcher}, the name of this machine: where "
+            text += "slurmctld cannot either, each job takes ten seconds to end; add the name to "
+            text += "the name servers or /etc/hosts there, or use login"
+            events.append(ev.NoteAdded(time.time(), text))
+        return events
 
     async def supervise(self) -> None:
         """Waits for the nodes, and then for an end of the job that the run does not know of."""
@@ -338,41 +366,6 @@ _NEIGHBOURS = 8
 _ANY_PORT = 1
 _SLOWEST = CONNECT_SECONDS + 10.0
 _DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)
-
-
-async def _check_names(
-    plan: Plan, ask: Ask, ports: Mapping[TaskId, int], launcher: str
-) -> Iterable[ev.Event]:
-    """Whether nodes with tasks of the cluster find each other, by the names and ports of the
-    cluster spec, and whether the first one knows `launcher`. Nothing listens there yet, so a
-    connection that is refused is as good as one."""
-    names = sources(plan)
-    nodes = [plan.host(name) for name in names if plan.host(name).has_agent]
-    neighbours = {
-        node.name: [nodes[(at + step) % len(nodes)] for step in range(1, _steps(nodes))]
-        for at, node in enumerate(nodes)
-    }
-    asked = [
-        [(other.address, _port(plan, ports, other)) for other in neighbours[node.name]]
-        for node in nodes
-    ]
-    if nodes and launcher:
-        asked[0].append((launcher, _ANY_PORT))
-    asking = (_connect(ask, node, places) for node, places in zip(nodes, asked, strict=True))
-    found = await asyncio.gather(*asking)
-    events: list[ev.Event] = []
-    for node, answers in zip(nodes, found, strict=True):
-        for other, answer in zip(neighbours[node.name], answers, strict=False):
-            if text := _problem(node, other, answer):
-                doomed = answer.outcome in _DOOMED
-                kind = ev.HostRefused(time.time(), node.name, text) if doomed else None
-                events.append(kind or ev.NoteAdded(time.time(), f"{node.name}: {text}"))
-    if nodes and launcher and found[0] and Reach(found[0][-1].outcome) is Reach.UNRESOLVED:
-        text = f"{nodes[0].address} cannot resolve {launcher}, the name of this machine: where "
-        text += "slurmctld cannot either, each job takes ten seconds to end; add the name to "
-        text += "the name servers or /etc/hosts there, or use login"
-        events.append(ev.NoteAdded(time.time(), text))
-    return events
 
 
 def _steps(nodes: list[HostPlan]) -> int:
