@@ -24,6 +24,16 @@ on_disconnect = "keep"
 worker = "started"
 """
 """One task that sleeps, and goes on without a launcher for ever."""
+SLEEPERS = """name = "{name}"
+[jobs.ps]
+tasks = ["localhost:auto"]
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+[run]
+command = ["sleep", "{{port}}"]
+workdir = ""
+"""
+"""Three tasks here that sleep, of a cluster with a name; to be formatted."""
 UNLISTED_HOSTS = """
 name = "c"
 [jobs.worker]

@@ -13,6 +13,7 @@ from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import SLEEPERS
 from tests.support.fakes import write_end
 from tests.support.screens import shows
 from tests.support.streams import changes
@@ -20,15 +21,7 @@ from tui.app import TfmuxApp
 from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 
-TEXT = """name = "mine"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sleep", "{port}"]
-workdir = ""
-"""
+TEXT = SLEEPERS.format(name="mine")
 
 
 @asynccontextmanager

@@ -31,6 +31,7 @@ from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Sev
 from launcher.run.snapshot import Attempt, Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import SLEEPERS
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import until
 from tests.support.worst_text import WORST_TEXTS
@@ -85,15 +86,6 @@ _CHATTER = (
     b"[bold]%d[/] [@click=app.bell]%d[/] [/nothing\n",
     b"a %d b %d\n" * 40,
 )
-CLUSTER = """name = "{name}"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sleep", "{{port}}"]
-workdir = ""
-"""
 Event = tuple[str, ...]
 
 
@@ -302,10 +294,10 @@ class Monkey:
 def monkeys_home(folder: Path) -> Iterator[None]:
     """Saved clusters, past runs, a folder for what is saved, and a preflight that asks nobody.
     The home directories are the caller's: they must be nobody's."""
-    library.create("mine", CLUSTER.format(name="mine"))
+    library.create("mine", SLEEPERS.format(name="mine"))
     library.create("broken", 'name = "broken"\n[jobs.worker]\ntasks = ["a"]\ncommand = ["x"]\n')
     library.create("other", render(ONE_MACHINE, "other", {}, folder))
-    text = CLUSTER.format(name="past")
+    text = SLEEPERS.format(name="past")
     RunFolder.create("past-20261120-183002-7f3a", text, loads(text, "past.toml", folder))
     before = Path.cwd()
     os.chdir(folder)
