@@ -26,7 +26,7 @@ def test_classic(
     a fast worker takes its token, and after the end nobody makes another.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    every = ("--steps=200", f"--logdir={tmp_path / 'logdir'}", *data)
+    every = ("--steps=400", f"--logdir={tmp_path / 'logdir'}", *data)
     cluster = Cluster(tasks, "classic", *flags, *every, ps=1, worker=2)
     ps, chief = cluster.start("ps"), cluster.start("worker", 0)
     # A worker that finds variables without a value looks again after half a minute.
@@ -37,7 +37,7 @@ def test_classic(
     # Closing its session, the chief waits no two minutes for a queue runner that nobody serves.
     assert chief.wait() == 0 and soon(time.monotonic() - done, 100)
     assert "Traceback" not in chief.text
-    assert chief.accuracy > 0.85
+    assert chief.accuracy > 0.9
     assert chief.steps
     assert flags or second.wait() == 0
     ps.signal(signal.SIGTERM)  # `join()` never returns
