@@ -14,7 +14,7 @@ import socket
 import struct
 import time
 from collections import deque
-from typing import Callable, Mapping
+from typing import Callable, Mapping, NamedTuple
 
 from . import wire
 from .logs import Log
@@ -25,6 +25,28 @@ _AHEAD = 4
 """Frames that wait, and reads that are under way, at most (a read brings up to four frames)."""
 _MOST_QUERIES = 8
 """Channels without a launcher; the oldest is closed for the next."""
+
+
+class Rules(NamedTuple):
+    """Behaviour without a launcher: after `lease` seconds the tasks are stopped, with `grace`
+    seconds between TERM and KILL, or kept."""
+
+    lease: float
+    grace: float
+    keep: bool
+
+    @classmethod
+    def of(cls, said: Json) -> Rules:
+        """The rules that a launcher has sent."""
+        return cls(float(said["lease"]), float(said["grace"]), said["on_disconnect"] == "keep")
+
+
+class Greeting(NamedTuple):
+    """What a launcher says of itself: the token of its link, its name, and its rules."""
+
+    token: str
+    launcher: str
+    rules: Rules
 
 
 class OpenLog:
@@ -70,8 +92,10 @@ class Channel:
         for fd in (source, sink):
             os.set_blocking(fd, False)
         self.decoder = wire.Decoder()
+        self.greeting: Greeting | None = None
+        """What its launcher has said of itself; none of one that only asks."""
         self.admitted = False
-        self.token = ""
+        """Its launcher is the run's: it has answered our welcome."""
         self.closed = False
         self.open_logs: dict[int, OpenLog] = {}
         self.credit = 0
@@ -300,21 +324,36 @@ class Channels:
         while self._unlistened:
             self._selector.register(self._unlistened.pop(), selectors.EVENT_READ, None)
 
-    def admit(self, channel: Channel, token: str, launcher: str) -> bool:
-        """Makes `channel` the launcher's; every other launcher is replaced. False when it was
-        replaced itself: cut off while another took over, it must not steal the run back."""
-        if token in self._replaced:
-            channel.send(wire.GONE, {"by": self._replaced[token]})
-            self._flush_and_drop(channel)
+    def greet(self, channel: Channel, greeting: Greeting) -> bool:
+        """Notes whose launcher speaks on `channel`; False when another one has replaced it: cut
+        off while that took over, it must not steal the run back."""
+        if greeting.token in self._replaced:
+            self._dismiss(channel, self._replaced[greeting.token])
             return False
-        channel.admitted = True  # first of all: else letting go of the others looks like a death
-        channel.token = token
-        for other in [c for c in self._all if c is not channel and c.admitted]:
-            if other.token != token:
-                self._replaced[other.token] = launcher
-                other.send(wire.GONE, {"by": launcher})
-            self._flush_and_drop(other)
+        channel.greeting = greeting
+        self._all.remove(channel)  # the latest greeting stands last
+        self._all.append(channel)
         return True
+
+    def admit(self, channel: Channel) -> None:
+        """Makes a launcher that has answered our welcome the run's. Every one that greeted before
+        is replaced; a greeting alone replaces nobody, as it may have waited here, in the input of
+        an agent that stood still, until its launcher was dead."""
+        assert channel.greeting is not None
+        channel.admitted = True  # first of all: else letting go of the others looks like a death
+        greeted = [each for each in self._all if each.greeting is not None]
+        for other in greeted[: greeted.index(channel)]:
+            assert other.greeting is not None
+            if other.greeting.token != channel.greeting.token:
+                self._replaced[other.greeting.token] = channel.greeting.launcher
+                self._dismiss(other, channel.greeting.launcher)
+            else:
+                self._flush_and_drop(other)
+
+    def _dismiss(self, channel: Channel, by: str) -> None:
+        """Tells a launcher which other one has the run, and lets go of it."""
+        channel.send(wire.GONE, {"by": by})
+        self._flush_and_drop(channel)
 
     def close(self) -> None:
         """Closes the channels of all launchers."""
@@ -347,9 +386,10 @@ class Channels:
         return any(channel.admitted for channel in self._all)
 
     def send(self, kind: int, body: Mapping[str, object]) -> None:
-        """Sends a frame to the launcher, if one is there."""
+        """Sends a frame to the launcher, if one is there, and to one that our welcome is on its way
+        to: it must miss nothing that happens after that."""
         for channel in self._all:
-            if channel.admitted:
+            if channel.greeting is not None:
                 channel.send(kind, body)
 
     @property

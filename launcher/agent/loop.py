@@ -18,10 +18,10 @@ import socket
 import sys
 import time
 from contextlib import suppress
-from typing import Callable, NamedTuple
+from typing import Callable
 
 from . import ports, processes, wire
-from .channel import Channel, Channels
+from .channel import Channel, Channels, Greeting, Rules
 from .folders import Before, Folders, Word, lock_within
 from .kills import Kills
 from .logs import TaskLogs
@@ -37,6 +37,8 @@ _BEAT_WATCHDOG = 1.0
 _LOOK_AGAIN = 0.04
 _LOOK_AT_OUTPUT = 0.005
 _WAIT_FOR_OUTPUT = 1.0
+_BEFORE_WELCOME = (wire.HELLO, wire.BEAT)
+"""Frames that a launcher sends before it has read our welcome."""
 _MOST_QUEUED = 4096
 """Answers that wait for a launcher; each is some hundred bytes."""
 _WAIT_FOR_DISK = 5.0
@@ -46,20 +48,6 @@ _TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task.
 One that an engine has started waits for its lease."""
-
-
-class Rules(NamedTuple):
-    """Behaviour without a launcher: after `lease` seconds the tasks are stopped, with `grace`
-    seconds between TERM and KILL, or kept."""
-
-    lease: float
-    grace: float
-    keep: bool
-
-    @classmethod
-    def of(cls, said: Json) -> Rules:
-        """The rules that a launcher has sent."""
-        return cls(float(said["lease"]), float(said["grace"]), said["on_disconnect"] == "keep")
 
 
 class Agent:
@@ -280,12 +268,14 @@ class Agent:
 
     def _handle(self, channel: Channel, frame: wire.Frame) -> None:
         name = wire.NAMES[frame.type]
-        if not channel.admitted and frame.type != wire.HELLO:
+        if channel.greeting is None and frame.type != wire.HELLO:
             raise wire.WireError("the first frame must be HELLO")
         if channel.queued > _MOST_QUEUED:
             raise wire.WireError("the launcher does not read its answers")
         if frame.type not in self._handlers:
             raise wire.WireError(f"unexpected {name}")
+        if not channel.admitted and frame.type not in _BEFORE_WELCOME:
+            self._take_over(channel)
         try:
             self._handlers[frame.type](channel, frame.json())
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -297,7 +287,7 @@ class Agent:
                 f"its agent is of another version of tfmux (protocol {wire.VERSION}; this launcher "
                 f"speaks {str(hello['version'])[:20]})"
             )
-        if channel.admitted:
+        if channel.greeting is not None:
             raise wire.WireError("unexpected HELLO")
         welcome = {
             "version": wire.VERSION,
@@ -310,12 +300,18 @@ class Agent:
         }
         if hello.get("rules") is not None:  # else a query: nobody is replaced, no lease is renewed
             rules = Rules.of(hello["rules"])
-            if not self._channels.admit(channel, hello["token"], str(hello["launcher"])):
+            greeting = Greeting(hello["token"], str(hello["launcher"]), rules)
+            if not self._channels.greet(channel, greeting):
                 return
-            self._rules = rules
-            if not self._left and not self._unguarded:
-                self._ending = ""  # a launcher came while the agent was about to go by itself
         channel.send(wire.WELCOME, welcome)
+
+    def _take_over(self, channel: Channel) -> None:
+        """A launcher has read our welcome: the run is its own from now on."""
+        self._channels.admit(channel)
+        if channel.greeting is not None:
+            self._rules = channel.greeting.rules
+        if not self._left and not self._unguarded:
+            self._ending = ""  # a launcher came while the agent was about to go by itself
 
     def _start(self, channel: Channel, body: Json) -> None:
         self._kills.proven = False

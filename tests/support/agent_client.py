@@ -126,9 +126,13 @@ class Client:
         self.write(wire.encode(kind, dict(body or {})))
 
     def hello(self, **fields: Any) -> dict[str, Any]:
-        """Sends a hello, and returns the welcome."""
-        self.send(wire.HELLO, hello(self.token, **{"rules": self.rules, **fields}))
-        return self.get(wire.WELCOME)
+        """Sends a hello, and returns the welcome; answers it, as a launcher does."""
+        said = hello(self.token, **{"rules": self.rules, **fields})
+        self.send(wire.HELLO, said)
+        welcome = self.get(wire.WELCOME)
+        if said["rules"] is not None:
+            self.send(wire.CREDIT, {"up_to": 0})
+        return welcome
 
     def start(
         self,

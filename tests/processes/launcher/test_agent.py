@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -15,7 +16,9 @@ from tests.support.agent_client import (
     Client,
     family,
     hello,
+    raw_channel,
     state_folder,
+    watchdog_and_agent,
 )
 from tests.support.patience import wait_until
 
@@ -37,6 +40,43 @@ def test_the_second_launcher_takes_over_and_the_first_does_not_come_back(client:
         second.send(wire.BEAT)
         second.get(wire.PONG)
         assert second.kill()["signalled"] == 1
+        second.leave()
+
+
+def test_a_greeting_of_a_launcher_that_is_dead_replaces_nobody(client: Client) -> None:
+    """Given an agent that stands still while a launcher greets and dies, when it goes on, then the
+    launcher that lives keeps the run; a launcher that answers the welcome takes it over."""
+    client.start("w:0", ["sleep", "1000"])
+    _, agent = watchdog_and_agent(client.run_id)
+    os.kill(agent.pid, signal.SIGSTOP)
+    with raw_channel(client.run_id) as dead:  # its bridge waits until the agent has taken it
+        greeting = wire.encode(wire.HELLO, hello("dead", launcher="dead:1"))
+        dead.sendall(greeting + wire.encode(wire.BEAT, {}))
+        dead.close()
+        os.kill(agent.pid, signal.SIGCONT)
+        with Client(client.run_id) as asking:  # its descriptors come behind those of the dead one
+            asking.hello(rules=None)
+        client.send(wire.BEAT)
+        client.get(wire.PONG)
+    with Client(client.run_id) as second:
+        second.hello(launcher="elsewhere:7")
+        assert client.get(wire.GONE)["by"] == "elsewhere:7"
+        second.kill()
+        second.leave()
+
+
+def test_an_end_between_welcome_and_answer_is_told(client: Client) -> None:
+    """Given a launcher that has not answered its welcome yet, when a task ends, then it hears of
+    it: the welcome had the task alive."""
+    client.start("w:0", ["sleep", "1000"])
+    with Client(client.run_id) as second:
+        second.send(wire.HELLO, hello(second.token))
+        assert [task["ended"] for task in second.get(wire.WELCOME)["tasks"]] == [False]
+        client.kill(["w:0"])
+        second.get(wire.EXITED, task="w:0")
+        second.send(wire.CREDIT, {"up_to": 0})
+        client.get(wire.GONE)
+        second.kill()
         second.leave()
 
 
