@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import inspect
 import textwrap
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from enum import Enum
 from types import NoneType, UnionType
@@ -43,6 +44,13 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", TaskI
 _ALWAYS = {("TaskView", "attempt"), ("HostView", "reason"), ("Receipt", "clean")}
 """Fields with a default that stand in each record."""
 _INNER = {"FactsView", "HostFacts", "AllocatedNode"}
+_INNER_FIELDS = {
+    "RunView": {"forced", "kill_asked", "restart_due"},
+    "HostView": {"contacted"},
+    "TaskView": {"intent", "kill_grace", "restart_due", "state_before_loss"},
+    "Receipt": {"begun"},
+    "AllocationView": {"releasing"},
+}
 """What only launchers read: in the schema, not in the reference."""
 _STATES = {"RunView": "run", "Summary": "run", "TaskView": "task"}
 """Records with a state of a run or a task, whose words the page explains."""
@@ -62,26 +70,34 @@ def schema() -> dict[str, Any]:
 
 
 def markdown() -> Iterator[str]:
-    """A section for each kind of event, then the objects that stand in them."""
+    """A section for each kind of event, then the objects that stand in them. A field that means the
+    same as in an earlier section is only named."""
     definitions = schema()["$defs"]
     events = [kind.__name__ for kind in KINDS]
+    earlier: dict[tuple[str, ...], str] = {}
     for name in [*events, *sorted(definitions.keys() - set(events))]:
         if name in _INNER:
             continue
         made = definitions[name]
         title = f"`{made['properties']['event']['const']}`" if name in events else name
         yield from (f"### {title}", "", made["description"], "")
-        rows = (
-            (
-                f"`{field}`",
-                _type_of(name, field, value),
-                "yes" if field in made["required"] else "",
-                _about(value),
-            )
-            for field, value in made["properties"].items()
-            if name not in events or field not in ("event", "time")
-        )
+        inner = {"event", "time"} if name in events else set()
+        inner |= _INNER_FIELDS.get(name, set())
+        rows, same = [], defaultdict[str, list[str]](list)
+        for field, value in made["properties"].items():
+            if field in inner:
+                continue
+            always = "yes" if field in made["required"] else ""
+            row = (f"`{field}`", _type_of(name, field, value), always, _about(value))
+            if row in earlier:
+                same[earlier[row]].append(row[0])
+            else:
+                rows.append(row)
+                earlier[row] = title
         yield from (*table(("field", "type", "always", "is"), rows), "")
+        if same:
+            found = (f"{', '.join(fields)} as in {where}" for where, fields in same.items())
+            yield from (f"Also, {'; '.join(found)}.", "")
 
 
 def _schema(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class _Place(Table):
         Destination | None,
         Key(
             "`user@host:port`, `host`, or an alias of `~/.ssh/config`. "
-            "IPv6 is written `user@[fd00::1]:22`; every host except `localhost` needs it, or `via`",
+            "IPv6 is written `user@[fd00::1]:22`",
         ),
     ] = None
     address: Annotated[
@@ -100,8 +100,8 @@ class HostDefaults(Table):
     python: Annotated[
         Python | None,
         Key(
-            "interpreter for `{python}` and for tfmux's agent. Python 3.8 or newer; the default "
-            "on this machine is the one that runs tfmux",
+            "interpreter for `{python}` and for tfmux's agent. On this machine the default is "
+            "tfmux's own",
             "`python3`",
         ),
     ] = None
@@ -111,26 +111,18 @@ class HostDefaults(Table):
     )
     identity: Annotated[
         Words | None,
-        Key(
-            "file with the private key to log in with. "
-            "The default is `~/.ssh/config`, the agent, the usual keys",
-            _AS_SSH,
-        ),
+        Key("file with the private key to log in with", _AS_SSH),
     ] = None
     jump: Annotated[
         Jump | None,
         Key(
-            "`user@host:port` of a host to go through. Several with commas, the first one first",
+            "`user@host:port` of a host to go through. Several with commas, in their order",
             _AS_SSH,
         ),
     ] = None
     known_hosts: Annotated[
         Words | None,
-        Key(
-            "file with the host's key. "
-            "The default is `~/.ssh/known_hosts` and the keys accepted in tfmux",
-            _AS_SSH,
-        ),
+        Key("file with the host's key. What was accepted in tfmux counts, too", _AS_SSH),
     ] = None
     setup: Annotated[
         Text | None,
@@ -153,7 +145,7 @@ class Host(HostDefaults, _Place):
         Via | None,
         Key(
             'command that reaches the host instead of `ssh`, such as `["podman", "exec", "-i", '
-            '"tf1"]`. `address` is required with it; see `docs/hosts.md`'
+            '"tf1"]`. It needs `address`; see `docs/hosts.md`'
         ),
     ] = None
 
@@ -180,8 +172,7 @@ class Job(Table):
     tasks: Annotated[
         Tasks,
         Key(
-            "list of `host:port`. `host:auto` is a port that is free on that host at the launch, "
-            "and picked for nobody else",
+            "list of `host:port`. `host:auto` is a port that is free there at the launch",
         ),
     ]
     command: Annotated[
@@ -189,13 +180,12 @@ class Job(Table):
     ] = None
     env: Annotated[
         Env,
-        Key("variables for its tasks. They win over the host's, and those over `[run] env`"),
+        Key("variables for its tasks. They win over the host's and those of `[run]`"),
     ] = field(default_factory=dict)
     gpus: Annotated[
         Gpus | None,
         Key(
-            "GPUs for each task. By default ps and helpers get none, and what is left is split "
-            "between the tasks that train",
+            "GPUs for each task. See *GPUs*",
             "its share",
         ),
     ] = None
@@ -205,10 +195,7 @@ class Job(Table):
     ] = None
     in_cluster: Annotated[
         Flag,
-        Key(
-            "part of the cluster spec. "
-            "`false` makes the job a helper, whose failure never ends a run"
-        ),
+        Key("part of the cluster spec. `false` makes a helper, whose failure never ends a run"),
     ] = True
     forward: Annotated[
         Flag, Key("forward its port to this machine, over SSH, for a browser here")
@@ -222,19 +209,19 @@ class Job(Table):
         Key("shell through which its tasks are started", _AS_HOST),
     ] = None
     data: Annotated[
-        WordList, Key("directories for its hosts, copied whole. In addition to those of `[run]`")
+        WordList, Key("directories for its hosts, copied whole. `[run]` adds its own")
     ] = ()
     collect: Annotated[
         WordList,
-        Key("paths on its hosts that are fetched at the end. In addition to those of `[run]`"),
+        Key("paths on its hosts that are fetched at the end. `[run]` adds its own"),
     ] = ()
     prepare: Annotated[
         WordList,
-        Key("shell lines that run once on each of its hosts. In addition to those of `[run]`"),
+        Key("shell lines that run once on each of its hosts. `[run]` adds its own"),
     ] = ()
     env_from: Annotated[
         EnvNames,
-        Key("variables of the launcher's environment to pass on. In addition to those of `[run]`"),
+        Key("variables of the launcher's environment to pass on. `[run]` adds its own"),
     ] = ()
     pty: Annotated[Flag | None, Key("give its tasks a terminal", _AS_RUN)] = None
     log_limit: Annotated[Bytes | None, Key("bytes of each task's log", _AS_RUN)] = None
@@ -265,17 +252,11 @@ class RunSettings(Table):
     ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
-        Key(
-            "whose clean exit makes the run a success. "
-            "`all` means every task of the cluster except ps"
-        ),
+        Key("whose clean exit makes the run a success. `all`: every cluster task except ps"),
     ] = Success.CHIEF
     on_failure: Annotated[
         OnFailure,
-        Key(
-            "what a task's failure does to the run. `restart` starts that task again, "
-            "`restart-all` all tasks of the cluster. See *When a task fails*"
-        ),
+        Key("what a task's failure does to the run. See *When a task fails*"),
     ] = OnFailure.STOP
     max_restarts: Annotated[
         Count, Key("restarts of each task; with `restart-all`, of all of them together")
@@ -287,8 +268,7 @@ class RunSettings(Table):
     on_hangup: Annotated[
         OnHangup,
         Key(
-            "what happens to the run when the program that launched it disappears without "
-            "detaching. Its terminal was closed, or it was killed"
+            "what happens to the run when the program that launched it disappears without detaching"
         ),
     ] = OnHangup.KILL
     lease: Annotated[
@@ -318,17 +298,13 @@ class RunSettings(Table):
     shell: Annotated[
         Shell,
         Key(
-            "shell through which tasks are started. `login` is the account's own, with "
-            "`/etc/profile` and what conda and modules put there. See `docs/environment.md`"
+            "shell through which tasks are started. `login` is the account's own: "
+            "`docs/environment.md`"
         ),
     ] = Shell.NONE
     env_from: Annotated[
         EnvNames,
-        Key(
-            "variables of the launcher's environment to pass on. For secrets: they are stored "
-            "nowhere. A task starts without one that is not set: `check` warns and a note of the "
-            "run names the tasks; so does a restart after `attach` from a shell that lacks it"
-        ),
+        Key("variables of the launcher's environment to pass on. For secrets: see *Secrets*"),
     ] = ()
     pty: Annotated[Flag, Key("give tasks a terminal")] = False
     log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
@@ -349,9 +325,7 @@ class StartSettings(Table):
     warm: Annotated[
         Warm,
         Key(
-            "modules that each task's Python imports while it waits for its stage. `true` means "
-            "what the bundled trainer needs, and no other program; a list is for Python programs "
-            "of your own. See *Warm start*"
+            "modules that each task's Python imports while it waits for its stage. See *Warm start*"
         ),
     ] = True
     ready: Annotated[
@@ -370,8 +344,8 @@ class Metrics(Table):
     pattern: Annotated[
         MetricsPattern | None,
         Key(
-            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. It is searched "
-            "in each line. `step` is the global step; a group `loss`, and any others, are read too",
+            r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. `step` is the "
+            "global step; `loss` and any other groups are read, too",
             "known formats",
         ),
     ] = None
@@ -391,7 +365,7 @@ class Hooks(Table):
         Command | None,
         Key(
             "program and arguments, run on this machine when the run has ended with exit code 0. "
-            "It gets the event as JSON on standard input. See `docs/hooks.md`"
+            "See `docs/hooks.md`"
         ),
     ] = None
     on_failure: Annotated[
@@ -428,7 +402,7 @@ class Slurm(Table):
         TimeLimit | None,
         Key(
             'time limit, as `sbatch` takes it: `"30"` (minutes), `"04:00:00"`, `"2-12"` (days and '
-            "hours). It is the last thing that frees the nodes when all else fails",
+            "hours). It frees the nodes when all else fails",
             "required, unless there is `job`",
         ),
     ] = None
@@ -448,10 +422,7 @@ class Slurm(Table):
     ] = None
     options: Annotated[
         Options,
-        Key(
-            'further options of `sbatch`, such as `["--account=proj42", "--constraint=a100"]`. '
-            "They are passed on as they are"
-        ),
+        Key('further options of `sbatch`, such as `["--account=proj42", "--constraint=a100"]`'),
     ] = ()
     job: Annotated[
         JobId | None,

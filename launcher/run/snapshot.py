@@ -56,10 +56,10 @@ class TaskView:
     pid: fields.Count | None = None
     """Id of its process on the host."""
     attempt: fields.Attempt = 0
-    """Number of the start, from 1 on; 0 before the first one. A task that is `pending` again has
-    that of its last one."""
+    """Number of the start, from 1 on; 0 before the first one. A task that is `pending` again keeps
+    it."""
     attempts: tuple[Attempt, ...] = ()
-    """The starts whose process was there, oldest first; the last hundred at most."""
+    """The starts that had a process, oldest first, 100 at most."""
     exit_code: fields.Status | None = None
     """Status with which it ended by itself."""
     exit_signal: Annotated[str | None, Field(alias="signal")] = None
@@ -75,7 +75,7 @@ class TaskView:
     loss: float | None = None
     """Loss, likewise."""
     rate: float | None = None
-    """Global steps a second, over the last few metric lines of this task."""
+    """Global steps a second, over its last few metric lines."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """All that its metric lines have named last."""
     last_output: fields.Time | None = None
@@ -149,21 +149,21 @@ class HostView:
     last_heard: fields.Time | None = None
     """When its agent said something last."""
     staged_bytes: int = 0
-    """Bytes of files that have been sent."""
+    """Bytes of files sent so far."""
     staged_total: int = 0
-    """Bytes of files that are to be sent."""
+    """Bytes of files to send."""
     staged_files: int = 0
-    """Number of files that have been sent."""
+    """Files sent so far."""
     staged_total_files: int = 0
-    """Number of files that are to be sent."""
+    """Files to send."""
     collected_bytes: int = 0
-    """Bytes of results that have been fetched."""
+    """Bytes of results fetched so far."""
     collected_total: int = 0
-    """Bytes of results that are to be fetched."""
+    """Bytes of results to fetch."""
     cpu: float | None = None
-    """Share of its processors that is in use, 1.0 for all."""
+    """Share of its processors in use, 1.0 for all."""
     memory_used: int | None = None
-    """Bytes of its memory that are in use."""
+    """Bytes of its memory in use."""
     memory_total: int | None = None
     """Bytes of its memory."""
     gpus: tuple[str, ...] = ()
@@ -227,8 +227,8 @@ class HostReceipt:
     confirmed: bool = False
     """Nothing is left, by the word of the host's kernel."""
     unreachable_until: fields.Time | None = None
-    """When the lease of a host ends that cannot be reached; null for one that answered, where that
-    time has passed, and with `on_disconnect = "keep"`."""
+    """When the lease of a host ends that cannot be reached; null for one that answered, after that
+    time, and with `on_disconnect = "keep"`."""
     seconds: fields.Seconds = 0.0
     """How long the kill took there."""
     engine: str = ""
@@ -282,7 +282,7 @@ class Failure:
     tail: tuple[str, ...] = ()
     """The last lines of its log, printable."""
     unlisted: fields.Count = 0
-    """Number of the tasks that failed later and are not in `others`."""
+    """Later failures beyond those in `others`."""
 
 
 @dataclass(frozen=True)
@@ -323,8 +323,7 @@ class HangView:
     text: str
     """Who stands where, in a sentence."""
     file: str
-    """Name of the file in the run's folder that has all stacks, as `tfmux stacks --json` prints
-    them."""
+    """The file in the run's folder that has all stacks, as `tfmux stacks --json` prints them."""
     time: fields.Time
     """When the hosts were asked."""
 
@@ -348,7 +347,7 @@ class RunView:
     waiting_since: fields.Time | None = None
     """When the present stage of the start began."""
     total_steps: fields.Count | None = None
-    """Global steps at the end of the training, where they are known."""
+    """Global steps at the end of the training."""
     first_failure: Failure | None = None
     """The task that failed first; absent where none did."""
     attempt: fields.Attempt = 1
@@ -356,8 +355,7 @@ class RunView:
     most_attempts: fields.Count = 0
     """Starts of all tasks at most, with `restart-all`."""
     restart_cause: Failure | None = None
-    """The failure for which all tasks were started again, or are about to be; absent in the first
-    attempt."""
+    """The failure for which all tasks were started again, or are about to be."""
     restart_due: bool = False
     """All tasks of the cluster are being ended, and the next attempt waits for that."""
     kill_deadline: fields.Time | None = None

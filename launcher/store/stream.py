@@ -68,11 +68,11 @@ class Summary:
     outcome: Outcome | None = None
     """How it ended."""
     exit_code: fields.ExitCode | None = None
-    """Exit code of `tfmux up`."""
+    """Exit code of `tfmux up`; absent while there is none."""
     first_failure: str = ""
     """The task that failed first, its host, and how, in words."""
     attempt: fields.Attempt = 1
-    """Number of the start of all tasks."""
+    """Number of the start of all tasks: from 1 on, more with `restart-all`."""
     attempt_text: str = ""
     """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
     clean: bool | None = None
@@ -88,7 +88,7 @@ class Summary:
     loss: float | None = None
     """The chief's loss."""
     waiting: str = ""
-    """Tasks or hosts that are waited for."""
+    """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
     time: fields.Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["end"] = "end"
