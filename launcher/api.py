@@ -10,13 +10,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, overload
 
 from .cluster.model import ClusterModel
 from .cluster.read import loads, read_text
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
+from .frozen import frozen
 from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
 from .printable import escaped
@@ -33,7 +33,7 @@ _Started = tuple[RunClient, EventFiles]
 _ENDING = (RunPhase.KILLING, RunPhase.ENDED)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cluster:
     """A cluster file that has been read and checked."""
 

@@ -19,8 +19,9 @@ TfmuxError                 str() is ready to be shown
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from .frozen import frozen
 from .printable import printable
 
 
@@ -28,7 +29,7 @@ class TfmuxError(Exception):
     """Base of all errors that are meant for a person."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Problem:
     """One thing that is wrong in a cluster file.
 

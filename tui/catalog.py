@@ -10,6 +10,7 @@ from typing import NamedTuple
 from launcher.cluster import ClusterModel, library, load
 from launcher.cluster.saved_file import Stamp
 from launcher.errors import ClusterFileError, LockError
+from launcher.frozen import frozen
 from launcher.session.records import (
     ActiveHost,
     ListedRun,
@@ -24,7 +25,7 @@ MOST_RUNS = 300
 """Runs that are listed; `tfmux logs` opens older ones by name."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ClusterEntry:
     """Cluster file, as a row of the home screen."""
 
@@ -42,7 +43,7 @@ class ClusterEntry:
         return f"cluster {self.path}"
 
 
-@dataclass(frozen=True)
+@frozen
 class DemoEntry:
     """A demo: its name and the first comment of its file."""
 

@@ -10,9 +10,10 @@ kill_all = "f9,f12"
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from launcher.frozen import frozen
 from launcher.paths import config_home
 from tui.notification import Notify
 
@@ -27,7 +28,7 @@ SETTINGS = {
 """The keys of the file, each with what it is, in Markdown."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Config:
     """Settings of the file. Problems are shown, and the other settings still hold."""
 

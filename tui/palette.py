@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +17,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 from textual.worker import WorkerError
 
+from launcher.frozen import frozen
 from tui.keys import display_name
 
 _FIRST = "help"
@@ -25,7 +25,7 @@ _NOT_OFFERED = ("kill_all", "palette")
 """An Enter that comes too early must not kill everything; its key works in the palette, too."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Command:
     """A binding in force, the part of the screen that owns it, and the displayed keys."""
 

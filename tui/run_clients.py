@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from launcher.cluster import ClusterModel
+from launcher.frozen import frozen
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient, RunControl, has_launcher
@@ -17,7 +17,7 @@ _KILLS_AT_ONCE = 32
 """Runs to which one screen attaches at a time in order to kill them."""
 
 
-@dataclass(frozen=True)
+@frozen
 class EndedRun:
     """Last state of a run that was launched here and has ended or was detached."""
 

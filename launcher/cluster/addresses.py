@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
 from enum import StrEnum
+
+from ..frozen import frozen
 
 AUTO = "auto"
 LOCALHOST = "localhost"
@@ -35,7 +36,7 @@ class AddressError(ValueError):
         self.part = part
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskAddress:
     """Address of a task: a host of the cluster file and a port (None = `auto`)."""
 
@@ -62,7 +63,7 @@ class TaskAddress:
         return cls(host, None if port == AUTO else _port(port, or_auto=True))
 
 
-@dataclass(frozen=True)
+@frozen
 class SshDestination:
     """Login at an SSH server, `user@host:port`; what is None is left to ssh_config."""
 

@@ -6,11 +6,11 @@ A text that is not valid TOML can be kept and corrected, but not saved.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from ..errors import ClusterFileError, Problem
+from ..frozen import frozen
 from .edit import ClusterDocument
 from .key_lines import KeyLines
 from .library import with_schema_line
@@ -27,7 +27,7 @@ class FileStatus(StrEnum):
     DELETED = "deleted"
 
 
-@dataclass(frozen=True)
+@frozen
 class ParsedDraft:
     """Text of a cluster file with all that was read from it."""
 

@@ -14,13 +14,14 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import tomlkit
 
 from ..errors import ClusterFileError, Problem
+from ..frozen import frozen
 from ..printable import printable
 from .addresses import LOCALHOST, SshDestination, TaskAddress
 from .choices import Framework, HostSource, OnFailure
@@ -36,7 +37,7 @@ _COUNT = re.compile(r"\d{1,7}")
 _KEYS = frozenset({"slots", "max_slots", "max-slots", "user", "username", "port"})
 
 
-@dataclass(frozen=True)
+@frozen
 class ListedHost:
     """One host of a list. Its `slots` are how many tasks the list has room for."""
 
@@ -199,7 +200,7 @@ def _error(source: str, line: int | None, message: str) -> ClusterFileError:
 WORKER = "worker"
 
 
-@dataclass(frozen=True)
+@frozen
 class RunRequest:
     """A command, and for each job the hosts with the number of its tasks there (`slots`)."""
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 import bisect
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from ..frozen import frozen
 
 KeyPath = tuple[str | int, ...]
 
@@ -187,7 +189,7 @@ def _plain(key: str) -> str:
         raise _SyntaxError from None
 
 
-@dataclass(frozen=True)
+@frozen
 class FileLines:
     """Lines of the file that a cluster was read from, of whose text the first `added` lines are
     not the user's; clusters do not differ by them."""

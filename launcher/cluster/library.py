@@ -15,10 +15,10 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from ..frozen import frozen
 from ..paths import config_home
 from .edit import ClusterDocument, EditError, line_end
 from .reference import schema_text
@@ -129,7 +129,7 @@ def _move(path: Path, new: Path, text: str) -> None:
         raise
 
 
-@dataclass(frozen=True)
+@frozen
 class Deleted:
     """A deleted cluster, which was moved to `aside`."""
 

@@ -15,13 +15,14 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from ..errors import Problem
+from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import escaped
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
@@ -53,7 +54,7 @@ _LONGEST_KEY = 100
 """Characters of an unknown key in a message."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Violation:
     """One thing that is wrong: its key, the value there (None: none), and what to write.
 

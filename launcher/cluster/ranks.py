@@ -8,13 +8,13 @@ each job's list of tasks.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 
+from ..frozen import frozen
 from ..ids import TaskId
 from .model import ClusterModel
 
 
-@dataclass(frozen=True)
+@frozen
 class Rank:
     """Place of one task among those that train. Nodes are hosts with such tasks."""
 

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ..frozen import frozen
 
 
-@dataclass(frozen=True)
+@frozen
 class PortListens:
     """Ready when the task's own process tree listens on its port."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ProcessStarted:
     """Ready as soon as the process has been started."""
 
 
-@dataclass(frozen=True)
+@frozen
 class LogMatches:
     """Ready when a line of the log matches the regular expression (over bytes)."""
 
     pattern: str
 
 
-@dataclass(frozen=True)
+@frozen
 class After:
     """Ready a number of seconds after the start."""
 
@@ -32,13 +32,13 @@ class After:
 AUTO_SECONDS = 5.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Auto:
     """Ready when it listens on its port, has printed a metric line, or has lived for
     `AUTO_SECONDS`: for programs of which nothing is known."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Finished:
     """Ready when it has exited with status 0. For `prepare` lines only, not in cluster files."""
 

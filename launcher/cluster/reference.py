@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -19,11 +18,12 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from ..frozen import frozen
 from .model import TABLES, ClusterModel, tables_in
 from .values import Key
 
 
-@dataclass(frozen=True)
+@frozen
 class KeyReference:
     """One documented key. `about` and `default` are Markdown."""
 

@@ -6,10 +6,10 @@ import os
 import stat
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import TfmuxError
+from ..frozen import frozen
 from ..printable import escaped
 
 
@@ -17,7 +17,7 @@ class SaveError(TfmuxError):
     """A file could not be read or written."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Stamp:
     """Identity, size and time of a file when it was read or written, to detect changes."""
 

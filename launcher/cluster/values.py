@@ -23,6 +23,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from ..frozen import frozen
 from .addresses import (
     AddressError,
     AddressPart,
@@ -51,7 +52,7 @@ _FILLED = {"type": "string", "minLength": 1}
 REGEX = {**_FILLED, "format": "regex"}
 
 
-@dataclass(frozen=True)
+@frozen
 class Key:
     """Documentation of a key, as part of its field's type: the source of the reference, the JSON
     Schema and the editor's fields (see `reference`).

@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -25,6 +24,7 @@ from pydantic import Field
 
 from ..agent.folders import remove_tree
 from ..errors import AgentError, HostError, TfmuxError
+from ..frozen import frozen
 from ..hosts.frames import Frame, Number, Text
 from ..hosts.link import Link
 from ..hosts.programs import Program
@@ -106,7 +106,7 @@ class Results:
         self._feed(ev.NoteAdded(time.time(), text))
 
 
-@dataclass(frozen=True)
+@frozen
 class Fetched:
     """Results of one host: how much and where, paths that did not exist, and what is missing."""
 

@@ -13,13 +13,14 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 from ..agent.tree import TreeEntry
 from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
+from ..frozen import frozen
 from ..hosts.frames import Frame
 from ..hosts.programs import Program
 from ..paths import cache_home
@@ -35,7 +36,7 @@ _GRAIN_NS = 2_000_000_000
 _FileStat = list[int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Tree:
     """Local directory that is copied to the folder `name` on hosts."""
 
@@ -50,7 +51,7 @@ class Tree:
     """Directories that are in another tree."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Manifest:
     """All entries of a host's trees, and a local file for each content."""
 
@@ -58,7 +59,7 @@ class Manifest:
     sources: dict[str, tuple[Path, int]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Progress:
     """Progress of sending what a host is missing."""
 

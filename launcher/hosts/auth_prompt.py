@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from ..frozen import frozen
+
 
 class PromptKind(StrEnum):
     """Kinds of prompts of an SSH login."""
@@ -21,7 +23,7 @@ YES = "yes"
 """The one answer to a `HOST_KEY` prompt that trusts the key."""
 
 
-@dataclass(frozen=True)
+@frozen
 class OfferedKey:
     """Unknown key of a server, in the words that a person compares."""
 
@@ -33,7 +35,7 @@ class OfferedKey:
     """Sentence about other names under which the same key is known."""
 
 
-@dataclass(frozen=True)
+@frozen
 class AuthPrompt:
     """One prompt; answers to a `secret` one are not to be shown."""
 

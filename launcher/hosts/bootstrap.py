@@ -24,7 +24,7 @@ import shlex
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cache
 from importlib import resources
 from importlib.abc import InspectLoader
@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 
 from ..agent import wire
 from ..errors import AgentError, HostError, InterpreterError
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
 from ..plan.plan import HostPlan, Plan
@@ -131,7 +132,7 @@ ENGINE_LINE = (
 # --- settings -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@frozen
 class LinkSettings:
     """Settings of a run for one host: for its agent, and for our link to that."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..agent import wire
 from ..errors import ProtocolError
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
 from .frames import (
@@ -46,7 +47,7 @@ _BUDGET, _BUDGET_A_START, _BUDGET_A_KILL = 100, 10, 2
 output), some notes, and the receipts of its kills."""
 
 
-@dataclass(frozen=True)
+@frozen
 class LogBytes:
     """Bytes of a log that begin at `offset`."""
 
@@ -55,7 +56,7 @@ class LogBytes:
     chunk: bytes
 
 
-@dataclass(frozen=True)
+@frozen
 class Reply:
     """The reply to a question: its answer, or the `error` in the place of one."""
 

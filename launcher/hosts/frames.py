@@ -7,7 +7,7 @@ this very version and acts for the account that speaks to it: there frames are p
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from pydantic import (
@@ -22,6 +22,7 @@ from pydantic import (
 
 from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.plan import Plan
 from ..printable import printable
@@ -295,7 +296,7 @@ def _plain(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True)
+@frozen
 class Settings:
     """Base of what is sent to an agent: dataclasses that become JSON objects."""
 
@@ -305,7 +306,7 @@ class Settings:
         return {name: _plain(value) for name, value in values if value is not None}
 
 
-@dataclass(frozen=True)
+@frozen
 class Request(Settings):
     """Base of what an agent is asked."""
 
@@ -326,7 +327,7 @@ class Request(Settings):
         return wire.encode(self.TYPE, body if ident is None else {**body, "id": ident})
 
 
-@dataclass(frozen=True)
+@frozen
 class Question(Request, Generic[A]):
     """A request that gets an answer."""
 
@@ -337,7 +338,7 @@ class Question(Request, Generic[A]):
         return True
 
 
-@dataclass(frozen=True)
+@frozen
 class Rules(Settings):
     """Behaviour of an agent without a launcher: after `lease` seconds it stops the tasks (with
     `grace` seconds between TERM and KILL) or keeps them, as `on_disconnect` says."""
@@ -353,7 +354,7 @@ class Rules(Settings):
         return cls(settings.lease, settings.grace, str(settings.on_disconnect))
 
 
-@dataclass(frozen=True)
+@frozen
 class Hello(Request):
     """The first frame of a channel. Without `rules` it is a query: the launcher that is there is
     not replaced, and no lease is renewed. `launcher` names the launcher, for the one that is
@@ -367,7 +368,7 @@ class Hello(Request):
     version: int = wire.VERSION
 
 
-@dataclass(frozen=True)
+@frozen
 class Start(Request):
     """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
     byte when it is released; then its program begins (`on_host/warm.py`)."""
@@ -384,7 +385,7 @@ class Start(Request):
     gated: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class Release(Request):
     """Lets a gated attempt begin."""
 
@@ -393,14 +394,14 @@ class Release(Request):
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class Beat(Request):
     """The launcher lives; the agent answers with a pong."""
 
     TYPE = wire.BEAT
 
 
-@dataclass(frozen=True)
+@frozen
 class Kill(Request):
     """Ends some tasks, or everything (without `tasks`). The receipt names the `id`."""
 
@@ -410,7 +411,7 @@ class Kill(Request):
     grace: float
 
 
-@dataclass(frozen=True)
+@frozen
 class Leave(Request):
     """The launcher leaves: the run is over, and its folder is removed or not."""
 
@@ -418,7 +419,7 @@ class Leave(Request):
     remove: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadLog(Request):
     """Sends a task's log from a byte on, under a number; `log_limit` as in `START`."""
 
@@ -429,7 +430,7 @@ class ReadLog(Request):
     log_limit: int = 1 << 62
 
 
-@dataclass(frozen=True)
+@frozen
 class Credit(Request):
     """So many bytes of logs in all may be sent on this channel."""
 
@@ -452,7 +453,7 @@ class PortsAnswer(Answer):
     busy: tuple[Port, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Ports(Question[PortsAnswer]):
     """Request for the owners of the ports to `check`, and for those of the `candidates` on which
     no server could listen now."""
@@ -477,7 +478,7 @@ class StatsAnswer(Answer):
     tasks: dict[Task, tuple[Figure, AnyNumber]]
 
 
-@dataclass(frozen=True)
+@frozen
 class Stats(Question[StatsAnswer]):
     """CPU, memory and GPUs, of the host and of each task."""
 
@@ -493,7 +494,7 @@ class GpusAnswer(Answer):
     why: Text = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class Gpus(Question[GpusAnswer]):
     """Request for the GPUs of the host."""
 
@@ -545,7 +546,7 @@ class StacksAnswer(Answer):
         return self
 
 
-@dataclass(frozen=True)
+@frozen
 class Stacks(Question[StacksAnswer]):
     """Where the processes of these tasks stand, or of all (without `tasks`)."""
 

@@ -13,11 +13,12 @@ import os
 import shlex
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..frozen import frozen
 from ..paths import config_home
 from ..printable import printable
 from .ssh_library import asyncssh
@@ -39,7 +40,7 @@ def place_of(host: str, port: int) -> str:
     return host.lower() if port == SSH_PORT else f"[{host.lower()}]:{port}"
 
 
-@dataclass(frozen=True)
+@frozen
 class HostKey:
     """A key as a server showed it, in the words that a person compares."""
 
@@ -61,7 +62,7 @@ class HostKey:
         return f"{self.kind} {self.fingerprint}"
 
 
-@dataclass(frozen=True)
+@frozen
 class HostName:
     """Under which names a server is looked up."""
 
@@ -78,7 +79,7 @@ class HostName:
         return self.alias.lower() or place_of(self.host, self.port)
 
 
-@dataclass(frozen=True)
+@frozen
 class _Line:
     """One line of a known_hosts file."""
 
@@ -102,7 +103,7 @@ class _Line:
         return any(asyncssh.import_known_hosts(self.text).match(place, "", None))
 
 
-@dataclass(frozen=True)
+@frozen
 class _Files:
     """What some known_hosts files say together."""
 

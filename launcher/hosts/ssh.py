@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from ..cluster.addresses import AddressError, SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
+from ..frozen import frozen
 from ..plan.plan import SshTarget
 from ..printable import printable
 from . import host_keys
@@ -56,7 +57,7 @@ OnAccepted = Callable[[str, HostKey], None]
 """Called for each host key that was accepted and stored."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _Machine:
     """One machine on the way to a host, the host itself being the last."""
 
@@ -79,7 +80,7 @@ class _JumpHost:
     connection: asyncssh.SSHClientConnection | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Login:
     """A login to one machine on the way to a host."""
 

@@ -19,12 +19,12 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
 from ..errors import UnreachableError
+from ..frozen import frozen
 from ..subprocesses import end_session, start_session
 from .credentials import display_path
 from .ssh_library import asyncssh
@@ -40,7 +40,7 @@ _DEFAULTS_LOCK = threading.Lock()
 Values = Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True)
+@frozen
 class SshConfig:
     """What holds for one host: options by their names in lower case, as `ssh -G` prints them."""
 

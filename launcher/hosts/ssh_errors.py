@@ -7,11 +7,11 @@ the words of an error: asyncssh has no class for these.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
+from ..frozen import frozen
 from ..plan.plan import SshTarget
 from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
 from .host_keys import HostKey, KnownHosts
@@ -48,7 +48,7 @@ def cause_of(error: BaseException) -> ErrorCause:
     return ErrorCause.OTHER
 
 
-@dataclass(frozen=True)
+@frozen
 class LoginAttempt:
     """A login that failed."""
 

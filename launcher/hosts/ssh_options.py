@@ -12,11 +12,11 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import TfmuxError, UnreachableError
+from ..frozen import frozen
 from ..paths import expand_user
 from .credentials import USUAL_KEYS
 from .host_keys import KnownHosts
@@ -35,7 +35,7 @@ Values = Mapping[str, Any]
 """Arguments of asyncssh's options."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Use:
     """What becomes of an option that a file sets."""
 

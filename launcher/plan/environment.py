@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from ..cluster.addresses import bracketed
 from ..cluster.choices import Framework
 from ..cluster.ranks import Rank
+from ..frozen import frozen
 from ..ids import TaskId
 from ..quantities import counted
 
@@ -48,7 +48,7 @@ EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
 """Variables to which a plan appends; a host's own values come first."""
 
 
-@dataclass(frozen=True)
+@frozen
 class GpuShare:
     """GPUs of one task, by index on its host; `shared` if another task has one of them as well."""
 
@@ -71,7 +71,7 @@ def given_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(names) if all(map(_GPU.fullmatch, names)) and "NoDevFiles" not in names else ()
 
 
-@dataclass(frozen=True)
+@frozen
 class GpuRequest:
     """A task's request: a number of GPUs, or (None) a share of those that are left."""
 

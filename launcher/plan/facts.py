@@ -4,13 +4,14 @@ read where no plan is made: this imports little."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from ..frozen import frozen
 from ..ids import TaskId
 
 
-@dataclass(frozen=True)
+@frozen
 class HostFacts:
     """Facts that a host's agent reports at launch; what is empty is not known yet."""
 

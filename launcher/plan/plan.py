@@ -12,7 +12,7 @@ import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -36,6 +36,7 @@ from ..cluster.readiness import (
     Readiness,
     ready_value,
 )
+from ..frozen import frozen
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from ..printable import printable
@@ -66,7 +67,7 @@ class Role(StrEnum):
         return self in (Role.PS, Role.CHIEF, Role.WORKER)
 
 
-@dataclass(frozen=True)
+@frozen
 class SshTarget(SshDestination):
     """Login options of a host; what is None is left to ssh_config. Paths are absolute."""
 
@@ -76,7 +77,7 @@ class SshTarget(SshDestination):
     known_hosts: str | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskPlan:
     """One task, ready to be started."""
 
@@ -120,7 +121,7 @@ class TaskPlan:
         return {name: written(value) for name, value in self.variables.items()}
 
 
-@dataclass(frozen=True)
+@frozen
 class HostPlan:
     """One host that has tasks."""
 
@@ -155,7 +156,7 @@ class HostPlan:
         return str(self.ssh or "this machine")
 
 
-@dataclass(frozen=True)
+@frozen
 class Plan:
     """All tasks and hosts of a run with everything that the launch needs."""
 

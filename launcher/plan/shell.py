@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from ..cluster.choices import Shell
+from ..frozen import frozen
 from .environment import EXTENDED
 
 RESTORED = "TFMUX_EXPORTS"
@@ -119,7 +119,7 @@ def with_exports(env: Mapping[str, str], shell: Shell) -> dict[str, str]:
     return {**env, RESTORED: "\n".join(lines)}
 
 
-@dataclass(frozen=True)
+@frozen
 class WarmStart:
     """A start before the task's stage has come: the modules that are imported, and the words of
     the runner (`on_host/warm.py`) that imports them and waits."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from ..cluster.model import ClusterModel
+from ..frozen import frozen
 from ..ids import TaskId
 from ..on_host.executables import program_problem
 from ..plan.environment import EXTENDED, STACKS_FOLDER
@@ -30,7 +30,7 @@ Place = Path | str | None
 """File that a task needs: here, where it is copied to the host; there; None: not known yet."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _Command:
     """What tasks that have it in common need."""
 

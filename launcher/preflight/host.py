@@ -7,13 +7,14 @@ import itertools
 import posixpath
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from ..cluster.choices import Framework
 from ..cluster.model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
 from ..errors import AgentError, HostError
+from ..frozen import frozen
 from ..hosts.frames import GpusAnswer, PortsAnswer
 from ..ids import TaskId
 from ..plan.plan import HostPlan, Plan, Role, TaskPlan
@@ -40,7 +41,7 @@ from .probes import (
 OnFinding = Callable[[Finding], None]
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskPorts:
     """Ports of a host's tasks, to which the other hosts may try to connect."""
 
@@ -50,7 +51,7 @@ class TaskPorts:
     """Text that our listener sends on the port; empty where another process listens on it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class LogFolder:
     """A task's log directory on its host: `base` is the part of the path that exists, `above` the
     number of parts that do not."""

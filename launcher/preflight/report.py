@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..frozen import frozen
 from ..slurm.script import JobRequest
 from .findings import CHECKS, Check, Finding, Reach, Reachability, Severity
 
@@ -66,7 +66,7 @@ REPORT_SCHEMA: dict[str, Any] = {
 """The schema of `tfmux check --json`."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Report:
     """Results of a preflight; the findings are in the order of hosts and checks."""
 

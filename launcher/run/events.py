@@ -7,8 +7,8 @@ machine, so the run needs no clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts
 from . import fields
@@ -16,19 +16,19 @@ from .snapshot import AllocatedNode, HostReceipt
 from .timers import Timer
 
 
-@dataclass(frozen=True)
+@frozen
 class Event:
     """Something that happened at `time`."""
 
     time: fields.Time
 
 
-@dataclass(frozen=True)
+@frozen
 class Begin(Event):
     """The run is launched."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Attached(Event):
     """Another launcher supervises the run from now on. Unless its record is `complete`, up to its
     end, every host may hold something of it."""
@@ -36,7 +36,7 @@ class Attached(Event):
     complete: bool = True
 
 
-@dataclass(frozen=True)
+@frozen
 class Queued(Event):
     """The request for nodes stands so in the engine's queue."""
 
@@ -48,14 +48,14 @@ class Queued(Event):
     """Why it will never start, and what to change."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Allocated(Event):
     """The engine has given nodes: the run's hosts, by their names in the cluster file."""
 
     nodes: Mapping[str, AllocatedNode]
 
 
-@dataclass(frozen=True)
+@frozen
 class AllocationEnded(Event):
     """The engine has refused the request, or the job has ended although the run has not."""
 
@@ -63,7 +63,7 @@ class AllocationEnded(Event):
     state: str = ""
 
 
-@dataclass(frozen=True)
+@frozen
 class EngineWord:
     """Statement of an engine about a node after the job: whether nothing of it is left there."""
 
@@ -73,7 +73,7 @@ class EngineWord:
     """It will not say more when it is asked again."""
 
 
-@dataclass(frozen=True)
+@frozen
 class AllocationReleased(Event):
     """The engine has been told that the nodes are not needed any more."""
 
@@ -85,7 +85,7 @@ class AllocationReleased(Event):
     """How the job has ended, in the end, and the same as a sentence."""
 
 
-@dataclass(frozen=True)
+@frozen
 class HeldTask:
     """An attempt of a task that an agent knows."""
 
@@ -95,7 +95,7 @@ class HeldTask:
     """Its program has not been started: it waits at its gate."""
 
 
-@dataclass(frozen=True)
+@frozen
 class HostUp(Event):
     """A host's agent greeted us; `tasks` is what it holds (empty for a fresh one)."""
 
@@ -105,7 +105,7 @@ class HostUp(Event):
     """End of an earlier agent of this run that ended by itself."""
 
 
-@dataclass(frozen=True)
+@frozen
 class HostRefused(Event):
     """A host cannot be used: no login, no interpreter, a port in use."""
 
@@ -113,7 +113,7 @@ class HostRefused(Event):
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class HostLost(Event):
     """The link is cut; the host's agent acts by its lease until `lease_until`."""
 
@@ -124,7 +124,7 @@ class HostLost(Event):
     """No agent is there any more, and none will come: an engine starts it only once."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Superseded(Event):
     """A launcher on another machine has taken a host over."""
 
@@ -132,35 +132,35 @@ class Superseded(Event):
     by: str
 
 
-@dataclass(frozen=True)
+@frozen
 class LauncherFailed(Event):
     """Launchers of the run have died, again and again: this one does nothing but end it."""
 
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class HostsChecked(Event):
     """All hosts passed the blocking checks; the plan is made again with these facts."""
 
     facts: Mapping[str, HostFacts]
 
 
-@dataclass(frozen=True)
+@frozen
 class PortsPicked(Event):
     """The ports of all tasks that start again are free; these are new."""
 
     ports: Mapping[TaskId, int]
 
 
-@dataclass(frozen=True)
+@frozen
 class Staged(Event):
     """A host has all files."""
 
     host: str
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskStarted(Event):
     """A task's process runs, or could not be started (`error`)."""
 
@@ -174,7 +174,7 @@ class TaskStarted(Event):
     """Holder of the task's port, if there is one."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskReady(Event):
     """The readiness condition of a task holds."""
 
@@ -182,7 +182,7 @@ class TaskReady(Event):
     attempt: fields.Attempt
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskExited(Event):
     """A task's process has ended and its output up to then is on disk."""
 
@@ -194,7 +194,7 @@ class TaskExited(Event):
     tail: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@frozen
 class MetricsSeen(Event):
     """The log of a task that is ready has metric lines; they may name the total of steps."""
 
@@ -202,7 +202,7 @@ class MetricsSeen(Event):
     total_steps: fields.Count | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class OutputStalled(Event):
     """A watched task has written nothing for so many seconds."""
 
@@ -210,14 +210,14 @@ class OutputStalled(Event):
     seconds: fields.Seconds
 
 
-@dataclass(frozen=True)
+@frozen
 class TimerFired(Event):
     """The time of a timer that the run asked for has come."""
 
     timer: Timer
 
 
-@dataclass(frozen=True)
+@frozen
 class ReceiptReceived(Event):
     """A host's agent looked after a kill."""
 
@@ -226,7 +226,7 @@ class ReceiptReceived(Event):
     """None: everything of the run."""
 
 
-@dataclass(frozen=True)
+@frozen
 class KillAll(Event):
     """A person (or TERM) wants everything ended: with the grace, however often this is said, unless
     it is `force`."""
@@ -236,7 +236,7 @@ class KillAll(Event):
     """KILL now, and nothing else is waited for."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Restart(Event):
     """A person wants a task started again."""
 
@@ -244,7 +244,7 @@ class Restart(Event):
     hard: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class SignalTask(Event):
     """A person sends TERM or KILL to a task."""
 
@@ -252,14 +252,14 @@ class SignalTask(Event):
     name: str
 
 
-@dataclass(frozen=True)
+@frozen
 class NoteAdded(Event):
     """A message for people, such as that a disk is full."""
 
     text: str
 
 
-@dataclass(frozen=True)
+@frozen
 class ResultsMissing(Event):
     """A host's results were not brought, or not all of them; `paths` stay there."""
 

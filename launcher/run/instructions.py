@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.plan import TaskPlan
 from .states import Outcome
 from .timers import Timer
 
 
-@dataclass(frozen=True)
+@frozen
 class Instruction:
     """Something that the launcher's shell shall do."""
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckHosts(Instruction):
     """Ask all agents for facts and send `HostsChecked`. `ports`: nothing runs yet, so the ports
     must be free."""
@@ -23,7 +22,7 @@ class CheckHosts(Instruction):
     ports: bool = True
 
 
-@dataclass(frozen=True)
+@frozen
 class PickPorts(Instruction):
     """Nothing of these tasks runs: pick other ports for those that may have any, see that the
     others are free, and send `PortsPicked`."""
@@ -31,25 +30,25 @@ class PickPorts(Instruction):
     tasks: tuple[TaskId, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class ConnectHosts(Instruction):
     """An engine has given the hosts: connect to them."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ReleaseAllocation(Instruction):
     """Give the nodes back to the engine when all hosts are released; then send
     `AllocationReleased`."""
 
 
-@dataclass(frozen=True)
+@frozen
 class StageHost(Instruction):
     """Bring the files to a host."""
 
     host: str
 
 
-@dataclass(frozen=True)
+@frozen
 class StartTask(Instruction):
     """Start an attempt. `gated`: its process imports modules and waits for `ReleaseTask`."""
 
@@ -58,7 +57,7 @@ class StartTask(Instruction):
     gated: bool = False
 
 
-@dataclass(frozen=True)
+@frozen
 class ReleaseTask(Instruction):
     """Let the program of an attempt start that waits at its gate."""
 
@@ -66,7 +65,7 @@ class ReleaseTask(Instruction):
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class KillHost(Instruction):
     """TERM, grace (seconds), KILL to some tasks of a host or to all that is the run's."""
 
@@ -75,7 +74,7 @@ class KillHost(Instruction):
     grace: float
 
 
-@dataclass(frozen=True)
+@frozen
 class SetTimer(Instruction):
     """Send `TimerFired(timer)` after so many seconds; an equal timer is replaced."""
 
@@ -83,7 +82,7 @@ class SetTimer(Instruction):
     seconds: float
 
 
-@dataclass(frozen=True)
+@frozen
 class WatchSilence(Instruction):
     """Send `OutputStalled` when the task writes nothing for so many seconds."""
 
@@ -91,14 +90,14 @@ class WatchSilence(Instruction):
     seconds: float
 
 
-@dataclass(frozen=True)
+@frozen
 class ReleaseHost(Instruction):
     """Collect what is left of the host's logs and results, then remove the run's folder there."""
 
     host: str
 
 
-@dataclass(frozen=True)
+@frozen
 class End(Instruction):
     """End the run: nothing more will happen in it."""
 

@@ -9,11 +9,12 @@ the log store.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from . import fields
@@ -23,7 +24,7 @@ _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Attempt:
     """One attempt of a task: its number, the byte of the log where it begins, and when."""
 
@@ -35,7 +36,7 @@ class Attempt:
     """When it was started."""
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskView:
     """A task as it stands. Times are seconds since the epoch on the launching machine."""
 
@@ -132,7 +133,7 @@ class TaskView:
         return str(self.state)
 
 
-@dataclass(frozen=True)
+@frozen
 class HostView:
     """A host: its link, its files, and what its agent last said of it."""
 
@@ -177,7 +178,7 @@ class HostView:
     event: Literal["host"] = "host"
 
 
-@dataclass(frozen=True)
+@frozen
 class AllocatedNode:
     """A node that Slurm has given."""
 
@@ -187,7 +188,7 @@ class AllocatedNode:
     """The command that reaches it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class FactsView:
     """What the plan of a host is made from; of use to the next launcher alone."""
 
@@ -202,7 +203,7 @@ class FactsView:
     event: Literal["facts"] = "facts"
 
 
-@dataclass(frozen=True)
+@frozen
 class Survivor:
     """A process that a kill did not end."""
 
@@ -214,7 +215,7 @@ class Survivor:
     """Its state, as `/proc` has it."""
 
 
-@dataclass(frozen=True)
+@frozen
 class HostReceipt:
     """One host's part of the receipt of a kill."""
 
@@ -246,7 +247,7 @@ class HostReceipt:
         return len(self.survivors) + self.unlisted
 
 
-@dataclass(frozen=True)
+@frozen
 class Receipt:
     """The proof at the end of a run."""
 
@@ -265,7 +266,7 @@ class Receipt:
         return proven and bool(self.hosts or not self.begun)
 
 
-@dataclass(frozen=True)
+@frozen
 class Failure:
     """The first task that failed: the headline of a failed run."""
 
@@ -285,7 +286,7 @@ class Failure:
     """Later failures beyond those in `others`."""
 
 
-@dataclass(frozen=True)
+@frozen
 class AllocationView:
     """The job of an engine whose nodes the run's hosts are; texts are the engine's."""
 
@@ -314,7 +315,7 @@ class AllocationView:
         return f"{self.engine} {self.job}".rstrip()
 
 
-@dataclass(frozen=True)
+@frozen
 class HangView:
     """Where the tasks stood when the run seemed to hang."""
 
@@ -328,7 +329,7 @@ class HangView:
     """When the hosts were asked."""
 
 
-@dataclass(frozen=True)
+@frozen
 class RunView:
     """The run itself, without its hosts, its tasks and what was said once."""
 
@@ -408,7 +409,7 @@ class RunView:
         return f"attempt {number}{of}: {cause.task} {cause.how} on {cause.host}"
 
 
-@dataclass(frozen=True)
+@frozen
 class Note:
     """Said once: a host lost, a takeover, a full disk."""
 
@@ -421,7 +422,7 @@ class Note:
     event: Literal["note"] = "note"
 
 
-@dataclass(frozen=True)
+@frozen
 class Metric:
     """A task has written a metric line."""
 
@@ -442,7 +443,7 @@ class Metric:
     event: Literal["metric"] = "metric"
 
 
-@dataclass(frozen=True)
+@frozen
 class Snapshot(RunView):
     """A run at one moment, whole."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..quantities import counted
 from . import fields
@@ -27,7 +27,7 @@ _NUMBERS = re.compile(r"\[\d+\]|\d+")
 _MOST_NAMES = 12
 
 
-@dataclass(frozen=True)
+@frozen
 class StackFrame:
     """A frame of a stack. A thread that only the kernel describes has one, without a file."""
 
@@ -57,7 +57,7 @@ class StackFrame:
         return not self.file or _LIBRARIES.search(self.file) is not None
 
 
-@dataclass(frozen=True)
+@frozen
 class ThreadStack:
     """A thread and its frames, the innermost first."""
 
@@ -65,7 +65,7 @@ class ThreadStack:
     frames: tuple[StackFrame, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class ProcessStack:
     """A process of a task and its threads, the first thread first. `way` is how they were found:
     `python`, `py-spy` or `proc`; `state` is what the first thread does, as the kernel says; `note`
@@ -97,7 +97,7 @@ class ProcessStack:
             yield f"    open files: {', '.join(self.files)}"
 
 
-@dataclass(frozen=True)
+@frozen
 class TaskStacks:
     """A task's processes, its first one first."""
 
@@ -135,7 +135,7 @@ class TaskStacks:
             yield from process.lines()
 
 
-@dataclass(frozen=True)
+@frozen
 class Unanswered:
     """A host or a task of which nothing is known, and why."""
 
@@ -143,7 +143,7 @@ class Unanswered:
     reason: str
 
 
-@dataclass(frozen=True)
+@frozen
 class StackGroup:
     """Tasks that stand in the same place, and where."""
 
@@ -161,7 +161,7 @@ class StackGroup:
         return described(self.frames)
 
 
-@dataclass(frozen=True)
+@frozen
 class Stacks:
     """Where the tasks of a run stood at one moment."""
 
@@ -212,7 +212,7 @@ def stacks_type() -> TypeAdapter[Stacks]:
     return TypeAdapter(Stacks)
 
 
-@dataclass(frozen=True)
+@frozen
 class StacksRecord:
     """Where the tasks of a run stand: the output of `tfmux stacks --json`."""
 

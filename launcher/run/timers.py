@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from ..frozen import frozen
 from ..ids import TaskId
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadyTimeout:
     """An attempt that is not ready by then has failed."""
 
@@ -15,7 +14,7 @@ class ReadyTimeout:
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class ReadyDelay:
     """An attempt is ready by then (`ready = { after = … }`)."""
 
@@ -23,7 +22,7 @@ class ReadyDelay:
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class RestartDelay:
     """The pause after a failed attempt; the next one starts then."""
 
@@ -31,21 +30,21 @@ class RestartDelay:
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class RestartTimeout:
     """Hosts that can be reached have said by then that nothing of a run's attempt is left."""
 
     attempt: int
 
 
-@dataclass(frozen=True)
+@frozen
 class LeaseEnd:
     """The lease of a lost host has ended."""
 
     host: str
 
 
-@dataclass(frozen=True)
+@frozen
 class ShutdownTimeout:
     """Receipts that have not come by then are given up."""
 

@@ -18,7 +18,6 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NotRequired, TypedDict
@@ -26,6 +25,7 @@ from typing import IO, Any, NotRequired, TypedDict
 from pydantic import TypeAdapter
 
 from ..cluster.model import ClusterModel, hook_problem
+from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.plan import Plan
 from ..run.snapshot import Failure, HangView, Metric, Snapshot, TaskView
@@ -41,7 +41,7 @@ _KEPT_BYTES = 4096
 _SHOWN_LINES = 3
 
 
-@dataclass(frozen=True)
+@frozen
 class HookProgram:
     """Program and arguments of a hook; relative paths start from `base`."""
 

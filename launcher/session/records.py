@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 
 from ..cluster.saved_file import Stamp
 from ..errors import HostError, LauncherError, RunNotFoundError, TfmuxError
+from ..frozen import frozen
 from ..ids import TaskId, is_run_id
 from ..paths import runs_home
 from ..plan.facts import Resume
@@ -183,7 +184,7 @@ _TYPES = ConfigDict(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Queue:
     """A request for nodes, as `tfmux ps --json` has it."""
 
@@ -202,7 +203,7 @@ class Queue:
         return cls(allocation.engine, allocation.job, allocation.state, allocation.reason)
 
 
-@dataclass(frozen=True)
+@frozen
 class ActiveHost:
     """One host of a run: the tasks whose processes its agent holds, or why it cannot say."""
 
@@ -220,7 +221,7 @@ class ActiveHost:
     """Why it does not answer; empty if it does."""
 
 
-@dataclass(frozen=True)
+@frozen
 class ListedRun:
     """A run in lists: its summary, and what this machine and its hosts say of it."""
 
@@ -419,7 +420,7 @@ def active_runs_schema() -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
+@frozen
 class ActiveRuns:
     """Active runs of this machine."""
 

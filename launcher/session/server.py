@@ -45,13 +45,13 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pydantic import ConfigDict, TypeAdapter
 
 from ..agent.folders import local_folder
+from ..frozen import frozen
 from ..hosts.auth_prompt import AuthPrompt, PromptHandler
 from ..ids import TaskId
 from ..run import events as ev
@@ -112,7 +112,7 @@ UNATTENDED_SECONDS = 30.0
 """Time for a prompt while no client is connected: a browser page that is being reloaded."""
 
 
-@dataclass(frozen=True)
+@frozen
 class PendingPrompt:
     """A prompt without an answer yet."""
 

@@ -15,12 +15,13 @@ import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..agent.wire import NO_FOLDER_STATUS
 from ..cluster.model import Slurm
 from ..errors import TfmuxError
+from ..frozen import frozen
 from ..hosts.frames import Rules
 from ..plan.plan import Plan, SshTarget
 from ..printable import printable
@@ -147,7 +148,7 @@ _ADVICE = {"126:0": NO_PYTHON, "127:0": NO_PYTHON, f"{NO_FOLDER_STATUS}:0": NO_F
 """By the exit code of the batch script: a shell whose command could not be started, an agent."""
 
 
-@dataclass(frozen=True)
+@frozen
 class JobState:
     """State of a job at one look."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from ..cluster.model import Slurm
+from ..frozen import frozen
 from ..printable import printable
 from .login import SlurmError
 
@@ -35,7 +35,7 @@ class Subject(Enum):
     LIMITS = auto()
 
 
-@dataclass(frozen=True)
+@frozen
 class SlurmFinding:
     """Result of a check of Slurm before a launch; `preflight` makes a `Finding` of it."""
 
@@ -47,7 +47,7 @@ class SlurmFinding:
     about: Subject = Subject.REQUEST
 
 
-@dataclass(frozen=True)
+@frozen
 class Limits:
     """Values of Slurm's configuration that matter to a run."""
 

@@ -10,10 +10,10 @@ import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from ..errors import TfmuxError
+from ..frozen import frozen
 from ..plan.plan import SshTarget
 from ..printable import printable
 from ..subprocesses import end_session, start_session, wait_ended
@@ -44,7 +44,7 @@ class NoAnswerError(SlurmError):
     """No answer has come: what Slurm was told to do may be done all the same."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Output:
     """Output of a command, and its exit status."""
 

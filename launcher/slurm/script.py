@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.model import ClusterModel, Slurm, node_name
+from ..frozen import frozen
 from ..hosts import bootstrap
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import Rules
@@ -30,7 +30,7 @@ CORES = 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
 """Line of a shell that sets an option of srun, which since 22.05 does not inherit it of the job."""
 
 
-@dataclass(frozen=True)
+@frozen
 class JobRequest:
     """Request for nodes as it is made: a command, and the batch script on its standard input."""
 

@@ -20,13 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ..agent import processes
 from ..agent.folders import boot_id
 from ..errors import LockError
+from ..frozen import frozen
 
 _NAME = "launcher.lock"
 _RETRY_SECONDS = 0.2
@@ -45,7 +45,7 @@ _guard = threading.Lock()
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True)
+@frozen
 class Holder:
     """The launcher process that holds a lock, by its own words; empty until it has said them."""
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..run.snapshot import Metric
 from .metrics import MAX_POINTS, Point, Series
@@ -21,7 +22,7 @@ _END_BYTES = 4 << 20
 _LARGEST = 1 << 53
 
 
-@dataclass(frozen=True)
+@frozen
 class LatestMetrics:
     """Figures that the metric lines of a task named last."""
 

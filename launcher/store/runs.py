@@ -13,12 +13,12 @@ import shutil
 import stat
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..agent.folders import FolderError, private
 from ..errors import RunNotFoundError, TfmuxError
+from ..frozen import frozen
 from ..paths import runs_home
 from .launcher_lock import launcher_pid
 
@@ -137,7 +137,7 @@ class RunFolder:
         return launcher_pid(self.path)
 
 
-@dataclass(frozen=True)
+@frozen
 class UnreadableRun:
     """Something among the runs that could not be looked at, and why."""
 

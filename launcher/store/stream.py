@@ -25,6 +25,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError
 
+from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
 from ..quantities import counted
@@ -51,7 +52,7 @@ _TAIL = 1 << 16
 """Bytes at the end of a file that are looked at first for its last line."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Summary:
     """A run in short: the end of its stream, and a line about it in lists."""
 
@@ -119,7 +120,7 @@ class Summary:
         )
 
 
-@dataclass(frozen=True)
+@frozen
 class LogLine:
     """A line of a task's log: on stdout alone, in none of these files."""
 

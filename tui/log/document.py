@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol
 
+from launcher.frozen import frozen
 from launcher.ids import TaskId
 from launcher.store.logs import LogFile
 
@@ -24,7 +25,7 @@ _BLOCKS = 4
 _NEAR_END = 200
 
 
-@dataclass(frozen=True)
+@frozen
 class Line:
     """One line, without its newline. `start` is its place in the file; `cut` counts the bytes
     that are not in `data`, because the line is longer than 64 KiB."""

@@ -8,11 +8,11 @@ port, and why that task does not answer, the run knows: `explain_hint` joins the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import re2
 
+from launcher.frozen import frozen
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
@@ -22,7 +22,7 @@ MAX_LINE = 8 * 1024
 """Characters of a line that are looked at: what a person should know stands at its beginning."""
 
 
-@dataclass(frozen=True)
+@frozen
 class Hint:
     """Meaning of a line. `about` is the other task that the line names, `port` the port."""
 
@@ -32,7 +32,7 @@ class Hint:
     port: int | None = None
 
 
-@dataclass(frozen=True)
+@frozen
 class _Signature:
     kind: str
     pattern: Any

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import re2
 
+from launcher.frozen import frozen
 from launcher.printable import CSI
 
 from .remarks import remark_source
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
 )
 
 
-@dataclass(frozen=True)
+@frozen
 class Chunk:
     """Whole lines of a log; `first` is the number of the first one."""
 

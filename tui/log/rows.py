@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import re2
 from rich.cells import cell_len, chop_cells
 
+from launcher.frozen import frozen
 from launcher.ids import TaskId
 from launcher.quantities import thousands
 from tui.format import time_of_day
@@ -43,7 +44,7 @@ class Stamps(StrEnum):
     SINCE = "since the start"
 
 
-@dataclass(frozen=True)
+@frozen
 class RowOptions:
     """Options of the rows of all panes."""
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 
 from rich.text import Text
 from textual.widget import Widget
 
+from launcher.frozen import frozen
 from launcher.printable import printable
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot, TaskView
@@ -211,7 +211,7 @@ def _ended(
     return [*parts, *_progress(snapshot, snapshot.started)]
 
 
-@dataclass(frozen=True)
+@frozen
 class _Group:
     """Tasks that the picture shows as one: those of a job, or one that starts before the others."""
 

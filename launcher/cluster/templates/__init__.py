@@ -10,17 +10,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from ...frozen import frozen
 from ..addresses import LOCALHOST, TaskAddress
 
 _WORD = re.compile(r'"(NAME|FOLDER)"|# (HOSTS)\n\n|"(?:(FIRST|REST|LAST|ALL):(2222|auto))"')
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-@dataclass(frozen=True)
+@frozen
 class Template:
     """One template; `remote` templates need hosts."""
 
