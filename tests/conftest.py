@@ -15,7 +15,7 @@ from tests.support import command, tiers
 from tests.support.budgets import SOAK
 from tests.support.paths import REPOSITORY
 from tests.support.requirements import require, require_testbed
-from tests.testbed import guard, slurm
+from tests.testbed import guard, proc, slurm
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
@@ -130,9 +130,9 @@ def no_process_left(
         with tiers.no_process_started(monkeypatch), tiers.no_time_spent(request):
             yield
         return
-    before = guard.all_here()
+    began = proc.now()
     yield
-    found = guard.leaks(guard.all_here, before)
+    found = guard.leaks(guard.all_here, began)
     if found:
         pytest.fail(f"the test left processes behind:\n{guard.describe(found)}", pytrace=False)
 

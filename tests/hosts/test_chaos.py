@@ -240,7 +240,11 @@ class Chaos:
             proc.signal_process(self.chance.choice(both)[which], number)
 
     def task_dies(self, up: Up) -> None:
-        found = [p for p in proc.scan() if p.alive and (p.tag or "").startswith(f"{self.run_id}/")]
+        found = [
+            p
+            for p in proc.scan(having=self.run_id)
+            if p.alive and (p.tag or "").startswith(f"{self.run_id}/")
+        ]
         if found:
             victim = self.chance.choice(found)
             self.did.append(f"SIGKILL to {victim.tag} {victim.argv[:1]}")
@@ -265,18 +269,31 @@ class Chaos:
 
     def agents(self) -> list[tuple[proc.Process, proc.Process]]:
         """Watchdog and agent on each host of the run."""
-        tagged = {
+        ours = self.ours()
+        return [
+            (ours[p.ppid], p)
+            for p in ours.values()
+            if p.session != p.pid and p.session == p.ppid and p.ppid in ours
+        ]
+
+    def ours(self) -> dict[int, proc.Process]:
+        """The run's agents and watchdogs."""
+        return {
             p.pid: p
-            for p in proc.scan()
+            for p in proc.scan(having=self.run_id)
             if p.alive
             and p.environ.get("TFMUX_AGENT") == f"{self.run_id};"
             and "TFMUX_TASK" not in p.environ
         }
-        return [
-            (tagged[p.ppid], p)
-            for p in tagged.values()
-            if p.session != p.pid and p.session == p.ppid and p.ppid in tagged
-        ]
+
+    def wake_unwatched(self) -> None:
+        """Lets stopped agents go on whose watchdogs are dead. A stopped agent answers nobody, and
+        a watchdog is who ends it: its host is unreachable, in truth, until somebody does this."""
+        ours = self.ours()
+        for agent in ours.values():
+            if agent.state == "T" and agent.session not in (agent.pid, *ours):
+                self.did.append("SIGCONT to an agent without a watchdog")
+                proc.signal_process(agent, signal.SIGCONT)
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -297,7 +314,7 @@ class Chaos:
         """What lives of the run, wherever, as this machine's process table shows it."""
         return [
             p
-            for p in proc.scan()
+            for p in proc.scan(having=self.run_id)
             if p.alive and (p.tag or "").split("/")[0].rstrip(";") == self.run_id
         ]
 
@@ -308,6 +325,7 @@ class Chaos:
         elif up.process.poll() is None:
             self.launcher_dies(up)
         up.process.wait(PATIENCE)
+        self.wake_unwatched()
         if self.keep or self.chance.random() < 0.3:
             code, said = self.scenario.kill(self.run_id)
             self.did.append(f"tfmux kill at the end: {code}")

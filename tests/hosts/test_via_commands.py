@@ -60,7 +60,10 @@ def test_commands_that_do_not_pass_on(via: Sequence[str], said: str, tmp_path: P
     done = command.run("up", str(file), "--headless")
     assert done.returncode == 3, done.stderr
     assert f"via: {shlex.join(via)}"[:40] in done.stderr and said in done.stderr, done.stderr
-    gone(lambda: [p for p in proc.scan() if p.alive and seconds in p.argv], "no command is left")
+    gone(
+        lambda: [p for p in proc.scan(saying=seconds) if p.alive and seconds in p.argv],
+        "no command is left",
+    )
 
 
 def test_a_command_that_prints_first(tmp_path: Path) -> None:

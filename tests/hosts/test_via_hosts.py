@@ -247,7 +247,9 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
     try:
         with Up("up", str(file), "--json") as up:
             ready(up, *ALL)
-            wait_until(lambda: [p for p in proc.scan() if daemon in p.argv], "daemons live")
+            wait_until(
+                lambda: [p for p in proc.scan(saying=daemon) if daemon in p.argv], "daemons live"
+            )
             users = {p.uid for p in of_run(up.run_id) if (p.tag or "").endswith("/1;")}
             assert users == {65534 if program in ("sudo", "setpriv") else 0}
             pids = {e["task"]: e["pid"] for e in up.of("task") if "pid" in e}
@@ -261,7 +263,9 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
             assert confirmed(up)
         gone(lambda: of_run(up.run_id), "nothing is left")
         gone(lambda: commands(up.run_id), "no command is left")
-        gone(lambda: [p for p in proc.scan() if p.alive and daemon in p.argv], "daemons")
+        gone(
+            lambda: [p for p in proc.scan(saying=daemon) if p.alive and daemon in p.argv], "daemons"
+        )
         for task in ALL:
             whole(up.run_id, task, home / "ledger")
     finally:

@@ -53,7 +53,11 @@ def there(tmp_path: Path, server: SshServer) -> str:
 
 def agents() -> set[int]:
     """The agents, watchdogs and bridges of this test's preflights."""
-    ours = [p for p in proc.scan() if p.environ.get("HOME") == os.environ["HOME"]]
+    ours = [
+        p
+        for p in proc.scan(having="TFMUX_AGENT=check-")
+        if p.environ.get("HOME") == os.environ["HOME"]
+    ]
     return {p.pid for p in ours if p.environ.get("TFMUX_AGENT", "").startswith("check-")}
 
 
@@ -267,7 +271,7 @@ def test_leftovers_of_a_dead_run_are_found_and_the_named_command_ends_them(tmp_p
         pid = int(up.log("worker:0", "daemon")["text"].split()[-1])
         run_id = up.run_id
         tag = f"{run_id};"
-        doomed = [each for each in proc.scan() if each.environ.get("TFMUX_AGENT") == tag]
+        doomed = [each for each in proc.scan(having=tag) if each.environ.get("TFMUX_AGENT") == tag]
         client, launcher = proc.read(up.process.pid), proc.read(up.launcher)
         assert client is not None and launcher is not None
         assert len(doomed) == 3  # bridge, watchdog, agent

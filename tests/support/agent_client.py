@@ -258,7 +258,7 @@ def family(run_id: str) -> list[Process]:
     bridges and tasks."""
     return [
         process
-        for process in proc.scan()
+        for process in proc.scan(having=run_id)
         if process.alive and (process.tag or "").split("/")[0].rstrip(";") == run_id
     ]
 
@@ -297,7 +297,7 @@ def raw_channel(run_id: str) -> Iterator[socket.socket]:
 
 def sleepers(mark: str) -> list[Process]:
     """Living processes of this machine whose last argument is `mark`."""
-    return [p for p in proc.scan() if p.alive and p.argv[-1:] == (mark,)]
+    return [p for p in proc.scan(saying=mark) if p.alive and p.argv[-1:] == (mark,)]
 
 
 @contextmanager

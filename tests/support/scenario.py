@@ -126,7 +126,7 @@ class FaultScenario:
         mine = proc.pid_namespace(os.getpid())
         return [
             p
-            for p in proc.scan(mine)
+            for p in proc.scan(mine, having=run_id)
             if p.alive and (p.tag or "").split("/")[0].rstrip(";") == run_id
         ]
 

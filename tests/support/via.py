@@ -54,7 +54,7 @@ def commands(run_id: str) -> list[Process]:
     what they have started here."""
     mine = proc.pid_namespace(os.getpid())
     tag = f"TFMUX_AGENT={run_id};"
-    return [p for p in proc.scan(mine) if p.alive and any(tag in word for word in p.argv)]
+    return [p for p in proc.scan(mine, saying=tag) if p.alive]
 
 
 def gone(look: Callable[[], list[Process]], what: str) -> None:

@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pause
 from tests.testbed import proc
 from tests.testbed.proc import Process
 
@@ -64,21 +64,22 @@ def all_here() -> list[Process]:
     return [each for each in proc.scan(having=f"{MARK}={os.environ[MARK]}") if _of_a_run(each)]
 
 
-def leaks(look: Callable[[], Iterable[Process]], before: Iterable[Process] = ()) -> list[Process]:
+def leaks(look: Callable[[], Iterable[Process]], since: float = 0.0) -> list[Process]:
     """Return the processes that `look` still finds after a moment's grace, and kill them.
 
     Args:
         look: returns the processes to judge; called until it finds nothing new.
-        before: those that were there before the test.
+        since: when the test began, on the clock of `proc.now()`; earlier ones are passed over.
     """
-    known = set(before)
     deadline = time.monotonic() + SETTLE
-    while found := [each for each in look() if _of_a_run(each) and each not in known]:
+    began = time.monotonic()
+    while found := [each for each in look() if _of_a_run(each) and each.started >= since]:
         if time.monotonic() > deadline:
             for each in found:
                 proc.signal_process(each, signal.SIGKILL)
             return found
-        time.sleep(0.05)
+        time.sleep(pause(time.monotonic() - began, 0.05))
+        began = time.monotonic()
     return []
 
 

@@ -105,19 +105,22 @@ def children(pid: int) -> list[Process]:
     return [process for word in words if (process := read(int(word))) is not None]
 
 
-def scan(namespace: int | None = None, having: str = "") -> list[Process]:
-    """Return processes in the order of their start.
+def scan(namespace: int | None = None, having: str = "", saying: str = "") -> list[Process]:
+    """Return processes in the order of their start. A process that is left out costs a tenth of
+    one that is read.
 
     Args:
         namespace: only those of this PID namespace.
         having: only those with this text in their environment.
+        saying: only those with this text in their arguments.
     """
     found = []
     for name in os.listdir("/proc"):
         if (
             name.isdigit()
             and (namespace is None or pid_namespace(int(name)) == namespace)
-            and having.encode() in _read(f"/proc/{name}/environ")
+            and (not having or having.encode() in _read(f"/proc/{name}/environ"))
+            and (not saying or saying.encode() in _read(f"/proc/{name}/cmdline"))
         ):
             process = read(int(name))
             if process is not None:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pause
 from tests.testbed import TestbedError, disk, keys, namespaces, network, private_tmp, proc
 from tests.testbed.proc import Process
 from tests.testbed.slurm_files import BOOT, CGROUP, CONF
@@ -366,14 +366,16 @@ class SlurmBed:
         Raises:
             TestbedError: there still is.
         """
-        self._wait(lambda: not self.jobs() and not self.leftovers(), "no job and process is left")
+        self._wait(lambda: not self.leftovers() and not self.jobs(), "no job and process is left")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
         deadline = time.monotonic() + PATIENCE
+        began = time.monotonic()
         while not condition():
             if time.monotonic() > deadline:
                 raise TestbedError(f"never: {what}\n{self._state()}")
-            time.sleep(0.05)
+            time.sleep(pause(time.monotonic() - began, 0.05))
+            began = time.monotonic()
 
     def _state(self) -> str:
         said = [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in self._logs()]

@@ -6,8 +6,9 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
 
 from launcher.agent import wire
 from tests.support.agent_client import (
@@ -38,6 +39,12 @@ def open_files(client: Client) -> set[int]:
     """Numbers of the agent's descriptors."""
     _, agent = watchdog_and_agent(client.run_id)
     return {int(name) for name in os.listdir(f"/proc/{agent.pid}/fd")}
+
+
+def alive(pids: Iterable[Any]) -> list[int]:
+    """Which of these processes live."""
+    found = map(proc.read, pids)
+    return [process.pid for process in found if process is not None and process.alive]
 
 
 def beat(client: Client) -> None:
@@ -73,7 +80,7 @@ def test_a_start_without_a_descriptor_is_one_tasks_error() -> None:
         assert receipt["confirmed"] and receipt["survivors"] == []
         assert receipt["signalled"] == len(started)
         pids = {one["pid"] for one in started}
-        assert not [p for p in proc.scan() if p.pid in pids and p.alive]
+        assert not alive(pids)
         assert client.start("w:0", SLEEP, attempt=2)["error"] == ""
 
 
@@ -127,9 +134,7 @@ def test_a_kill_and_beats_go_on_without_any_descriptor() -> None:
         wait_until(full, "no descriptor is left")
         beat(client)
         client.send(wire.KILL, {"id": 7, "tasks": None, "grace": 0.0})
-        wait_until(
-            lambda: not [p for p in proc.scan() if p.pid in pids and p.alive], "they are dead"
-        )
+        wait_until(lambda: not alive(pids), "they are dead")
         beat(client)
         for link in links:
             link.close()

@@ -114,7 +114,7 @@ async def test_a_question_that_hangs_holds_nothing_up(program: Program, tmp_path
     assert (await ask(program, PathAnswer, path="/")).exists
 
     def sleeps() -> set[int]:
-        return {each.pid for each in proc.scan() if each.argv[:2] == ("sleep", mark)}
+        return {each.pid for each in proc.scan(saying=mark) if each.argv[:2] == ("sleep", mark)}
 
     await asyncio.to_thread(wait_until, sleeps, "it sleeps")
     gone = {int(pid_file.read_text()), *sleeps()}

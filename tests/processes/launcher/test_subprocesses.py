@@ -60,4 +60,4 @@ async def test_a_program_that_is_not_there() -> None:
 
 def sleeping(mark: str) -> list[proc.Process]:
     """The program that the first one has started."""
-    return [p for p in proc.scan() if p.alive and p.argv == ("sleep", mark)]
+    return [p for p in proc.scan(saying=mark) if p.alive and p.argv == ("sleep", mark)]
