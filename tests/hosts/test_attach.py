@@ -57,7 +57,7 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
         PLACES,
         run='lease = 600\ngrace = 1\non_failure = "restart"',
         modes={"worker": "fails"},
-        env={"SECONDS": "go on", "LEAST": "60000", "FAILURES": "1"},
+        env={"SECONDS": "go on", "LEAST": "60000", "PACE": "0.004", "FAILURES": "1"},
     )
     assert json.loads(command.run("ps", "--json").stdout) == []  # the first command takes longer
     done = subprocess.run(
@@ -125,7 +125,7 @@ def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenar
         ready(up, *ALL)
         before = scenario.ledger_folder("tf3")
         up.signal_launcher(signal.SIGSTOP)
-        grows(before, f"{up.run_id}.worker-0.1", 10_000)
+        grows(before, f"{up.run_id}.worker-0.1", 2_000)
         up.signal_launcher(signal.SIGCONT)
         scenario.tell(up.run_id, "go on")
         assert up.wait() == 0, up.transcript()

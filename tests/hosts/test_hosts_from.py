@@ -38,7 +38,7 @@ tasks = ["node0:auto"]
 tasks = ["node1:auto"]
 [run]
 command = {json.dumps([python, *tasks.command()[1:]])}
-env = {{ LEDGER = "/tmp/ledger", PACE = "0.01", MODES = "stubborn daemon" }}
+env = {{ LEDGER = "/tmp/ledger", PACE = "0.03", MODES = "stubborn daemon" }}
 workdir = ""
 grace = 1
 {run}

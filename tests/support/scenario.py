@@ -89,7 +89,7 @@ class FaultScenario:
             lines += [f"[jobs.{job}]", f"tasks = {json.dumps(addresses)}"]
             lines.append(f'env = {{ MODES = "{(modes or {}).get(job, "")}" }}')
         lines += ["[run]", f"command = {json.dumps(words or tasks.command())}"]
-        settings = {"LEDGER": "/tmp/ledger", "PACE": "0.01", **(env or {})}
+        settings = {"LEDGER": "/tmp/ledger", "PACE": "0.03", **(env or {})}
         pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
         lines.append(f"env = {{ {pairs} }}")
         if "workdir" not in run:

@@ -38,7 +38,7 @@ class Scenario:
     ) -> Path:
         """A ps on the first node and a worker on each other one."""
         workers = [f"node{number}:auto" for number in range(1, nodes)]
-        settings = {"LEDGER": str(self.ledger), "PACE": "0.01", "MODES": modes, **(env or {})}
+        settings = {"LEDGER": str(self.ledger), "PACE": "0.03", "MODES": modes, **(env or {})}
         pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
         text = f"""
 name = "s"

@@ -42,7 +42,7 @@ env = {{ MODES = "{modes}" }}
 {more}
 [run]
 command = {json.dumps(tasks.command())}
-env = {{ LEDGER = "/tmp/ledger", PACE = "0.01"{env} }}
+env = {{ LEDGER = "/tmp/ledger", PACE = "0.03"{env} }}
 {'workdir = ""' if "workdir" not in run else ""}
 {run}
 """

@@ -240,6 +240,12 @@ async def test_ways_to_log_in_are_narrowed(clients: Clients, option: str) -> Non
     assert isinstance(await only_refused(clients, "permission denied for"), AuthError)
 
 
+def _listens(path: Path) -> bool:
+    """A socket has its name before anybody listens."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        return probe.connect_ex(str(path)) == 0
+
+
 @pytest.mark.parametrize("given", ["IdentityAgent", "SSH_AUTH_SOCK"])
 async def test_the_agent_is_the_configured_one(
     clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
@@ -249,7 +255,7 @@ async def test_the_agent_is_the_configured_one(
     other = keys.make_key(tmp_path / "id_other", "other")
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL) as agent:
         try:
-            await until(path.exists, "the socket of ssh-agent")
+            await until(lambda: _listens(path), "ssh-agent listens")
             private = clients.server.client_key.path
             add = ["ssh-add", "-q", str(private)]
             await asyncio.to_thread(
