@@ -89,8 +89,8 @@ class Hosts:
                 out += self._tasks.on_exited(exited, reason=reason)
         if killing and self._shutdown.receipt_pending(host):
             out.append(KillHost(host, None, self._shutdown.grace_left))
-        elif data.phase is RunPhase.STAGING and self._lacks_files(host):
-            out.append(StageHost(host))
+        elif data.phase is RunPhase.STAGING and not data.begun_before:
+            out += self._prepare_again(host)
         if data.phase is not RunPhase.KILLING:
             out += self._tasks.unanswered_kills(host)
             out += self._restart.on_up(host) if restarting else []
@@ -98,9 +98,12 @@ class Hosts:
             out += self._tasks.renew_time_limits(data.on_host(host))
         return out
 
-    def _lacks_files(self, host: str) -> bool:
+    def _prepare_again(self, host: str) -> list[Instruction]:
+        """What a cut has kept from a host before the first task: its questions, or its files."""
         data = self._data
-        return host in data.facts and not data.hosts[host].staged and not data.begun_before
+        if data.checked:
+            return [] if data.hosts[host].staged else [StageHost(host)]
+        return [] if HostState.LOST in data.host_states() else [CheckHosts()]
 
     def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
         """A launcher that died, or a cut, may have kept a release from the stream or the host."""
@@ -146,7 +149,8 @@ class Hosts:
         return [timer, *(self._when_all_answered() if data.attaching else ())]
 
     def on_lease_end(self, host: str) -> list[Instruction]:
-        """Ends the run when the host is still lost."""
+        """Ends the run when the host is still lost; one that was to be kept, only where nothing of
+        it has begun."""
         data = self._data
         keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
         lost = data.host(host).state is HostState.LOST
@@ -154,7 +158,7 @@ class Hosts:
             return []
         if self._restart.concerns(host):
             return self._restart.give_up(f"{host} is lost ({data.host(host).reason})")
-        if keep:
+        if keep and data.begun:
             return []
         tasks = [view.id for view in data.on_host(host) if view.state is TaskState.LOST]
         for task in tasks:
@@ -168,8 +172,9 @@ class Hosts:
     def on_checked(self, event: ev.HostsChecked) -> list[Instruction]:
         """Makes the final plan; files go to all hosts, or a run that has begun goes on."""
         data = self._data
-        if data.phase is not RunPhase.STAGING:
+        if data.phase is not RunPhase.STAGING or data.checked:
             return []
+        data.checked = True
         data.replan({host: facts for host, facts in event.facts.items() if host in data.hosts})
         if data.begun_before:
             for record in data.hosts.values():

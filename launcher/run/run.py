@@ -259,7 +259,7 @@ class RunStateMachine:
         run, outcome = data.run, data.run.outcome
         ended = data.phase is RunPhase.ENDED and outcome is not Outcome.DETACHED
         killing = data.phase is RunPhase.KILLING or ended
-        data.attaching = True
+        data.attaching, data.checked = True, False
         data.silence_watched.clear()
         data.waited_longer = 0.0
         if data.allocation is not None:

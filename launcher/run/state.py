@@ -66,6 +66,8 @@ class RunData:
         self.now = 0.0
         self.attaching = False
         """This launcher has taken the run up; another one began it."""
+        self.checked = False
+        """The hosts have answered this launcher's questions, and the plan is final."""
         past = past or Views(RunView(run_id, cluster.name, RunPhase.CONNECTING, started))
         if past.run.resume is None:
             past.update_run(resume=resume)

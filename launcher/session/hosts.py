@@ -222,6 +222,8 @@ class LaunchPreparation:
         self._check_names = check_names
         self._gpus: dict[str, int] = {}
         self._manifests = staging.Manifests()
+        self._checking: asyncio.Task[None] | None = None
+        """The questions that are asked now, or were asked last."""
         self._staging: dict[str, asyncio.Task[None]] = {}
         self._programs: dict[str, tuple[int, asyncio.Task[Program]]] = {}
         """Programs that answer questions and will take files, each with the number of its link's
@@ -231,7 +233,12 @@ class LaunchPreparation:
 
     async def check(self, plan: Plan, *, ports: bool) -> None:
         """Asks the hosts for what the final plan needs. `ports`: nothing runs yet, so they must
-        be free."""
+        be free; where a host is cut off meanwhile it is asked again with the others, so nothing
+        else is said than whose ports are taken."""
+        if self._checking is not None:
+            self._checking.cancel()
+        self._checking = asyncio.current_task()
+        connections = self._connections([host.name for host in plan.hosts])
         gpus = asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
         try:
             if ports and not await self._has_ports(plan):
@@ -239,21 +246,19 @@ class LaunchPreparation:
             await gpus
         finally:
             gpus.cancel()
-        facts = {
-            host.name: self._facts(plan, host) for host in plan.hosts if host.name in self._welcomes
-        }
+        cut = self._cut_off(connections)
+        if cut and ports:
+            return
+        known = [host for host in plan.hosts if host.name in self._welcomes.keys() - cut]
+        facts = {host.name: self._facts(plan, host) for host in known}
         self._feed(ev.HostsChecked(time.time(), facts))
 
     async def _has_ports(self, plan: Plan) -> bool:
         """Whether every host has its tasks' ports free, and is found under its name; whoever has
         not is refused."""
         self._pick_new(plan, [task.id for task in plan.tasks if task.port is None])
-        checks = (self._check_ports(plan, host.name) for host in plan.hosts)
-        reasons = await asyncio.gather(*checks)
-        for host, reason in zip(plan.hosts, reasons, strict=True):
-            if reason:  # all are told, not only whose answer came first
-                self._feed(ev.HostRefused(time.time(), host.name, reason))
-        if any(reasons):
+        checks = {host.name: self._check_ports(plan, host.name) for host in plan.hosts}
+        if not await self._are_free(checks):
             return False
         if self._check_names is None:
             return True
@@ -269,18 +274,36 @@ class LaunchPreparation:
         again = set(tasks)
         open_ = [task for task in tasks if task in self._ports]
         self._pick_new(plan, open_)
-        hosts = list(dict.fromkeys(plan.task(task).host for task in tasks))
-        links = [self._links[host] for host in hosts]
-        connections = [link.sessions for link in links]
-        reasons = await asyncio.gather(*(self._check_ports(plan, host, again) for host in hosts))
-        if any(reasons):
-            await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends the question before the link knows it
-        for host, link, connection, reason in zip(hosts, links, connections, reasons, strict=True):
-            if reason and link.connected and link.sessions == connection:
-                self._feed(ev.HostRefused(time.time(), host, reason))
-        if not any(reasons):
+        hosts = dict.fromkeys(plan.task(task).host for task in tasks)
+        if await self._are_free({host: self._check_ports(plan, host, again) for host in hosts}):
             picked = {task: self._ports[task] for task in open_}
             self._feed(ev.PortsPicked(time.time(), picked))
+
+    async def _are_free(self, checks: Mapping[str, Awaitable[str]]) -> bool:
+        """Whether these hosts' ports are free. All others are refused together, not only whose
+        answer came first; but those that were cut off meanwhile."""
+        connections = self._connections(checks)
+        reasons = await asyncio.gather(*checks.values())
+        if any(reasons):
+            await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends the question before the link knows it
+        cut = self._cut_off(connections)
+        for host, reason in zip(checks, reasons, strict=True):
+            if reason and host not in cut:
+                self._feed(ev.HostRefused(time.time(), host, reason))
+        return not any(reasons)
+
+    def _connections(self, hosts: Iterable[str]) -> dict[str, int]:
+        """The numbers of the hosts' present connections, for `_cut_off`."""
+        return {host: self._links[host].sessions for host in hosts}
+
+    def _cut_off(self, connections: Mapping[str, int]) -> Set[str]:
+        """The hosts that are not connected any more, or by another connection."""
+        links = self._links
+        return {
+            host
+            for host, number in connections.items()
+            if not links[host].connected or links[host].sessions != number
+        }
 
     def _pick_new(self, plan: Plan, tasks: Sequence[TaskId]) -> None:
         """Picks a port for each of these. Two names may be one machine: no port is picked twice,
@@ -413,8 +436,7 @@ class LaunchPreparation:
         if (this := asyncio.current_task()) is not None:
             self._staging[host.name] = this
 
-        link = self._links[host.name]
-        connection = link.sessions
+        connections = self._connections([host.name])
         try:
             manifest = await self._manifests.of(trees_of(plan, host))
             progress = partial(self._transfers.staged, host.name)
@@ -426,7 +448,7 @@ class LaunchPreparation:
                 await program.aclose()
         except HostError as error:
             await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
-            if link.connected and link.sessions == connection:  # else it is staged again
+            if not self._cut_off(connections):  # else it is staged again
                 self._feed(ev.HostRefused(time.time(), host.name, error.reason))
         except TfmuxError as error:
             self._feed(ev.HostRefused(time.time(), host.name, str(error)))

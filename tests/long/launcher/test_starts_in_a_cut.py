@@ -8,7 +8,7 @@ import pytest
 
 from launcher.agent import wire
 from launcher.hosts.transport import Transport
-from launcher.run.states import TaskState
+from launcher.run.states import HostState, TaskState
 from tests.support.agent_frames import Body, facts, welcome
 from tests.support.scripted import Agent, Bench, Host, bench
 from tests.support.short_programs import Talker
@@ -55,6 +55,44 @@ async def test_a_cut_while_files_are_about_to_come_is_no_refusal(
         monkeypatch.setattr(run.liar, "open", open_session)
         await run.running()
         assert opened and len(run.liar.connections) == 2
+
+
+@pytest.mark.parametrize("asked", [wire.PORTS, wire.GPUS], ids=["ports", "GPUs"])
+async def test_a_cut_while_questions_are_asked_asks_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: int
+) -> None:
+    """Given a host that is cut off while a launch asks for its ports or GPUs, when it is back,
+    then it is asked again, and the run begins."""
+    async with bench(tmp_path, monkeypatch) as run:
+
+        def cut(agent: Agent, body: Body) -> None:
+            del run.liar.answers[asked]
+            agent.raw(b"")
+
+        run.liar.answers[asked] = cut
+        await run.running()
+        assert len(run.liar.connections) == 2
+        for host in run.hosts.values():
+            assert [frame.type for frame in host.agent.heard].count(asked) >= 1
+        assert run.state("liar") == (HostState.UP, "")
+
+
+async def test_taken_ports_are_told_while_another_host_is_cut_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given one host that is cut off and another whose port is taken, then the launch ends at once
+    for the port: it would be taken afterwards, too."""
+    owner = {"port": 2222, "pid": 7, "command": "python old.py", "owner": "me", "run": ""}
+
+    def taken(agent: Agent, body: Body) -> None:
+        agent.send(wire.REPLY, {"id": body["id"], "busy": [], "owners": [owner]})
+
+    async with bench(tmp_path, monkeypatch) as run:
+        run.liar.answers[wire.PORTS] = lambda agent, body: agent.raw(b"")
+        run.honest.answers[wire.PORTS] = taken
+        await run.until(lambda: run.state("honest")[0] is HostState.REFUSED, "a host is refused")
+        assert "2222" in run.state("honest")[1]
+        assert run.state("liar")[0] is not HostState.REFUSED
 
 
 class CutOff(Talker):

@@ -6,11 +6,11 @@ import pytest
 
 from launcher.plan import HostFacts
 from launcher.run import events as ev
-from launcher.run.instructions import KillHost, SetTimer, StageHost
+from launcher.run.instructions import CheckHosts, KillHost, SetTimer, StageHost
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.run.timers import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
-from tests.support.run_driver import RunDriver, held, kill, kills, name, starts, timers
+from tests.support.run_driver import FACTS, RunDriver, held, kill, kills, name, starts, timers
 
 
 def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
@@ -91,6 +91,28 @@ def test_a_cut_while_staging_stages_again() -> None:
     assert driver.up("b") == [StageHost("b")]
     driver.lost("a")
     assert driver.up("a") == []
+
+
+def test_a_cut_while_hosts_are_asked_asks_all_again() -> None:
+    """Their answers belong together: ports of one host are picked beside those of the others."""
+    driver = RunDriver()
+    driver.feed(ev.Begin)
+    assert driver.up("a", "b") == [CheckHosts()]
+    driver.lost("a")
+    driver.lost("b")
+    assert driver.up("a") == []
+    assert driver.up("b") == [CheckHosts()]
+    assert driver.feed(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
+    assert driver.feed(ev.HostsChecked, FACTS) == []
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_host_that_is_lost_before_the_first_task_ends_the_launch(keep: bool) -> None:
+    """With its lease, also where tasks would be kept: there are none."""
+    driver = RunDriver(settings='on_disconnect = "keep"' if keep else "")
+    driver.checked()
+    driver.lost("b")
+    assert driver.fired(LeaseEnd("b")) == driver.shut_down()
 
 
 def test_a_kill_of_one_task_that_got_lost_is_repeated(driver: RunDriver) -> None:
