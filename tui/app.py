@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tui.screens.prompts import PromptDialogs
     from tui.screens.stacks import StacksScreen
 
-SCREENS = Binding.Group("Metrics, hosts, stacks")
+SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
 """Seconds for which a clean receipt is shown before the app leaves by itself."""
 
@@ -109,7 +109,6 @@ class TfmuxApp(App[int]):
             "Stacks of all tasks",
             id="stacks",
             tooltip="Where every task stands now, in groups: who waits, and for whom",
-            group=SCREENS,
         ),
         Binding("question_mark,f1", "help", "Help", id="help", tooltip="All keys of this screen"),
         Binding(
@@ -331,8 +330,10 @@ class TfmuxApp(App[int]):
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Some commands mean something while there is a run only."""
-        if action in ("detach", "metrics", "hosts", "stacks") and self.control is None:
+        """Some commands mean something while there is a run only, or until it has ended."""
+        if action in ("metrics", "hosts") and self.control is None:
+            return False
+        if action in ("detach", "stacks") and self.is_over:
             return False
         return super().check_action(action, parameters)
 
@@ -369,7 +370,8 @@ class TfmuxApp(App[int]):
         from tui.screens.help import HelpScreen
 
         if not self.screen.is_modal:
-            self.push_screen(HelpScreen(commands(self.screen)))
+            ended = self.control is not None and self.is_over
+            self.push_screen(HelpScreen(commands(self.screen), ended=ended))
 
     # kill-all and leaving
 
@@ -475,9 +477,6 @@ class TfmuxApp(App[int]):
         from tui.screens.dialogs import Confirm, LeaveAnswer
 
         if self.screen.is_modal or self.control is None:
-            return
-        if self.is_over:
-            self.notify("the run is over", timeout=2)
             return
         why = "The run goes on without a screen; tfmux attach comes back to it."
         self.push_screen(

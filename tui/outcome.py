@@ -217,7 +217,7 @@ def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Tex
         summed = {host.host for host in clean}
         shown = tuple(host for host in shown if host.host not in summed)
     for host in shown:
-        verdict, style = _verdict(host, colours)
+        verdict, style = host_verdict(host, colours)
         text.append(f"{printable(host.host)}: ", "bold")
         text.append(f"{verdict}\n", style)
         for survivor in host.survivors:
@@ -228,14 +228,15 @@ def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Tex
     if len(shown) < len(receipt.hosts):
         seconds = max(host.seconds for host in clean)
         total = HostReceipt("", sum(h.signalled for h in clean), confirmed=True, seconds=seconds)
-        verdict, style = _verdict(total, colours)
+        verdict, style = host_verdict(total, colours)
         others = "other " if shown else ""
         text.append(f"{thousands(len(clean))} {others}hosts: ", "bold")
         text.append(f"{verdict} at most\n", style)
     return text
 
 
-def _verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
+def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
+    """What the receipt says of one host, and the style of that."""
     bad = f"bold {colours[StatusColor.BAD]}"
     said = f"; {printable(host.engine)}" if host.engine else ""
     if host.by_engine:

@@ -36,13 +36,16 @@ class HelpScreen(Dialog[None]):
         Binding("question_mark,f1", "dismiss(None)", "Back", id="help", show=False),
     ]
 
-    def __init__(self, commands: Sequence[Command]) -> None:
+    def __init__(self, commands: Sequence[Command], *, ended: bool = False) -> None:
+        """`ended`: the kill key shows the receipt of the run."""
         super().__init__("Keys")
         self._groups: dict[str, dict[str, list[str]]] = {}
         """The keys of each line of each group."""
         for command in commands:
             binding, title = command.binding, command.owner.BINDING_GROUP_TITLE or _SCREEN
             line = binding.group.description if binding.group else binding.description
+            if ended and binding.id == "kill_all":
+                line = "Receipt: what is left"
             keys = self._groups.setdefault(title, {}).setdefault(line, [])
             keys += [key for key in command.keys if key not in keys]
 

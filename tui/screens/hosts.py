@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from rich.text import Text
 from textual import on
@@ -19,11 +19,11 @@ from textual.widgets import DataTable, Static
 
 from launcher.printable import printable
 from launcher.quantities import age, size
-from launcher.run.snapshot import HostView, Snapshot, TaskView
+from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
-from tui.outcome import queue_status
+from tui.outcome import host_verdict, queue_status
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
@@ -40,8 +40,9 @@ _COLORS = {
 }
 _MANY = 64
 """Hosts from which on those in trouble are listed first."""
-_NAMED_TASKS = 4
-"""Most tasks of a host that are named in its row; more are counted."""
+_NAMED_TASKS = ((100, 4), (0, 2))
+"""Least width of the screen, and the most tasks of a host that are named in its row there; of more,
+those in trouble are named and the others counted."""
 _WIDE = 160
 """Cells of width from which on every host has its address in its row; on a narrower screen that
 of the host under the cursor stands over its tasks."""
@@ -99,22 +100,27 @@ class HostsScreen(Screen[None]):
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)
-        loads = self._hosts.ordered(host_loads(snapshot), _ORDERS)
-        rows = [
-            TableRow(load.host.name, partial(self._cells, load, snapshot.state, now))
-            for load in loads
+        columns = [
+            name
+            for name in _ORDERS
+            if (name != "address" or self._wide)
+            and (name not in _MEASURED or snapshot.state is not RunPhase.ENDED)
         ]
-        self._hosts.show(_TITLES if self._wide else _TITLES[:-1], rows)
+        orders = [_ORDERS[name] for name in columns]
+        rows = [
+            TableRow(load.host.name, partial(self._cells, load, snapshot.state, now, columns))
+            for load in self._hosts.ordered(host_loads(snapshot), orders)
+        ]
+        self._hosts.show([_TITLES.get(name, name) for name in columns], rows)
         self._show_host()
 
     @property
     def _wide(self) -> bool:
         return self.app.size.width >= _WIDE
 
-    def _cells(self, load: HostLoad, phase: RunPhase, now: float) -> Cells:
-        cells = next(cells for least, cells in _BAR_CELLS if self.size.width >= least)
-        made = host_cells(load, phase, now, status_colours(self.app), cells)
-        return made if self._wide else made[:-1]
+    def _cells(self, load: HostLoad, phase: RunPhase, now: float, columns: Sequence[str]) -> Cells:
+        made = host_cells(load, phase, now, status_colours(self.app), self.app.size.width)
+        return [made[name] for name in columns]
 
     @on(DataTable.RowHighlighted, "#hosts")
     def _show_host(self) -> None:
@@ -128,24 +134,26 @@ class HostsScreen(Screen[None]):
         if load is None:
             return
         colours = status_colours(self.app)
-        about = about_text(load.host)
+        about = about_text(load, colours)
         self._about.update(about)
         self._about.display = bool(about)
         host = load.host
         at = f" at {host.destination}" if not self._wide and host.destination != host.name else ""
         self._box.border_title = Content(f"Tasks on {printable(host.name + at)}")
+        ended = self._control.snapshot().state is RunPhase.ENDED
         rows = [
             TableRow(str(task.id), partial(task_cells, task, load.host, colours))
             for task in load.tasks
         ]
-        self._tasks.show(_TASK_TITLES, rows)
+        self._tasks.show(_LAST_TITLES if ended else _TASK_TITLES, rows)
 
 
 class HostLoad(NamedTuple):
-    """A host and its tasks."""
+    """A host, its tasks, and after the end what the receipt says of it."""
 
     host: HostView
     tasks: list[TaskView]
+    receipt: HostReceipt | None = None
 
     @property
     def in_trouble(self) -> bool:
@@ -173,28 +181,31 @@ def host_loads(snapshot: Snapshot) -> list[HostLoad]:
     tasks: dict[str, list[TaskView]] = {}
     for task in snapshot.tasks:
         tasks.setdefault(task.host, []).append(task)
-    loads = [HostLoad(host, tasks.get(host.name, [])) for host in snapshot.hosts]
+    receipts = {one.host: one for one in snapshot.receipt.hosts} if snapshot.receipt else {}
+    loads = [
+        HostLoad(host, tasks.get(host.name, []), receipts.get(host.name)) for host in snapshot.hosts
+    ]
     if len(loads) > _MANY:
         loads.sort(key=lambda load: not load.in_trouble)
     return loads
 
 
-_TITLES: list[str | Text] = [
-    *("host", "state", "cpu", "memory", "gpu", "tasks", "note"),
-    *(right("heard"), right("lease"), "address"),
-]
-_ORDERS = (
-    lambda load: load.host.name,
-    lambda load: load.host.state,
-    lambda load: load.host.cpu or 0.0,
-    lambda load: load.memory or 0.0,
-    lambda load: load.gpu or 0.0,
-    lambda load: len(load.tasks),
-    lambda load: load.host.reason,
-    lambda load: load.host.last_heard or 0.0,
-    lambda load: load.host.lease_until or 0.0,
-    lambda load: load.host.destination,
-)
+_ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
+    "host": lambda load: load.host.name,
+    "state": lambda load: load.host.state,
+    "cpu": lambda load: load.host.cpu or 0.0,
+    "memory": lambda load: load.memory or 0.0,
+    "gpu": lambda load: load.gpu or 0.0,
+    "tasks": lambda load: len(load.tasks),
+    "note": lambda load: load.host.reason,
+    "heard": lambda load: load.host.last_heard or 0.0,
+    "lease": lambda load: load.host.lease_until or 0.0,
+    "address": lambda load: load.host.destination,
+}
+"""The columns, and what each orders by."""
+_TITLES = {name: right(name) for name in ("heard", "lease")}
+_MEASURED = ("cpu", "memory", "gpu", "heard", "lease")
+"""Columns of a host that is connected: after the end of the run nobody measures it."""
 _TASK_TITLES: list[str | Text] = [
     "task",
     "state",
@@ -203,12 +214,16 @@ _TASK_TITLES: list[str | Text] = [
     right("pid"),
     "address",
 ]
+_LAST_TITLES = [*_TASK_TITLES[:2], right("last cpu"), right("last memory"), *_TASK_TITLES[4:]]
 
 
-def host_cells(load: HostLoad, phase: RunPhase, now: float, colours: Colours, cells: int) -> Cells:
-    """Row of a host, with bars of so many cells."""
+def host_cells(
+    load: HostLoad, phase: RunPhase, now: float, colours: Colours, width: int
+) -> Mapping[str, Text]:
+    """The cells of a host by their columns, on a screen of so many cells."""
     host = load.host
-    state, color = _state(host, phase)
+    cells = next(cells for least, cells in _BAR_CELLS if width >= least)
+    state, color = _state(load, phase)
     memory = Text()
     if load.memory is not None:
         level = next(color for least, color in _MEMORY_LEVELS if load.memory >= least)
@@ -222,18 +237,22 @@ def host_cells(load: HostLoad, phase: RunPhase, now: float, colours: Colours, ce
     cpu = Text() if host.cpu is None else _bar(host.cpu, cells, colours[StatusColor.GOOD])
     heard, lease = host.last_heard, host.lease_until
     left = "" if lease is None else age(lease - now) if lease > now else "ended"
-    return [
-        Text(printable(host.name), "bold"),
-        Text(state, f"bold {colours[color]}"),
-        cpu,
-        memory,
-        gpu,
-        _tasks(load.tasks, colours),
-        Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else ""),
-        right("" if heard is None else f"{age(now - heard)} ago", "dim"),
-        right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
-        Text(printable(host.destination) if host.destination != host.name else "", "dim"),
-    ]
+    note = Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else "")
+    named = next(named for least, named in _NAMED_TASKS if width >= least)
+    return {
+        "host": Text(printable(host.name), "bold"),
+        "state": Text(state, f"bold {colours[color]}"),
+        "cpu": cpu,
+        "memory": memory,
+        "gpu": gpu,
+        "tasks": _tasks(load.tasks, named, colours),
+        "note": note,
+        "heard": right("" if heard is None else f"{age(now - heard)} ago", "dim"),
+        "lease": right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
+        "address": Text(
+            printable(host.destination) if host.destination != host.name else "", "dim"
+        ),
+    }
 
 
 def task_cells(task: TaskView, host: HostView, colours: Colours) -> Cells:
@@ -250,10 +269,15 @@ def task_cells(task: TaskView, host: HostView, colours: Colours) -> Cells:
     ]
 
 
-def about_text(host: HostView) -> Text:
-    """Why the host is in its state, what is brought there or back, and its GPUs, a line each."""
-    lines = [*_notes(host), *(f"gpu {printable(gpu)}" for gpu in host.gpus)]
-    return Text("\n".join(lines))
+def about_text(load: HostLoad, colours: Colours) -> Text:
+    """Why the host is in its state, what is brought there or back, its GPUs, and the word of its
+    receipt, a line each."""
+    host = load.host
+    lines = [Text(line) for line in _notes(host)]
+    lines += [Text(f"gpu {printable(gpu)}") for gpu in host.gpus]
+    if load.receipt is not None:
+        lines.append(Text(*host_verdict(load.receipt, colours)))
+    return Text("\n").join(lines)
 
 
 def allocation_text(snapshot: Snapshot, now: float, colours: Colours) -> Text:
@@ -273,11 +297,12 @@ def _bar(share: float, cells: int, style: str) -> Text:
     return text.append(f"{share * 100:>4.0f} %")
 
 
-def _tasks(tasks: Sequence[TaskView], colours: Colours) -> Text:
-    """Letters and names of the tasks; of many, those in trouble, and the number of the others."""
+def _tasks(tasks: Sequence[TaskView], most: int, colours: Colours) -> Text:
+    """Letters and names of at most so many tasks; of more, those in trouble, and the number of the
+    others."""
     named = list(tasks)
-    if len(tasks) > _NAMED_TASKS:
-        named = [task for task in tasks if status_color(task) is StatusColor.BAD][:_NAMED_TASKS]
+    if len(tasks) > most:
+        named = [task for task in tasks if status_color(task) is StatusColor.BAD][:most]
     others = Counter(task.state for task in tasks if task not in named)
     parts = [(*state_mark(task), str(task.id)) for task in named]
     parts += [(*STATE_MARKS[state], str(count)) for state, count in others.items()]
@@ -288,8 +313,18 @@ def _tasks(tasks: Sequence[TaskView], colours: Colours) -> Text:
     return text
 
 
-def _state(host: HostView, phase: RunPhase) -> tuple[str, StatusColor]:
-    """The state of a host; it is connected to when it is there, and not after the end."""
+def _state(load: HostLoad, phase: RunPhase) -> tuple[str, StatusColor]:
+    """The state of a host; it is connected to when it is there, and not after the end: then the
+    receipt counts."""
+    host, receipt = load.host, load.receipt
+    if phase is RunPhase.ENDED and receipt is not None:
+        if receipt.left:
+            return f"{receipt.left} left", StatusColor.BAD
+        if receipt.confirmed or receipt.by_engine:
+            return "none left", StatusColor.GOOD
+        return "not confirmed" if receipt.doubt else "unreachable", StatusColor.BAD
+    if phase is RunPhase.ENDED and host.state is HostState.UP:
+        return str(HostState.CLOSED), StatusColor.OFF
     if host.state is HostState.CONNECTING and phase is RunPhase.QUEUED:
         return str(phase), StatusColor.WAITING
     if host.state is HostState.CONNECTING and phase is RunPhase.ENDED:

@@ -153,6 +153,10 @@ class RunScreen(Screen[None]):
         self._noted: list[float] = []
         """When notes were shown that are still to be seen."""
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Of a run that has ended no task can be restarted or ended."""
+        return self.snapshot.ended is None or action not in ("restart", "signal")
+
     def compose(self) -> ComposeResult:
         yield self.header
         yield self.strip
@@ -308,7 +312,8 @@ class RunScreen(Screen[None]):
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
-        hints += [("stacks", "stacks")]
+        if self.snapshot.ended is None:
+            hints += [("stacks", "stacks")]
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
         return [*hints, ("log.remarks", "remarks")]
 

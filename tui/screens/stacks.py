@@ -62,7 +62,7 @@ class StacksScreen(Screen[None]):
 
     def on_mount(self) -> None:
         fit(self)
-        self.set_focus(self._groups)
+        self._groups.display = self._box.display = False  # until there is something in them
         self._show_header()
         self.set_interval(1.0, self._show_header)
         self.action_again()
@@ -92,8 +92,11 @@ class StacksScreen(Screen[None]):
         except TfmuxError as error:
             self._say(str(error))
         else:
-            self._found = found
+            first, self._found = self._found is None, found
             self._show(found)
+            if first:
+                self._groups.display = self._box.display = True
+                self.set_focus(self._groups)
 
     def _say(self, text: str) -> None:
         self._missing.update(Content(text))
@@ -129,13 +132,15 @@ class StacksScreen(Screen[None]):
     @on(DataTable.RowSelected, "#groups")
     def action_zoom(self) -> None:
         """Shows the group alone, or beside the others again."""
-        alone = self._groups.display and self._found is not None and bool(self._found.tasks)
+        if self._found is None:
+            return
+        alone = self._groups.display and bool(self._found.tasks)
         self._groups.display = not alone
         self.set_focus(self._box if alone else self._groups)
 
     def action_back(self) -> None:
         """Out of the zoom, then back to the logs."""
-        if not self._groups.display:
+        if self._found is not None and not self._groups.display:
             self.action_zoom()
         else:
             self.app.pop_screen()

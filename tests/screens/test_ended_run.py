@@ -1,0 +1,86 @@
+"""What the screens of a run say and offer once it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from launcher.run.snapshot import HostReceipt, Receipt
+from launcher.run.states import HostState, RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, shows, until, visible
+from tui.app import TfmuxApp
+from tui.screens.help import HelpScreen
+from tui.screens.hosts import HostsScreen
+from tui.screens.stacks import StacksScreen
+
+NOTHING_AFTERWARDS = ("Restart", "TERM, KILL", "Detach", "Stacks", "Kill all")
+
+
+async def test_hosts_say_what_is_left_on_them(run: ScriptedRun) -> None:
+    """Each host has the word of its receipt instead of a state, and no load: nobody measures it
+    any more. A host that was never connected to has none."""
+    hosts = [
+        replace(host, cpu=0.5, memory_used=1 << 30, memory_total=1 << 31, last_heard=1.0)
+        for host in run.snapshot().hosts
+    ]
+    run.change(state=RunPhase.RUNNING, hosts=tuple(hosts))
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+        await shows(pilot, "50 %")
+        run.change(hosts=(*hosts[:3], replace(hosts[3], state=HostState.CONNECTING)))
+        clean = HostReceipt("tf1", signalled=3, confirmed=True, seconds=0.2)
+        doubtful = HostReceipt("tf2", doubt="its watchdog has left no word")
+        run.end(receipt=Receipt((clean, doubtful, HostReceipt("tf3")), begun=True))
+        await shows(pilot, "none left")
+        rows = {row[3:6]: row for row in screen_text(app)}
+        assert "none left" in rows["tf1"]
+        assert "not confirmed" in rows["tf2"]
+        assert "unreachable" in rows["tf3"]
+        assert "never connected" in rows["tf4"]
+        assert not visible(app, "50 %")
+        assert not visible(app, " ago")
+        await pilot.press("down")
+        await shows(pilot, "not confirmed: its watchdog has left no word")
+
+
+async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> None:
+    """No restart, no signal, no detaching, no stacks; the kill key shows the receipt."""
+    run.all_tasks(state=TaskState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        for words in NOTHING_AFTERWARDS:
+            await shows(pilot, words)
+        await pilot.press("escape")
+        run.end()
+        await shows(pilot, "nothing is left on any host")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, HelpScreen))
+        await shows(pilot, "Receipt")
+        for words in NOTHING_AFTERWARDS:
+            assert not visible(app, words), words
+
+
+async def test_stacks_of_a_run_that_has_ended_leave_no_empty_boxes(run: ScriptedRun) -> None:
+    """The key does nothing after the end; on a screen that was open before, the last answer
+    stays, or nothing but the sentence."""
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen))
+        await shows(pilot, "asking all hosts")
+        run.end()
+        await shows(pilot, "F9 receipt")
+        await pilot.press("f5")
+        await shows(pilot, "the run is over: no task stands anywhere any more")
+        assert not visible(app, "Groups")
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, StacksScreen))
+        await pilot.press("b")
+        await pilot.pause()
+        assert not isinstance(app.screen, StacksScreen)
