@@ -30,7 +30,6 @@ from launcher.session.client import RunClient
 from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import exit_code
-from tui.log.remarks import count_text, remark_source
 from tui.streams import message, write_line
 
 _PACE = 0.05
@@ -62,7 +61,7 @@ async def _follow(
             continue
         out.print_left_out()
         snapshot, detached = run.snapshot(), run.client.detached
-        from tui.outcome import report  # slow to import (Rich), and a launch would wait for it
+        from tui.outcome import report  # a launch would wait for it
 
         write_line(report(snapshot, run.folder, detached=detached))
         return exit_code(snapshot.exit_code, detached=detached)
@@ -119,6 +118,8 @@ class _Output:
         """Prints how many lines of a task, or of all, were left out."""
         for name in [task] if task else list(self._left_out):
             if sources := self._left_out.pop(name, None):
+                from tui.log.remarks import count_text
+
                 message(f"{name}: {count_text(sources.total(), sources)} left out")
 
     def record(self, record: PublicEvent) -> None:
@@ -148,7 +149,7 @@ class _Output:
 
     def _queue(self, record: PublicEvent) -> None:
         """Prints the state of the request for nodes in its engine's queue."""
-        from tui.outcome import queue_text  # slow to import: Rich
+        from tui.outcome import queue_text
 
         since = self._run.snapshot().started or record["time"]
         text = queue_text(AllocationView(**record["allocation"]), since, record["time"])
@@ -179,6 +180,8 @@ class _Output:
             message(text)
 
     def _lines(self, lines: Iterable[tuple[TaskId, bytes]]) -> None:
+        if self._quiet:
+            from tui.log.remarks import remark_source
         for task, line in lines:
             if self._json:
                 self._write(json.dumps(self._logs.event(task, line)))
@@ -227,7 +230,7 @@ def _print_receipt(run: Run) -> bool:
         return False
     if time.time() - snapshot.ended < _RECEIPT_SECONDS:
         return False
-    from tui.outcome import receipt_lines  # slow to import: Rich
+    from tui.outcome import receipt_lines
 
     for line in receipt_lines(snapshot):
         message(line)

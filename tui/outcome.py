@@ -1,21 +1,20 @@
-"""End of a run as Rich text, drawn once for the screens and for the terminal.
+"""End of a run in words, the same for the screens and for the terminal.
 
 The screens use single paragraphs (`headline`, `failure_text`, `receipt_text`); `report` is all of
-them for a terminal, a pipe or a log file. Text of hosts and tasks is made printable here.
+them for a terminal, a pipe or a log file. Text of hosts and tasks is made printable here. Rich is
+left to the screens: who waits for the end of a command waits for no import of it.
 """
 
 from __future__ import annotations
 
-import io
+import os
 import sys
 import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from launcher.printable import printable
 from launcher.quantities import counted, thousands
@@ -30,8 +29,11 @@ from tui.format import (
     status_color,
     time_of_day,
 )
-from tui.log.hints import Hint, explain_hint, hint_for, hint_for_signal, task_contexts
-from tui.log.remarks import remark_source
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from tui.log.hints import Hint
 
 Colours = Mapping[StatusColor, str]
 TERMINAL: Colours = {
@@ -51,9 +53,70 @@ _MOST_TASKS = 32
 """Tasks from which on only those that went wrong are named."""
 
 
-def paragraphs(*texts: Text) -> Text:
-    """The texts that are not empty, with an empty line between them."""
-    return Text("\n").join(text for text in texts if text)
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "italic": "3",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+}
+"""Escape sequences of the words of a style."""
+
+
+class StyledText:
+    """Text in pieces, each with the words of its style as Rich knows them."""
+
+    def __init__(self, text: str = "", style: str = "") -> None:
+        self._pieces = [(text, style)] if text else []
+
+    def append(self, text: str, style: str = "") -> StyledText:
+        """Adds a piece; returns this text."""
+        self._pieces.append((text, style))
+        return self
+
+    def append_text(self, other: StyledText) -> StyledText:
+        """Adds another text; returns this one."""
+        self._pieces += other._pieces
+        return self
+
+    def __bool__(self) -> bool:
+        return bool(self.plain)
+
+    @property
+    def plain(self) -> str:
+        """The text without styles."""
+        return "".join(text for text, _ in self._pieces)
+
+    @property
+    def rich(self) -> Text:
+        """The text for a screen."""
+        from rich.text import Text
+
+        return Text.assemble(*self._pieces)
+
+    def escaped(self, *, colours: bool) -> str:
+        """The text with escape sequences, which do not reach over the end of a line; without
+        `colours` those of its emphasis alone."""
+        return "".join(_escaped(text, style, colours) for text, style in self._pieces)
+
+
+def _escaped(text: str, style: str, colours: bool) -> str:
+    codes = [_CODES[word] for word in style.split()]
+    begin = ";".join(code for code in codes if colours or len(code) == 1)
+    if not begin:
+        return text
+    lines = (f"\x1b[{begin}m{line}\x1b[0m" if line else "" for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def paragraphs(*texts: StyledText, apart: bool = True) -> StyledText:
+    """The texts that are not empty; `apart`: with an empty line between them."""
+    joined = StyledText()
+    for text in filter(None, texts):
+        joined.append("\n" if apart and joined else "").append_text(text)
+    return joined
 
 
 def outcome_text(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
@@ -70,9 +133,9 @@ def receipt_verdict(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
     return UNCONFIRMED, f"bold {colours[StatusColor.BAD]}"
 
 
-def headline(snapshot: Snapshot, colours: Colours) -> Text:
+def headline(snapshot: Snapshot, colours: Colours) -> StyledText:
     """Outcome, duration and run; below, why the launcher failed, and the hosts that refused."""
-    text = Text()
+    text = StyledText()
     text.append(*outcome_text(snapshot, colours))
     text.append(f" after {clock((snapshot.ended or time.time()) - snapshot.started)}")
     text.append(f"  {printable(snapshot.run_id)}\n", "dim")
@@ -84,9 +147,9 @@ def headline(snapshot: Snapshot, colours: Colours) -> Text:
     return text.append_text(refusals_text(snapshot, colours))
 
 
-def refusals_text(snapshot: Snapshot, colours: Colours) -> Text:
+def refusals_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     """Hosts that refused, and why the nodes of an engine could not be had; empty if none."""
-    text = Text()
+    text = StyledText()
     bad = f"bold {colours[StatusColor.BAD]}"
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
@@ -116,7 +179,7 @@ def queue_status(snapshot: Snapshot, now: float) -> str:
     return queue_text(snapshot.allocation, snapshot.waiting_since or now, now)
 
 
-def tasks_text(snapshot: Snapshot) -> Text:
+def tasks_text(snapshot: Snapshot) -> StyledText:
     """One line for each task that was started: its state, step and loss. Of many, those that went
     wrong come first, and the others are counted."""
     begun = [task for task in snapshot.tasks if task.attempt]
@@ -128,7 +191,7 @@ def tasks_text(snapshot: Snapshot) -> Text:
         counts = Counter((t.id.job, t.exit_text) for t in begun if t.id not in named)
     lines = [f"{task.id} on {task.host}: {_task_state(task)}" for task in shown]
     lines += [f"{job}: {counted(count, 'task')} {end}" for (job, end), count in counts.items()]
-    return Text("".join(f"  {printable(line)}\n" for line in lines))
+    return StyledText("".join(f"  {printable(line)}\n" for line in lines))
 
 
 def _task_state(task: TaskView) -> str:
@@ -144,13 +207,16 @@ def _task_state(task: TaskView) -> str:
     return " ".join(words)
 
 
-def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Text:
+def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
     """First failure, what it means, and at most `tail` last lines of its log but for remarks; empty
     if none."""
-    text = Text()
+    text = StyledText()
     failure = snapshot.first_failure
     if failure is None:
         return text
+    from tui.log.hints import explain_hint, task_contexts  # many expressions, for failures alone
+    from tui.log.remarks import remark_source
+
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     title += lead_text(snapshot, failure)
     text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
@@ -185,6 +251,8 @@ def lead_text(snapshot: Snapshot, failure: Failure) -> str:
 def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:
     """Meaning of the failure: of the newest of its last lines that is known, else of the signal
     that ended the task."""
+    from tui.log.hints import hint_for, hint_for_signal
+
     hints = (hint_for(line) for line in reversed(failure.tail))
     known = next((hint for hint in hints if hint is not None), None)
     task = next((view for view in snapshot.tasks if view.id == failure.task), None)
@@ -193,20 +261,20 @@ def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:
     return hint_for_signal(task.exit_signal)
 
 
-def receipt_text(snapshot: Snapshot, colours: Colours) -> Text:
+def receipt_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     """Receipt of a run and its allocation, or that there is none yet."""
     if snapshot.receipt is None:
-        return Text("no receipt yet\n", "dim")
+        return StyledText("no receipt yet\n", "dim")
     text = _receipt_body(snapshot, snapshot.receipt, colours)
     if snapshot.allocation is not None and snapshot.allocation.released:
         text.append(f"{printable(snapshot.allocation.released)}\n")
     return text
 
 
-def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Text:
+def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> StyledText:
     """Receipt: one line for each host, its survivors below it. Of many hosts, those that are not
     clean come first, and the others are summed up."""
-    text = Text()
+    text = StyledText()
     verdict, style = receipt_verdict(snapshot, colours)
     finish = "" if snapshot.clean else f"; finish with: tfmux kill {printable(snapshot.run_id)}"
     text.append(f"{verdict}{finish}\n", style)
@@ -255,9 +323,9 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     return f"unreachable{said}", bad
 
 
-def _ending_text(snapshot: Snapshot, colours: Colours) -> Text:
+def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     """Results that are missing, and what became of the run otherwise."""
-    text = Text()
+    text = StyledText()
     bad = colours[StatusColor.BAD]
     for sentence in snapshot.results_missing:
         text.append(printable(sentence) + "\n", bad)
@@ -292,15 +360,7 @@ def receipt_lines(snapshot: Snapshot) -> list[str]:
     return text.plain.rstrip("\n").split("\n")
 
 
-def rendered(text: Text, *, styled: bool) -> str:
-    """A text as a string, with escape sequences for its colours if `styled`.
-
-    Not printed by Rich itself: on a broken pipe its console raises `SystemExit(1)`, which would
-    replace the exit code of the run.
-    """
-    if not styled:
-        return text.plain
-    file = io.StringIO()
-    console = Console(file=file, force_terminal=True, color_system="standard", highlight=False)
-    console.print(text, soft_wrap=True, end="")
-    return file.getvalue()
+def rendered(text: StyledText, *, styled: bool) -> str:
+    """A text as a string, with escape sequences if `styled`; without colours where people want none
+    (`NO_COLOR`)."""
+    return text.escaped(colours=not os.environ.get("NO_COLOR")) if styled else text.plain

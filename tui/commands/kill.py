@@ -82,7 +82,7 @@ def _begin_listed(run_id: str, force: bool) -> RunClient | int:
 def _end(kill: RunClient | int) -> int:
     if isinstance(kill, int):
         return kill
-    from tui.outcome import receipt_lines  # slow to import: the run is ending meanwhile
+    from tui.outcome import receipt_lines  # the run is ending meanwhile
 
     while kill.snapshot().state is not RunPhase.ENDED:
         time.sleep(_PACE)

@@ -81,7 +81,7 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
     if run.summary.attempt_text:
         yield run.summary.attempt_text
     if run.queued is not None:
-        from tui.outcome import queue_text  # slow to import: Rich
+        from tui.outcome import queue_text
 
         yield queue_text(run.queued, run.queued_since, now)
     for host in run.hosts:

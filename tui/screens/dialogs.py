@@ -237,7 +237,7 @@ class ReceiptScreen(Dialog[None]):
         colours = status_colours(self.app)
         now = self._snapshot
         receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
-        return paragraphs(headline(now, colours), receipt, failure)  # the proof is seen first
+        return paragraphs(headline(now, colours), receipt, failure).rich  # the proof is seen first
 
     def on_key(self) -> None:
         """Leaves, when that is all there is left to do."""

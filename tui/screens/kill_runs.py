@@ -103,7 +103,7 @@ class KillRunsDialog(Dialog[None]):
             text.append(f"  killing, {counted(alive, 'task')} alive\n", colours[StatusColor.BUSY])
         else:
             text.append("  ")
-            text.append_text(receipt_text(snapshot, colours))
+            text.append_text(receipt_text(snapshot, colours).rich)
             text.append("\n")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
-from rich.text import Text
 from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -430,7 +429,7 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         tall = self.app.size.height >= TALL
         failure = failure_text(snapshot, colours, LAST_LINES if tall else 0)
         texts = (refusals_text(snapshot, colours), failure, receipt_text(snapshot, colours))
-        self._text.update(paragraphs(*texts) if tall else Text.assemble(*texts))
+        self._text.update(paragraphs(*texts, apart=tall).rich)
         self.display = True
 
 

@@ -294,7 +294,7 @@ def test_an_outcome_looks_the_same_everywhere(
     receipt = Receipt(ENDED.receipt.hosts[:1]) if clean else ENDED.receipt
     ended = replace(ENDED, outcome=outcome, receipt=receipt, first_failure=None)
     title = headline(ended, TERMINAL)
-    first = title.spans[0]
+    first = title.rich.spans[0]
     words = (title.plain[first.start : first.end], first.style)
     parts = header_parts(ended, 1100.0, dict(TERMINAL), lambda name: name)
     assert words in [(part.text, part.style) for part in parts]
