@@ -60,7 +60,9 @@ class Table(BaseModel):
     """A table: frozen, without keys that are not known, and quiet about values, which may be
     secrets."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, hide_input_in_errors=True, defer_build=True
+    )
 
 
 DEFAULT_LOGDIR = "~/tfmux-logs/{name}/{run_id}"

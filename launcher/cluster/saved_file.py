@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -41,6 +40,8 @@ def write(path: Path, text: str) -> Stamp:
     Raises:
         SaveError: it is read-only, the disk is full, and so on.
     """
+    import tempfile  # slow: many only look whether a file has changed
+
     target = Path(os.path.realpath(path))
     try:
         data = text.encode("utf-8")

@@ -9,19 +9,59 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..errors import TfmuxError
+from ..hosts.frames import Welcome
+from ..hosts.programs import Program
 from ..paths import installed_scripts, installed_trainer
 from ..plan.plan import HostPlan, Plan
-from .staging import Tree
+from . import staging
+from .staging import Manifest, Progress, Tree
 
 WORK = "work"
 TRAINER = "trainer"
 TOOLS = "tools"
 _SENT = ("executables.py", "pipe.py", "probe.py", "program.py", "reach.py", "transfer.py")
 """Modules of the program that is sent when it is needed."""
+
+
+class HostFiles:
+    """Files that the tasks of a run need on other machines."""
+
+    def __init__(self) -> None:
+        self._manifests = staging.Manifests()
+
+    def places(self, plan: Plan, host: HostPlan, welcome: Welcome) -> tuple[str, str, str]:
+        """The folders there of workdir, trainer and tools."""
+        stage = welcome.stage
+        workdir = f"{stage}/{WORK}" if plan.workdir or host.data else welcome.home
+        return workdir, f"{stage}/{TRAINER}", f"{stage}/{TOOLS}"
+
+    async def manifest(self, plan: Plan, host: HostPlan) -> Manifest:
+        """What a host shall have.
+
+        Raises:
+            TfmuxError: two of its data directories would have the same path there.
+            OSError: a file cannot be read.
+        """
+        return await self._manifests.of(trees_of(plan, host))
+
+    async def send(
+        self,
+        program: Program,
+        manifest: Manifest,
+        plan: Plan,
+        host: HostPlan,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        """Sends what a host lacks of it, by the program there.
+
+        Raises:
+            HostError: the host did not take it.
+        """
+        await staging.stage(program, manifest, stage_key(plan, host.name), progress)
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:

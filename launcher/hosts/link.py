@@ -15,7 +15,7 @@ import random
 import secrets
 import time
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..agent import wire
 from ..errors import AgentError, HostError, ProtocolError
@@ -38,8 +38,10 @@ from .frames import (
     Request,
     Welcome,
 )
-from .programs import Program
 from .transport import Transport, TransportFactory
+
+if TYPE_CHECKING:
+    from .programs import Program
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
@@ -207,6 +209,8 @@ class Link:
         beside, run_id = self._transport, self.settings.run_id
         if beside is None or not self.connected:
             raise AgentError(self.settings.host, "the host cannot be reached")
+        from .programs import Program  # as what sends files has done before
+
         return await Program.start(
             run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
         )

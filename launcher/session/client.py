@@ -600,11 +600,8 @@ class RunClient:
         Raises:
             TfmuxError: `resume` is no run; no plan or no folder of the run can be made.
         """
-        from ..run.state import RunData  # with the plan, of which a kill knows nothing
-
-        run_id = new_run_id(cluster.name)
+        run_id, now = new_run_id(cluster.name), time.time()
         source = None if resume is None else find_resumed(resume, cluster.name)
-        run = RunData(cluster, run_id, time.time(), source)
         process = process or LauncherProcess()
         try:
             folder = RunFolder.create(run_id, text, cluster)
@@ -616,9 +613,12 @@ class RunClient:
         except BaseException:
             process.cancel()
             raise
-        on_close = on_close or _ON_HANGUP[run.plan.settings.on_hangup]
+        on_close = on_close or _ON_HANGUP[cluster.run.on_hangup]
         link = process.order({"launch": run_id, "resume": source, "on_close": on_close}, lock)
-        snapshot = run.snapshot()
+        # The launcher makes its plan at the same time.
+        from ..run.state import RunData  # of which a kill knows nothing
+
+        snapshot = RunData(cluster, run_id, now, source).snapshot()
         return cls(
             folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_end=on_end
         )

@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from ..cluster.readiness import Auto, PortListens
 from ..errors import AgentError, HostError, TfmuxError
-from ..files import staging
-from ..files.collecting import Results
-from ..files.staging import Progress
-from ..files.trees import TOOLS, TRAINER, WORK, stage_key, trees_of
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import (
@@ -36,7 +32,6 @@ from ..hosts.frames import (
     Welcome,
 )
 from ..hosts.link import Link
-from ..hosts.programs import Program, Q
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
@@ -52,6 +47,10 @@ from ..run.views import Views
 from .output import DiskWatch, Outputs
 
 if TYPE_CHECKING:
+    from ..files.collecting import Results
+    from ..files.staging import Progress
+    from ..files.trees import HostFiles
+    from ..hosts.programs import Program, Q
     from ..hosts.ssh import SshConnector
 
 
@@ -208,10 +207,11 @@ class LaunchPreparation:
         feed: Callable[[ev.Event], None],
         ports: Mapping[TaskId, int],
         check_names: NameCheck | None = None,
+        files: HostFiles | None = None,
     ) -> None:
         """`welcomes`: what each host's agent said when it greeted us; `ports` are those that an
         earlier launcher of the run has picked; `check_names` looks whether hosts that nobody has
-        written into the file find each other."""
+        written into the file find each other; `files` are needed by hosts beside this machine."""
         self._links = links
         self._welcomes = welcomes
         self._transfers = transfers
@@ -221,7 +221,7 @@ class LaunchPreparation:
         """Ports that no task of the run has yet."""
         self._check_names = check_names
         self._gpus: dict[str, int] = {}
-        self._manifests = staging.Manifests()
+        self._files = files
         self._checking: asyncio.Task[None] | None = None
         """The questions that are asked now, or were asked last."""
         self._staging: dict[str, asyncio.Task[None]] = {}
@@ -409,16 +409,9 @@ class LaunchPreparation:
         if host.local:
             environ = {name: welcome.environ[name] for name in {VISIBLE} & welcome.environ.keys()}
             return HostFacts(home=welcome.home, gpus=gpus, ports=ports, environ=environ)
-        stage = welcome.stage
-        return HostFacts(
-            home=welcome.home,
-            workdir=f"{stage}/{WORK}" if plan.workdir or host.data else welcome.home,
-            trainer=f"{stage}/{TRAINER}",
-            tools=f"{stage}/{TOOLS}",
-            gpus=gpus,
-            ports=ports,
-            environ=welcome.environ,
-        )
+        assert self._files is not None
+        workdir, trainer, tools = self._files.places(plan, host, welcome)
+        return HostFacts(welcome.home, workdir, trainer, tools, gpus, ports, welcome.environ)
 
     # --- files ----------------------------------------------------------------------------
 
@@ -438,12 +431,13 @@ class LaunchPreparation:
 
         connections = self._connections([host.name])
         try:
-            manifest = await self._manifests.of(trees_of(plan, host))
+            assert self._files is not None
+            manifest = await self._files.manifest(plan, host)
             progress = partial(self._transfers.staged, host.name)
             program = await self._program(host.name)
             self._programs.pop(host.name, None)
             try:
-                await staging.stage(program, manifest, stage_key(plan, host.name), progress)
+                await self._files.send(program, manifest, plan, host, progress)
             finally:
                 await program.aclose()
         except HostError as error:
@@ -680,20 +674,19 @@ class Teardown:
     def __init__(
         self,
         run: RunStateMachine,
-        folder: Path,
         links: Mapping[str, Link],
         outputs: Outputs,
-        transfers: Transfers,
         feed: Callable[[ev.Event], None],
         disk: DiskWatch,
+        results: Results | None = None,
     ) -> None:
-        """`folder` is the run's on this machine."""
+        """`results` brings what is collected, where something is."""
         self._run = run
         self._links = links
         self._outputs = outputs
         self._feed = feed
         self._disk = disk
-        self._results = Results(folder, feed, transfers.collected)
+        self._results = results
         self._waits: dict[str, _Wait] = {}
         """Hosts whose last log bytes have not come."""
         self._fetching = 0
@@ -702,7 +695,8 @@ class Teardown:
 
     def force(self) -> None:
         """Gives the results up: a person does not wait for them. They stay on their hosts."""
-        self._results.stop()
+        if self._results is not None:
+            self._results.stop()
 
     async def release(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
         """Fetches what is left and tells the agent to go; `gone` ends with its link."""
@@ -723,7 +717,7 @@ class Teardown:
     async def _bring_results(self, host: HostPlan) -> bool:
         """False when results stay on the host, and its folder with them."""
         begun = any(view.attempt for view in self._views(host.name))
-        if not host.collect or not begun:
+        if self._results is None or not host.collect or not begun:
             return True
         if self._run.forced and not host.local:
             reason = "the run was killed at once"
@@ -755,7 +749,7 @@ class Teardown:
             stalled_since = (stalled_since or now) if self._disk.stalled else None
             stalled = stalled_since is not None and now - stalled_since > STALLED_SECONDS
             if stalled:
-                self._results.stop()
+                self.force()
             for wait in self._waits.values():
                 late = now - wait.since > wait.patience
                 if stalled or late or self._is_out_of_reach(wait.link):

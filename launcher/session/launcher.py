@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..agent import wire
@@ -64,6 +65,8 @@ from .server import ControlSocket, PromptQueue
 from .stacks import HangWatch, StackTaker, look_after
 
 if TYPE_CHECKING:
+    from ..files.collecting import Results
+    from ..files.trees import HostFiles
     from .allocation import Allocation
 
 END = "end"
@@ -296,7 +299,7 @@ class RunLoop:
         self._forwarding = Forwarding(views, links, self.feed, self._changed)
         self._stats = HostStats(views, links, self._changed)
         self._teardown = Teardown(
-            self.run, logs.folder, links, self.outputs, self._transfers, self.feed, self._disk
+            self.run, links, self.outputs, self.feed, self._disk, self._results(logs.folder)
         )
         self._allocation = self._allocation_of(cluster, attached=past is not None)
         welcomes = self.connections.welcomes
@@ -311,6 +314,7 @@ class RunLoop:
                 self.feed,
                 self.run.ports,
                 self._allocation.check_names if self._allocation is not None else None,
+                self._host_files(),
             ),
             self._teardown,
             feed=self.feed,
@@ -336,9 +340,27 @@ class RunLoop:
         self._end_is_last = False
         """The end of the stream has been written, and nothing behind it."""
 
+    # What only some runs need is imported for these alone, and before the run begins: the loop that
+    # kills waits for no disk.
+
+    def _host_files(self) -> HostFiles | None:
+        """What sends files; None where all hosts are this machine."""
+        if self.run.allocation is None and all(host.local for host in self.run.plan.hosts):
+            return None
+        from ..files.trees import HostFiles
+
+        return HostFiles()
+
+    def _results(self, folder: Path) -> Results | None:
+        """What brings results; None where nothing is collected."""
+        if self.run.allocation is None and not any(host.collect for host in self.run.plan.hosts):
+            return None
+        from ..files.collecting import Results
+
+        return Results(folder, self.feed, self._transfers.collected)
+
     def _allocation_of(self, cluster: ClusterModel, *, attached: bool) -> Allocation | None:
-        """The allocation of nodes; None without `[slurm]`, which few files have: its eight modules
-        are imported for these alone."""
+        """The allocation of nodes; None without `[slurm]`."""
         if cluster.slurm is None:
             return None
         from .allocation import Allocation
@@ -378,8 +400,6 @@ class RunLoop:
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(self.outputs), "disk")
-        if any(host.local for host in self.run.plan.hosts):  # the network is no flood
-            self.outputs.monitor.expect_floods()
 
     def add_note(self, text: str) -> None:
         """Tells whoever follows the run."""

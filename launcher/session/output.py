@@ -27,8 +27,8 @@ from ..run.run import RunStateMachine
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.disk_thread import DiskThread
-from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, expect_floods, log_tail, tail_lines
-from ..store.metrics import Extractor
+from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, log_tail, tail_lines
+from ..store.metric_lines import Extractor
 from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import STALLED_SECONDS
@@ -199,10 +199,6 @@ class LogMonitor:
             if isinstance(job, _Store) and job.task in ends:
                 ends[job.task] = (ends[job.task] + job.end())[-TAIL_BYTES:]
         return {task: tail_lines(data) for task, data in ends.items()}
-
-    def expect_floods(self) -> None:
-        """Makes ready for tasks that write fast."""
-        self._worker.put(expect_floods)
 
     @property
     def stalled(self) -> bool:

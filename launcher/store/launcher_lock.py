@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import platform
 import signal
 import subprocess
 import threading
@@ -203,7 +202,7 @@ def _machine() -> str:
     try:
         return boot_id()
     except OSError:
-        return platform.node().replace(" ", "-")
+        return os.uname().nodename.replace(" ", "-")
 
 
 def _start_of(pid: int) -> str:

@@ -18,8 +18,10 @@ import threading
 import time
 from array import array
 from contextlib import suppress
+from functools import cache
 from itertools import accumulate, repeat
 from pathlib import Path
+from typing import Any
 
 from ..ids import TaskId
 from ..printable import printable
@@ -70,24 +72,26 @@ class _Marks:
         return b"".join(_MARK.pack(*mark) for mark in rest)
 
 
-def expect_floods() -> None:
-    """Imports now, while nobody waits, what counts newlines under a flood. Without it they are
-    counted at a quarter of the speed: its import takes a tenth of a second, which who only looks
-    at logs is spared. It may be missing: it comes with the trainer."""
-    with suppress(ImportError):
-        import numpy  # noqa: F401
+@cache
+def _numpy() -> Any:
+    """What counts newlines four times as fast; None where it is missing: it comes with the trainer.
+    Its import takes a tenth of a second, which only a flood is worth."""
+    try:
+        import numpy
+    except ImportError:
+        return None
+    return numpy
 
 
-def _newlines(data: bytes | bytearray, length: int) -> list[int]:
+def _newlines(data: bytes | bytearray, length: int, *, flood: bool) -> list[int]:
     """Newlines in each `MARK_BYTES` of the first `length` bytes.
 
     Under a flood numpy looks at all of them at once.
     """
     starts = range(0, length, MARK_BYTES)
-    if length < _FLOOD or "numpy" not in sys.modules:
+    np = _numpy() if flood else None
+    if np is None:
         return [data.count(b"\n", at, min(at + MARK_BYTES, length)) for at in starts]
-    import numpy as np
-
     found = np.frombuffer(data, np.uint8, length) == ord("\n")
     return [int(np.count_nonzero(found[at : at + MARK_BYTES])) for at in starts]
 
@@ -277,7 +281,9 @@ class LogFile:
 
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
-        counts = _newlines(data, length)
+        # Who only looks at logs counts once.
+        flood = length >= _FLOOD and (self._only_writes or "numpy" in sys.modules)
+        counts = _newlines(data, length, flood=flood)
         with self._lock:
             marks = self._marks
             due = (

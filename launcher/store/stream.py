@@ -19,6 +19,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, Literal
 
@@ -141,13 +142,15 @@ PublicEvent = dict[str, Any]
 LogEvent = dict[str, Any]
 """A line of a log as programs get it."""
 _CONFIG = ConfigDict(ser_json_inf_nan="strings")
-_LINE: TypeAdapter[Line] = TypeAdapter(
-    Annotated[
+
+
+@cache  # no launch waits for it: the first record comes when its agents are being started
+def _line_type() -> TypeAdapter[Line]:
+    kinds = Annotated[
         RunView | HostView | TaskView | FactsView | Note | Receipt | Metric | Summary,
         Field(discriminator="event"),
-    ],
-    config=_CONFIG,
-)
+    ]
+    return TypeAdapter(kinds, config=_CONFIG)
 
 
 _STAY = ("reason", "doubt", "attempt", "stage", "tasks", "live")
@@ -169,9 +172,9 @@ def plain(line: Line) -> dict[str, Any]:
     a key stands for that is not there."""
     absent = not isinstance(line, Receipt)  # which says of each host all that it can say
     try:
-        values = json.loads(_LINE.dump_json(line, by_alias=True, exclude_none=absent))
+        values = json.loads(_line_type().dump_json(line, by_alias=True, exclude_none=absent))
     except PydanticSerializationError:  # half a surrogate pair: a name that is not UTF-8
-        values = _LINE.dump_python(line, mode="json", by_alias=True, exclude_none=absent)
+        values = _line_type().dump_python(line, mode="json", by_alias=True, exclude_none=absent)
     head: dict[str, Any] = {"time": line.time, "event": line.event}
     if isinstance(line, Receipt):
         head["clean"] = line.clean
@@ -194,7 +197,7 @@ def decode(values: Any) -> Line:
         RecursionError: its values are nested too deeply.
     """
     facts = isinstance(values, dict) and values.get("event") == "facts"
-    line = _LINE.validate_python(values if facts else printable_values(values))
+    line = _line_type().validate_python(values if facts else printable_values(values))
     if isinstance(line, TaskView | RunView) and not line.is_sound():
         raise ValueError(f"a record of {line.event} contradicts itself")
     return line

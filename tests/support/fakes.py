@@ -17,7 +17,8 @@ from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snaps
 from launcher.run.stacks import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.logs import LogFile, LogStore
-from launcher.store.metrics import Extractor, Series
+from launcher.store.metric_lines import Extractor
+from launcher.store.metrics import Series
 from launcher.store.runs import RunFolder
 from tests.support.streams import changes, end
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.store.metrics import Extractor
+from launcher.store.metric_lines import Extractor
 from tests.support import command
 from tests.support.budgets import soak, soon
 from tests.support.command import Up, python_task, write

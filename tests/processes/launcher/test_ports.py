@@ -15,6 +15,7 @@ import pytest
 
 from launcher.agent import ports, wire
 from launcher.cluster import loads
+from launcher.files.trees import HostFiles
 from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
@@ -59,7 +60,7 @@ async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.
     run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
     transfers = Transfers(run.views, lambda: None)
     preparation = hosts.LaunchPreparation(
-        {"far": link}, {"far": welcome}, transfers, told.append, ports={}
+        {"far": link}, {"far": welcome}, transfers, told.append, ports={}, files=HostFiles()
     )
     await preparation.check(run.plan, ports=True)
     return told[-1]

@@ -12,6 +12,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.errors import AgentError
 from launcher.files import staging
+from launcher.files.trees import HostFiles
 from launcher.hosts.programs import Program
 from launcher.plan.plan import Plan
 from launcher.run import events as ev
@@ -74,7 +75,9 @@ def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPrepa
     """The preparation of a run with nothing to send, on one host."""
     run = RunStateMachine(loads(STAGED, "staged.toml", folder), "staged-1")
     transfers = Transfers(run.views, lambda: None)
-    return LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}), run.plan
+    files = HostFiles()
+    given = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}, files=files)
+    return given, run.plan
 
 
 async def test_the_program_that_was_begun_takes_the_files(
@@ -142,7 +145,10 @@ async def test_a_machine_without_threads_refuses_the_host(
     told: list[ev.Event] = []
     run = RunStateMachine(loads(STAGED, "staged.toml", tmp_path), "staged-1")
     transfers = Transfers(run.views, lambda: None)
-    preparation = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={})
+    files = HostFiles()
+    preparation = LaunchPreparation(
+        {"far": link}, {}, transfers, told.append, ports={}, files=files
+    )
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
         await preparation.stage(run.plan, run.plan.host("far"))

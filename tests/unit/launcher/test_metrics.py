@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from launcher.store.metrics import MAX_POINTS, Extractor, Point, Series
+from launcher.store.metric_lines import Extractor
+from launcher.store.metrics import MAX_POINTS, Point, Series
 
 
 @pytest.mark.parametrize(

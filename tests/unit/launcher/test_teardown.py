@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from launcher.cluster import loads
+from launcher.files.collecting import Results
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.run import RunStateMachine
@@ -101,7 +102,8 @@ def releasing(
     transfers = Transfers(run.views, lambda: None)
     outputs: Any = logs
     watch: Any = disk
-    teardown_ = Teardown(given, folder, links, outputs, transfers, told.append, watch)
+    results = Results(folder, told.append, transfers.collected)
+    teardown_ = Teardown(given, links, outputs, told.append, watch, results)
     gone = asyncio.create_task(asyncio.sleep(0))
     hosts = [replace(plan.host("far"), name=name) for name in links]
     return told, [asyncio.create_task(teardown_.release(host, gone)) for host in hosts]

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from launcher.store.metrics import Extractor
+from launcher.store.metric_lines import Extractor
 from trainer.progress import Progress, Step, Summaries
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from launcher.store.metrics import Extractor
+from launcher.store.metric_lines import Extractor
 from tests.support.remarks import ALL_REMARKS, REMARKS
 from tui.log.hints import hint_for
 from tui.log.query import ERRORS, Chunk
