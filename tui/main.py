@@ -332,22 +332,41 @@ def _run(command: str, arguments: argparse.Namespace) -> int:
 def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProcess | None:
     """A launcher process, where the command needs one: it imports as much as the command itself,
     at the same time."""
+    ssh = False
     if command == "kill":
-        if not arguments.run or not _is_unsupervised(arguments.run):
+        if not arguments.run:
             return None
-    elif command not in ("demo", "up", "run") or getattr(arguments, "list", False):
+        from launcher.paths import runs_home
+        from launcher.store.launcher_lock import is_abandoned
+
+        folder = runs_home() / arguments.run
+        if not is_abandoned(folder):
+            return None
+        ssh = _mentions_ssh(folder / "cluster.toml")
+    elif command == "up":
+        ssh = _mentions_ssh(arguments.file)
+    elif command not in ("demo", "run") or getattr(arguments, "list", False):
         return None
+    elif command == "run":
+        ssh = any((arguments.hosts, arguments.hostfile, arguments.ps, arguments.workers))
     from launcher.session.launcher_process import LauncherProcess
 
-    return LauncherProcess()
+    return LauncherProcess(ssh=ssh)
 
 
-def _is_unsupervised(run_id: str) -> bool:
-    """Whether a run, named in full, has had a launcher process and has none now."""
-    from launcher.paths import runs_home
-    from launcher.store.launcher_lock import is_abandoned
+def _mentions_ssh(file: Path) -> bool:
+    """Whether a cluster file is likely to have hosts that are reached by SSH; who reads it says
+    what is wrong with it."""
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(fd, "rb") as opened:
+            return b"ssh" in opened.read(_LOOKED_AT)
+    except OSError:
+        return False
 
-    return is_abandoned(runs_home() / run_id)
+
+_LOOKED_AT = 1 << 20
+"""Bytes at the beginning of a cluster file."""
 
 
 def _is_file(word: str) -> bool:

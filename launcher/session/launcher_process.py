@@ -18,12 +18,17 @@ class LauncherProcess:
 
     _ordered = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, ssh: bool = False) -> None:
+        """`ssh`: it will log in to hosts, as far as one can see, and imports what does that, too,
+        before its order comes."""
         self.link, theirs = socket.socketpair()
         self._errors = _nameless_file()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())],
+                [
+                    *(sys.executable, "-P", "-m", "launcher.session.process"),
+                    *(str(theirs.fileno()), *(["ssh"] if ssh else [])),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,

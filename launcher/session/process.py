@@ -1,8 +1,9 @@
-"""Launcher process of a run: `python -P -m launcher.session.process FD`.
+"""Launcher process of a run: `python -P -m launcher.session.process FD [ssh]`.
 
 Started by a front end (`launcher_process.LauncherProcess`), in a session of its own, so that
 neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
-sends one order, and with it a descriptor that holds the run's lock:
+sends one order, and with it a descriptor that holds the run's lock; with `ssh` it imports meanwhile
+what logs in to hosts, which takes as long as all else:
 
     {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing"}
         with the fields of a `Resume`
@@ -31,6 +32,7 @@ import signal
 import socket
 import sys
 import traceback
+from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -49,6 +51,8 @@ EXIT_CODE = 70
 
 def main(words: list[str]) -> int:
     """Waits for the order and carries it out; 0 unless it could not begin."""
+    if "ssh" in words[1:]:
+        import_module("launcher.hosts.ssh")
     link = socket.socket(fileno=int(words[0]))
     order, lock = _order(link)
     if order is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,8 @@ class Started:
 
     all: list[Started]
 
-    def __init__(self) -> None:
+    def __init__(self, *, ssh: bool) -> None:
+        self.ssh = ssh
         self.cancelled = False
         self.all.append(self)
 
@@ -64,6 +66,32 @@ def test_a_launcher_process_imports_while_the_command_does(
     """Where one is needed, and it is ended where it was given nothing to do."""
     assert main.main(words) == 7
     assert [one.cancelled for one in started] == [True] * count
+
+
+@pytest.mark.parametrize(
+    ("words", "ssh"),
+    [
+        (["up", "here.toml"], False),
+        (["up", "there.toml"], True),
+        (["up", "missing.toml"], False),
+        (["up", "."], False),
+        (["run", "true"], False),
+        (["run", "-H", "tf1", "true"], True),
+    ],
+)
+def test_a_launcher_process_imports_ssh_where_hosts_are_reached_by_it(
+    words: list[str],
+    ssh: bool,
+    started: list[Started],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As far as one can see before the cluster file is read."""
+    monkeypatch.chdir(tmp_path)
+    Path("here.toml").write_text('[jobs.worker]\ntasks = ["localhost:auto"]\n')
+    Path("there.toml").write_text('[hosts.tf1]\nssh = "root@tf1"\n')
+    main.main(words)
+    assert [one.ssh for one in started] == [ssh]
 
 
 def test_a_kill_starts_a_launcher_process_where_the_run_has_none(started: list[Started]) -> None:
