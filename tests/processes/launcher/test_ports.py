@@ -43,6 +43,9 @@ workdir = ""
 class Here:
     """The link to a host that is this machine."""
 
+    connected = True
+    sessions = 1
+
     async def ask(self, question: Ports | Gpus) -> PortsAnswer | GpusAnswer:
         """Answers as an agent does."""
         if isinstance(question, Gpus):
