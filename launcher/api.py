@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from .cluster.model import ClusterModel
 from .cluster.read import loads, read_text
@@ -21,12 +21,14 @@ from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
-from .run.stacks import Stacks
 from .run.states import RunPhase
 from .session.client import STACKS_SECONDS, RunClient, has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
+
+if TYPE_CHECKING:
+    from .run.stacks import Stacks
 
 _PACE = 0.05
 _Started = tuple[RunClient, EventFiles]

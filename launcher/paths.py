@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from .errors import TfmuxError
+from .frozen import frozen
 from .printable import printable
 
 
@@ -72,3 +73,21 @@ def installed_trainer() -> str:
 
 def _home(variable: str, default: str) -> Path:
     return Path(os.environ.get(variable) or default).expanduser() / "tfmux"
+
+
+@frozen
+class Stamp:
+    """Identity, size and time of a file when it was read or written, to detect changes."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+
+    @classmethod
+    def of(cls, path: Path) -> Stamp | None:
+        """Returns the file's stamp now; None if there is no such file."""
+        try:
+            found = path.stat()
+        except OSError:
+            return None
+        return cls(found.st_ino, found.st_size, found.st_mtime_ns)

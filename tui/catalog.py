@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from launcher.cluster import ClusterModel, library, load
-from launcher.cluster.saved_file import Stamp
 from launcher.errors import ClusterFileError, LockError
 from launcher.frozen import frozen
+from launcher.paths import Stamp
 from launcher.session.records import (
     ActiveHost,
     ListedRun,

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ..errors import ClusterFileError, Problem
 from ..frozen import frozen
+from ..paths import Stamp
 from .edit import ClusterDocument
 from .key_lines import KeyLines
 from .library import with_schema_line
 from .model import ClusterModel
 from .read import loads
-from .saved_file import SaveError, Stamp, write
+from .saved_file import SaveError, write
 
 
 class FileStatus(StrEnum):

@@ -8,30 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ..errors import TfmuxError
-from ..frozen import frozen
+from ..paths import Stamp
 from ..printable import escaped
 
 
 class SaveError(TfmuxError):
     """A file could not be read or written."""
-
-
-@frozen
-class Stamp:
-    """Identity, size and time of a file when it was read or written, to detect changes."""
-
-    inode: int
-    size: int
-    mtime_ns: int
-
-    @classmethod
-    def of(cls, path: Path) -> Stamp | None:
-        """Returns the file's stamp now; None if there is no such file."""
-        try:
-            found = path.stat()
-        except OSError:
-            return None
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def write(path: Path, text: str) -> Stamp:

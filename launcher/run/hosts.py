@@ -8,6 +8,7 @@ from ..plan.environment import gpu_shortage
 from ..plan.facts import HostFacts
 from ..quantities import counted
 from . import events as ev
+from .events import LeaseEnd
 from .instructions import (
     CheckHosts,
     Instruction,
@@ -23,7 +24,6 @@ from .snapshot import TaskView
 from .state import RunData
 from .states import AT_WORK, Cause, HostState, RunPhase, TaskState
 from .tasks import Tasks
-from .timers import LeaseEnd
 
 
 class Hosts:

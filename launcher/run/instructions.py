@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.plan import TaskPlan
+from .events import Timer
 from .states import Outcome
-from .timers import Timer
 
 
 @frozen

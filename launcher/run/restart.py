@@ -15,13 +15,12 @@ from dataclasses import replace
 from ..cluster.choices import OnFailure
 from ..ids import TaskId
 from ..quantities import counted
-from .events import ReceiptReceived
+from .events import ReceiptReceived, RestartTimeout
 from .instructions import Instruction, KillHost, PickPorts, SetTimer
 from .shutdown import KILL_PATIENCE, Shutdown
 from .snapshot import Failure, HostReceipt, TaskView
 from .state import RunData, named
 from .states import AT_WORK, Cause, HostState, Intent, RunPhase, TaskState
-from .timers import RestartTimeout
 
 
 class Restart:

@@ -17,7 +17,16 @@ from ..plan.facts import Resume
 from ..plan.plan import Plan
 from . import events as ev
 from .allocation import Allocations
-from .events import Event
+from .events import (
+    Event,
+    LeaseEnd,
+    ReadyDelay,
+    ReadyTimeout,
+    RestartDelay,
+    RestartTimeout,
+    ShutdownTimeout,
+    Timer,
+)
 from .hosts import Hosts
 from .instructions import Instruction
 from .restart import Restart
@@ -34,15 +43,6 @@ from .snapshot import (
 from .state import RunData
 from .states import Cause, HostState, Intent, Outcome, RunPhase
 from .tasks import Tasks
-from .timers import (
-    LeaseEnd,
-    ReadyDelay,
-    ReadyTimeout,
-    RestartDelay,
-    RestartTimeout,
-    ShutdownTimeout,
-    Timer,
-)
 from .validation import check
 from .views import Views
 

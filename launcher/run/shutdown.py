@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..agent.wire import FROZEN_SECONDS
 from ..cluster.choices import OnDisconnect
-from .events import ResultsMissing
+from .events import ResultsMissing, ShutdownTimeout
 from .instructions import (
     End,
     Instruction,
@@ -16,7 +16,6 @@ from .instructions import (
 from .snapshot import HostReceipt, Receipt
 from .state import RunData
 from .states import CONNECT_SECONDS, Cause, HostState, Outcome, RunPhase, TaskState
-from .timers import ShutdownTimeout
 
 KILL_PATIENCE = FROZEN_SECONDS + 6.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up: its

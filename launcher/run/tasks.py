@@ -12,13 +12,13 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts
 from ..plan.plan import Role, missing
 from . import events as ev
+from .events import ReadyDelay, ReadyTimeout, RestartDelay
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import Attempt, TaskView
 from .state import RunData, blocks_stage
 from .states import AT_WORK, Cause, HostState, Intent, RunPhase, TaskState
-from .timers import ReadyDelay, ReadyTimeout, RestartDelay
 
 MAX_BACKOFF = 30.0
 _MOST_ATTEMPTS = 100

@@ -29,21 +29,20 @@ from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.snapshot import HostReceipt, Receipt, Snapshot
-from ..run.stacks import Stacks, stacks_type
 from ..run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 from ..store.launcher_lock import FollowedError, acquire, take_over
 from ..store.logs import LogStore
-from ..store.metrics import Series
-from ..store.metrics_file import MetricsFile
-from ..store.runs import RunFolder
+from ..store.metrics import MetricsFile, Series
+from ..store.runs import RunFolder, socket_path
 from ..store.stream import PublicEvent, decode, plain, printable_values
 from .launcher_process import LauncherProcess
+from .prompts import PROMPTS, PromptResponder
 from .records import StoredRun, find_resumed
-from .server import PROMPTS, PromptResponder, socket_path
 
 if TYPE_CHECKING:
     from ..cluster.model import ClusterModel
+    from ..run.stacks import Stacks
 
 
 class RunControl(Protocol):
@@ -907,10 +906,11 @@ class RunClient:
         with self._adding:
             future = self._looks.pop(ident, None)
         with suppress(InvalidStateError):  # nobody waits any more
-            if future is not None and isinstance(result, Stacks):
-                future.set_result(result)
-            elif future is not None and isinstance(result, TfmuxError):
-                future.set_exception(result)
+            if future is not None:
+                if isinstance(result, TfmuxError):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
 
     def _end_looks(self) -> None:
         """The launcher that was asked for stacks says nothing more."""
@@ -981,5 +981,7 @@ class RunClient:
 def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:
     """The stacks in a message of a launcher process, or why there are none."""
     if "stacks" in message:
+        from ..run.stacks import stacks_type  # of which only those know who ask
+
         return stacks_type().validate_python(printable_values(message["stacks"]))
     return LauncherError(printable(str(message["error"]), 1000))

@@ -35,17 +35,17 @@ from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
 from ..run import events as ev
 from ..run import instructions as do
+from ..run.events import ReadyTimeout, Timer
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
 from ..run.snapshot import Metric, Receipt, RunView, Snapshot
 from ..run.stacks import Stacks
 from ..run.state import named
 from ..run.states import Hang, Outcome, RunPhase
-from ..run.timers import ReadyTimeout, Timer
 from ..run.views import Views
 from ..store import launcher_lock
 from ..store.logs import LogStore
-from ..store.metrics_file import latest_metrics
+from ..store.metrics import latest_metrics
 from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
@@ -60,8 +60,9 @@ from .hosts import (
     Transfers,
 )
 from .output import DiskWatch, Outputs
+from .prompts import PromptQueue
 from .records import StoredRun
-from .server import ControlSocket, PromptQueue
+from .server import ControlSocket
 from .stacks import HangWatch, StackTaker, look_after
 
 if TYPE_CHECKING:

@@ -26,10 +26,10 @@ from ..run import events as ev
 from ..run.run import RunStateMachine
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
-from ..store.disk_thread import DiskThread
+from ..store.disk import DiskThread
 from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, log_tail, tail_lines
 from ..store.metric_lines import Extractor
-from ..store.metrics_file import NO_METRICS, LatestMetrics, count_of
+from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import STALLED_SECONDS
 from .stacks import look_after

@@ -16,19 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from ..cluster.saved_file import Stamp
 from ..errors import HostError, LauncherError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..ids import TaskId, is_run_id
-from ..paths import runs_home
+from ..paths import Stamp, runs_home
 from ..plan.facts import Resume
 from ..printable import escaped, without_escapes
 from ..run.snapshot import AllocationView, Snapshot
-from ..run.stacks import Stacks
 from ..run.states import HostState, Outcome, RunPhase
 from ..store.logs import LogStore
-from ..store.metrics import Series
-from ..store.metrics_file import MetricsFile, latest_metrics
+from ..store.metrics import MetricsFile, Series, latest_metrics
 from ..store.runs import RunFolder, UnreadableRun
 from ..store.stream import (
     LineReader,
@@ -45,6 +42,7 @@ if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
     from ..plan.plan import Plan
     from ..run.run import RunStateMachine
+    from ..run.stacks import Stacks
     from ..run.state import RunData
     from .client import RunClient
 

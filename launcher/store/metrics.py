@@ -1,15 +1,23 @@
-"""Figures that a task's metric lines have named, over time.
+"""Figures that the metric lines of tasks have named, over time, and the file of a run that has them
+(`metrics.jsonl`), read again as it grows.
 
-Who reads them from a file imports nothing that searches logs.
+Nothing here searches logs: that is `metric_lines`.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ..frozen import frozen
+from ..ids import TaskId
+from ..run.snapshot import Metric
+from .stream import LineReader
 
 MAX_POINTS = 4096
 RECENT = 50
@@ -82,3 +90,100 @@ def stalled_for(times: Sequence[float], now: float) -> float | None:
     usual = (pauses[(len(pauses) - 1) // 2] + pauses[len(pauses) // 2]) / 2
     silent = now - recent[-1]
     return silent if silent > max(AT_LEAST, LATE * usual) else None
+
+
+# --- the file of a run ----------------------------------------------------------------------------
+
+MOST_POINTS = 1 << 20
+"""Of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
+_FEWEST_POINTS = 16
+_END_BYTES = 4 << 20
+"""Some 30,000 lines, which take a second to read."""
+_LARGEST = 1 << 53
+
+
+@frozen
+class LatestMetrics:
+    """Figures that the metric lines of a task named last."""
+
+    time: float = 0.0
+    values: Mapping[str, float] = field(default_factory=dict)
+    rate: float | None = None
+
+    def updated(
+        self, time: float, values: Mapping[str, float], rate: float | None
+    ) -> LatestMetrics:
+        """With what one more line named."""
+        rate = self.rate if rate is None else rate
+        return LatestMetrics(time, {**self.values, **values}, rate)
+
+    def figures(self, last_output: float | None) -> dict[str, Any]:
+        """Fields of the view of a task that has written something at `last_output`."""
+        return {
+            "step": count_of(self.values, "step"),
+            "loss": self.values.get("loss"),
+            "rate": self.rate,
+            "metrics": self.values,
+            "last_output": max(last_output or 0.0, self.time),
+        }
+
+
+class MetricsFile:
+    """Contents of a run's metrics file; `read` takes in what has been added."""
+
+    def __init__(self, path: Path) -> None:
+        self._reader = LineReader(path)
+        self.damage = self._reader.damage
+        self._series: dict[TaskId, Series] = {}
+        self._filled = 0
+        """Number of series that have points."""
+        self._share = MAX_POINTS
+        """Points that each may have."""
+        self.latest: dict[TaskId, LatestMetrics] = {}
+
+    def series(self, task: TaskId) -> Series:
+        return self._series.setdefault(task, Series())
+
+    def skip(self, most: int) -> None:
+        """Leaves out what lies before the last `most` bytes."""
+        self._reader.skip(most)
+
+    def read(self) -> bool:
+        """Reads on to the end of the file; True when something was added."""
+        before = self._reader.offset
+        for record in self._reader.records():
+            if isinstance(record, Metric):
+                self.add(record.time, record.id, dict(record.values), record.rate)
+        return self._reader.offset > before
+
+    def add(self, time: float, task: TaskId, values: dict[str, float], rate: float | None) -> None:
+        """Adds what a metric line named."""
+        series = self.series(task)
+        if not len(series):
+            self._filled += 1
+            share = 1 << (MOST_POINTS // self._filled).bit_length() - 1
+            if self._share > max(share, _FEWEST_POINTS):
+                self._share = max(share, _FEWEST_POINTS)
+                for one in list(self._series.values()):
+                    one.thin(self._share)
+        series.add(Point(time, values), self._share)
+        latest = self.latest.get(task, NO_METRICS)
+        self.latest[task] = latest.updated(time, values, rate)
+
+
+NO_METRICS = LatestMetrics()
+
+
+def latest_metrics(path: Path) -> Mapping[TaskId, LatestMetrics]:
+    """What tasks named last, by the end of the file: who lists runs or ends one has no time for a
+    day's curves."""
+    metrics = MetricsFile(path)
+    metrics.skip(_END_BYTES)
+    metrics.read()
+    return metrics.latest
+
+
+def count_of(values: Mapping[str, float], name: str) -> int | None:
+    """The global step, or the total of steps, among some metrics."""
+    count = values.get(name, math.nan)
+    return int(count) if 0 <= count <= _LARGEST else None

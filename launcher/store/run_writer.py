@@ -13,8 +13,7 @@ from pathlib import Path
 
 from ..quantities import size
 from ..run.snapshot import HostView, Metric
-from .disk import Files
-from .disk_thread import DiskThread
+from .disk import DiskThread, Files
 from .runs import STALLED_SECONDS, RunFolder
 from .stream import LONGEST, Line, encode
 

@@ -8,6 +8,7 @@ nothing stale can stay behind after a crash.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import stat
@@ -16,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.folders import FolderError, private
+from ..agent.folders import FolderError, local_folder, private
 from ..errors import RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..paths import runs_home
@@ -167,3 +168,10 @@ def _age(path: Path) -> float:
     with suppress(OSError):
         return (path / "cluster.toml").stat().st_mtime
     return 0.0
+
+
+def socket_path(run_id: str) -> Path:
+    """The control socket of a run. It is in a host-local folder, since the run's own may be on a
+    disk that does not answer, and its path longer than a socket's may be."""
+    digest = hashlib.sha256(run_id.encode()).hexdigest()[:24]
+    return Path(local_folder()) / f"{digest}.control"

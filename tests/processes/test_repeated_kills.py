@@ -20,8 +20,7 @@ from launcher.cluster import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient
-from launcher.session.server import socket_path
-from launcher.store.runs import RunFolder
+from launcher.store.runs import RunFolder, socket_path
 from tests.support import command
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write

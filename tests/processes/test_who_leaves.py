@@ -217,7 +217,7 @@ for _ in range(100):  # each launcher that begins closes the folder to others ag
 """
     if os.getuid() != 0:
         pytest.skip("needs root, to become somebody else")
-    from launcher.session.server import socket_path
+    from launcher.store.runs import socket_path
 
     with Up("up", str(cluster(tmp_path)), "--json") as up:
         up.state("worker:1", "running")
@@ -252,7 +252,7 @@ def read(link: socket.socket) -> bytes:
 
 def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
     """It ends with its run, and leaves no socket."""
-    from launcher.session.server import socket_path
+    from launcher.store.runs import socket_path
 
     with Up("up", str(cluster(tmp_path)), "--json") as up:
         up.state("worker:1", "running")

@@ -15,7 +15,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
-from launcher.session.server import socket_path
+from launcher.store.runs import socket_path
 from tests.support.budgets import budget, soon
 from tests.support.command import python_task
 from tests.support.patience import PATIENCE, wait_until

@@ -14,11 +14,10 @@ import pytest
 from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
-from launcher.run.events import Event
+from launcher.run.events import Event, ReadyTimeout
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import RunPhase
-from launcher.run.timers import ReadyTimeout
 from tests.support.streams import changes
 
 TASKS_A_HOST = 8

@@ -9,9 +9,8 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Metric
-from launcher.store import metrics_file
-from launcher.store.metrics import MAX_POINTS
-from launcher.store.metrics_file import MOST_POINTS, MetricsFile, latest_metrics
+from launcher.store import metrics
+from launcher.store.metrics import MAX_POINTS, MOST_POINTS, MetricsFile, latest_metrics
 from launcher.store.stream import encode, parse
 
 
@@ -20,7 +19,7 @@ def test_points_of_many_tasks_are_bounded_together(
 ) -> None:
     """Few tasks keep long curves; when many have metrics, all curves get shorter."""
     most = MOST_POINTS // 16
-    monkeypatch.setattr("launcher.store.metrics_file.MOST_POINTS", most)
+    monkeypatch.setattr("launcher.store.metrics.MOST_POINTS", most)
     metrics = MetricsFile(tmp_path / "metrics.jsonl")
     tasks = [TaskId("worker", number) for number in range(125)]
     for task in tasks:
@@ -39,7 +38,7 @@ def test_what_tasks_named_last_is_read_from_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A day's metrics take minutes to read, for which no kill waits."""
-    monkeypatch.setattr(metrics_file, "_END_BYTES", 1000)
+    monkeypatch.setattr(metrics, "_END_BYTES", 1000)
     path = tmp_path / "metrics.jsonl"
     row = encode(Metric(TaskId("worker", 0), "h", {"step": 0.0}, time=1.0))
     rows = [row.replace(b'"step": 0.0', b'"step": %d.0' % n) for n in range(50_000)]

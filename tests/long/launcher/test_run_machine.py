@@ -22,10 +22,7 @@ from launcher.ids import TaskId
 from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
-from launcher.run.run import RunStateMachine
-from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
-from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
-from launcher.run.timers import (
+from launcher.run.events import (
     LeaseEnd,
     ReadyDelay,
     ReadyTimeout,
@@ -34,6 +31,9 @@ from launcher.run.timers import (
     ShutdownTimeout,
     Timer,
 )
+from launcher.run.run import RunStateMachine
+from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
+from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session.launcher import shown
 from launcher.store.stream import Summary, encode, parse

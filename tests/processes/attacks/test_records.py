@@ -18,7 +18,7 @@ from launcher.paths import runs_home
 from launcher.run.snapshot import Metric
 from launcher.run.states import RunPhase
 from launcher.session.records import FinishedRun, StoredRun, read_run
-from launcher.store.metrics_file import MetricsFile
+from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse
 from tests.support.command import Up, python_task, run, write

@@ -24,9 +24,8 @@ from launcher.run.views import Views
 from launcher.session import client as client_module
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
-from launcher.session.server import socket_path
 from launcher.store.launcher_lock import acquire
-from launcher.store.runs import RunFolder
+from launcher.store.runs import RunFolder, socket_path
 from launcher.store.stream import plain
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until

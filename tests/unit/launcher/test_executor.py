@@ -12,8 +12,8 @@ from launcher.cluster import loads
 from launcher.hosts.frames import Kill, Release, Request, Start
 from launcher.run import events as ev
 from launcher.run import instructions as do
+from launcher.run.events import ReadyTimeout, ShutdownTimeout
 from launcher.run.run import RunStateMachine
-from launcher.run.timers import ReadyTimeout, ShutdownTimeout
 from launcher.session.launcher import Executor
 from tests.support.patience import PATIENCE
 

@@ -12,8 +12,7 @@ from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.plan import make_plan
 from launcher.session.output import LogMonitor
-from launcher.store.disk import Files
-from launcher.store.disk_thread import Job
+from launcher.store.disk import Files, Job
 from launcher.store.logs import LogStore
 from tests.support.patience import PATIENCE, wait_until
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from launcher.run import events as ev
+from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import CheckHosts, SetTimer, StageHost
 from launcher.run.states import RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
-from launcher.run.timers import ReadyDelay, ReadyTimeout, RestartDelay
 from tests.support.run_driver import CLUSTER, FACTS, RunDriver, kill, kills, name, timers
 
 # --- order and readiness ------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launcher.run import events as ev
+from launcher.run.events import LeaseEnd
 from launcher.run.instructions import (
     CheckHosts,
     ConnectHosts,
@@ -14,7 +15,6 @@ from launcher.run.instructions import (
 )
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase
-from launcher.run.timers import LeaseEnd
 from tests.support.queue_driver import NODES, QueueDriver
 
 AGREES = ev.EngineWord(True, "Slurm agrees")

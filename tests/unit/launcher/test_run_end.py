@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from launcher.run import events as ev
+from launcher.run.events import RestartDelay, ShutdownTimeout
 from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, WatchSilence
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.run.timers import RestartDelay, ShutdownTimeout
 from tests.support.run_driver import FACTS, RunDriver, ends, held, kill, kills, name, timers
 
 # --- the end ------------------------------------------------------------------------------------

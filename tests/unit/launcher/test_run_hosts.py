@@ -6,10 +6,10 @@ import pytest
 
 from launcher.plan import HostFacts
 from launcher.run import events as ev
+from launcher.run.events import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
 from launcher.run.instructions import CheckHosts, KillHost, SetTimer, StageHost
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from launcher.run.timers import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
 from tests.support.run_driver import FACTS, RunDriver, held, kill, kills, name, starts, timers
 
 

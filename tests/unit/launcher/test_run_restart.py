@@ -10,12 +10,12 @@ import pytest
 from launcher.cluster import loads
 from launcher.plan import HostFacts
 from launcher.run import events as ev
+from launcher.run.events import LeaseEnd, RestartTimeout
 from launcher.run.instructions import Instruction, KillHost, PickPorts, SetTimer
 from launcher.run.run import RunStateMachine
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.run.timers import LeaseEnd, RestartTimeout
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
 from tests.support.run_driver import CLUSTER, RunDriver, ends, held, kills, name, starts, timers

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from launcher.run import events as ev
+from launcher.run.events import ReadyTimeout, RestartDelay, ShutdownTimeout
 from launcher.run.instructions import CheckHosts, SetTimer, StageHost
 from launcher.run.states import CONNECT_SECONDS, HostState, Outcome, RunPhase, TaskState
-from launcher.run.timers import ReadyTimeout, RestartDelay, ShutdownTimeout
 from tests.support.run_driver import (
     FACTS,
     RunDriver,

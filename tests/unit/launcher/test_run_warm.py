@@ -6,9 +6,9 @@ import pytest
 
 from launcher.cluster import AUTO_SECONDS
 from launcher.run import events as ev
+from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import Instruction, KillHost, ReleaseTask, StartTask
 from launcher.run.states import RunPhase, TaskState
-from launcher.run.timers import ReadyDelay, ReadyTimeout, RestartDelay
 from tests.support.run_driver import CLUSTER, FACTS, RunDriver, ends, name, starts, timers
 
 WARM = CLUSTER.replace('["x"]', '["python3", "x"]') + '[start]\nwarm = ["tensorflow"]\n'
