@@ -92,7 +92,7 @@ class HomeScreen(Page):
         # Kept, not looked up: the app may be left before all parts of the screen are there.
         self._runs = Table("runs", "Runs", fits=True)
         self._runs.display = False
-        self._clusters = Table("clusters", "Clusters", wraps=1)
+        self._clusters = Table("clusters", "Clusters", fills=1)
 
     def compose(self) -> ComposeResult:
         yield Static(id="title", markup=False)

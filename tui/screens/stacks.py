@@ -48,7 +48,7 @@ class StacksScreen(Screen[None]):
         super().__init__()
         self._control = control
         self._found: Stacks | None = None
-        self._groups = Table("groups", "Groups", wraps=2, fits=True)
+        self._groups = Table("groups", "Groups", fills=2, fits=True)
         self._missing = Static(id="missing", markup=False)
         self._full = Static(id="full", markup=False)
         self._box = VerticalScroll(self._full, id="stack", classes="framed")

@@ -65,12 +65,12 @@ class Table(DataTable[Text]):
         title: str = "",
         *,
         cells: bool = False,
-        wraps: int | None = None,
+        fills: int | None = None,
         fits: bool = False,
     ) -> None:
         """`title` stands in the frame. `cells`: the cursor goes from cell to cell, and the first
-        column is always in sight. The column `wraps` takes the width that the others leave, and
-        may have several lines. A table that `fits` is as high as its rows."""
+        column is always in sight. The column `fills` takes the width that the others leave, and
+        what is longer ends in an ellipsis there. A table that `fits` is as high as its rows."""
         super().__init__(
             id=id,
             classes="framed" if title else None,
@@ -80,12 +80,10 @@ class Table(DataTable[Text]):
             show_row_labels=False,
         )
         self.border_title = Content(title)
-        self._wraps = wraps
+        self._fills = fills
         self._fits = fits
         self._titles: list[Text] = []
         self._widths: list[int] = []
-        self._wrapped: dict[str, object] = {}
-        """What the heights of the rows depend on."""
         self._rows: Sequence[TableRow] = ()
         self._order: tuple[int, bool] | None = None
         """Column by which a person wants the rows ordered, and whether the largest comes first."""
@@ -142,19 +140,18 @@ class Table(DataTable[Text]):
 
     def _draw(self, key: str | None, *, anew: bool = False) -> None:
         """Puts what has changed into the rows; of a large table, into those in sight. Rows are
-        replaced when they are other ones, which is `anew`, or when a wrapped text has changed,
-        on which the height of its row depends; then the cursor goes to the row `key`."""
+        replaced when they are other ones, which is `anew`; then the cursor goes to the row
+        `key`."""
         made = {row.key: row.make() for row in self._in_sight()}
         widths = self._measured(made.values())
-        wrapped: dict[str, object] = {}
-        if self._wraps is not None:
-            wrapped = {row: (cells[self._wraps], widths) for row, cells in made.items()}
         # Set here, as Textual measures only when it is idle, and may draw a frame before.
         other_widths, self._widths = widths != self._widths, widths
         for column, width in zip(self.ordered_columns, widths, strict=True):
             column.width = width
-        if anew or wrapped != self._wrapped:
-            self._wrapped = wrapped
+        if self._fills is not None:
+            for cells in made.values():
+                cells[self._fills].no_wrap, cells[self._fills].overflow = True, "ellipsis"
+        if anew:
             self._replace(made, key)
             return
         for row, cells in made.items():
@@ -167,8 +164,8 @@ class Table(DataTable[Text]):
             self._draw(self.key)
 
     def _in_sight(self) -> Sequence[TableRow]:
-        """The rows that are made: of a large table without heights, those in sight."""
-        if len(self._rows) <= _ALL_BELOW or self._wraps is not None:
+        """The rows that are made: of a large table, those in sight."""
+        if len(self._rows) <= _ALL_BELOW:
             return self._rows
         first = max(0, self.scroll_offset.y - 1)
         return self._rows[first : first + self.size.height + 2]
@@ -179,10 +176,10 @@ class Table(DataTable[Text]):
         widths = [max(text.cell_len for text in column) for column in columns]
         if len(self._rows) > _ALL_BELOW and self._widths:
             widths = list(map(max, widths, self._widths))
-        if self._wraps is not None:
-            widths[self._wraps] = 0
+        if self._fills is not None:
+            widths[self._fills] = 0
             left = self.scrollable_content_region.width - sum(widths)
-            widths[self._wraps] = max(12, left - 2 * self.cell_padding * len(widths))
+            widths[self._fills] = max(12, left - 2 * self.cell_padding * len(widths))
         return widths
 
     def _replace(self, made: Mapping[str, Cells], key: str | None) -> None:
@@ -190,10 +187,9 @@ class Table(DataTable[Text]):
         self._rows = ()
         self.clear()
         self._rows = rows
-        height = 1 if self._wraps is None else None
         empty = [Text()] * len(self._titles)
         for row in rows:
-            self.add_row(*made.get(row.key, empty), key=row.key, height=height)
+            self.add_row(*made.get(row.key, empty), key=row.key)
         keys = [row.key for row in rows]
         at = keys.index(key) if key in keys else min(at, max(0, len(rows) - 1))
         self.move_cursor(row=at, scroll=False)
