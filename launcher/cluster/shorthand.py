@@ -21,6 +21,11 @@ _RANGE = re.compile(r"(?P<before>[^\[\]\s,]*)\[(?P<inside>[0-9][0-9,-]*)\](?P<af
 _TIMES = re.compile(r"(?P<entry>.+?)\*(?P<count>[0-9]{1,6})")
 _WORD = re.compile(r"(?:\[[0-9,-]*\]|[^\s,;])+")
 _JOB = re.compile(r"(?:--)?(?P<job>[A-Za-z][A-Za-z0-9_-]*?)(?:_hosts)?[=:]\s*(?P<list>\S.*)", re.S)
+_FLAG = re.compile(
+    r"--(?P<job>[A-Za-z][A-Za-z0-9_-]*?)_hosts[=\s]\s*"
+    r"[\"']?(?P<list>[^\s,\"']+(?:,\s*[^\s,\"']+)*)"
+)
+"""A flag of a script, such as `--worker_hosts=tf2:2222,tf3:2222`."""
 _NUMBER = re.compile(r"\d+")
 
 
@@ -46,7 +51,8 @@ def entries(text: str) -> list[str]:
 
 def spec(text: str) -> dict[str, list[str]] | None:
     """Parses jobs with their tasks: a `TF_CONFIG`, only its `cluster`, `ps=tf1:2222
-    worker=tf2:2222,tf3:2222`, or `--ps_hosts=… --worker_hosts=…`. None for a plain list of tasks.
+    worker=tf2:2222,tf3:2222`, or `--ps_hosts=… --worker_hosts=…`, also among the other words of a
+    script. None for a plain list of tasks.
 
     Raises:
         ShorthandError: it looks like a `TF_CONFIG`, but is not one.
@@ -57,6 +63,8 @@ def spec(text: str) -> dict[str, list[str]] | None:
         stripped = stripped[1:-1]
     if stripped.startswith("{"):
         return _from_json(stripped)
+    if flags := _FLAG.findall(stripped):
+        return {job: entries(listed) for job, listed in flags}
     found: dict[str, list[str]] = {}
     # A new job begins at `name=`; its list ends where the next one begins.
     parts = re.split(r"(?:^|[\s;]+)(?=(?:--)?[A-Za-z][A-Za-z0-9_-]*=)", stripped)

@@ -264,6 +264,36 @@ async def test_a_cluster_is_pasted(pasted: str) -> None:
         assert document.tasks("worker") == ["a:1", "b:1"] and document.tasks("ps") == ["c:1"]
 
 
+async def test_a_script_s_line_pasted_over_the_table_is_its_cluster() -> None:
+    """It stands in the dialog, to be looked at first; the plan shows it as flags again."""
+    flags = "--ps_hosts=c:1 --worker_hosts=a:1,b:1"
+    async with editor(size=(200, 50)) as pilot:
+        pilot.app.post_message(events.Paste(f"python train.py \\\n  {flags} --task_index=0\n"))
+        await shows(pilot, "Add hosts")
+        await pilot.press("enter")
+        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
+        await shows(pilot, flags)
+
+
+async def test_each_key_of_a_host_has_a_column(tmp_path: Path) -> None:
+    """Behind the jobs stand keys that the file sets for any host; Enter opens the form at one."""
+    file = tmp_path / "keys.toml"
+    file.write_text(
+        '[defaults.host]\nsetup = "source env"\n[hosts.a]\nssh = "a"\ngpus = 2\n'
+        '[hosts.b]\nssh = "b"\nenv = { X = "1" }\n[jobs.worker]\ntasks = ["a:1", "b:1"]\n'
+    )
+    async with editor(file, size=(160, 40)) as pilot:
+        await shows(pilot, "source env  X=1")
+        table = table_of(pilot)
+        titles = [str(column.label) for column in table.ordered_columns]
+        assert titles[-4:] == ["+ job", "gpus", "setup", "env"]
+        table.go("b")
+        await pilot.press("end", "enter")
+        await form(pilot, "[hosts.b]")
+        assert isinstance(pilot.app.focused, LineInput)
+        assert pilot.app.focused.value == "X=1"
+
+
 @pytest.mark.parametrize(
     ("text", "keys", "said"),
     [

@@ -61,6 +61,9 @@ def test_a_line_for_too_many_is_refused(line: str) -> None:
         "ps=tf1:2222 worker=tf2:2222,tf3:2222",
         "ps=tf1:2222; worker=tf[2-3]:2222",
         "--ps_hosts=tf1:2222 --worker_hosts=tf2:2222,tf3:2222",
+        "--ps_hosts tf1:2222 --worker_hosts tf2:2222, tf3:2222",
+        "python train.py --ps_hosts=tf1:2222 --worker_hosts='tf2:2222,tf3:2222' --job_name=ps",
+        '--job_name=worker --task_index=0 --ps_hosts=tf1:2222 --worker_hosts="tf[2-3]:2222" -v',
     ],
 )
 def test_a_cluster_spec_in_any_form(text: str) -> None:

@@ -1,4 +1,5 @@
-"""Hosts × jobs: a row for each host, a column for each job, in a cell the ports of its tasks."""
+"""Hosts × jobs: a row for each host, a column for each job, in a cell the ports of its tasks; and
+a column for each key that any host has."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from launcher.cluster import LOCALHOST
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, halves
 from launcher.cluster.key_lines import KeyPath
+from launcher.cluster.reference import keys
 from launcher.quantities import counted
+from tui.screens.editor.form import line_of
 from tui.tables import TableRow
 from tui.widgets.colours import theme_colour
 from tui.widgets.table import Table
@@ -23,7 +26,7 @@ ALL = ""
 OTHER = ""
 """Key of the column in which a job of any name is added."""
 _KEYS = ("ssh", "python")
-"""Keys of a host that have a column."""
+"""Keys of a host that have a column before the jobs; others that the file sets, behind them."""
 _USUAL = ("ps", "worker", "chief")
 """Jobs that have a column before they are in the file."""
 _WIDEST = 24
@@ -48,6 +51,8 @@ class ClusterTable(Table):
     def __init__(self) -> None:
         super().__init__("hosts-and-jobs", "hosts × jobs", cells=True)
         self._jobs: tuple[str, ...] = ()
+        self._others: tuple[str, ...] = ()
+        """Keys of hosts that have a column behind the jobs."""
         self._hosts: tuple[str, ...] = ()
 
     @property
@@ -64,7 +69,8 @@ class ClusterTable(Table):
     @property
     def field(self) -> str:
         """The key of the host under the cursor; empty in its name and in a column of a job."""
-        return _KEYS[self.cursor_column - 1] if 0 < self.cursor_column <= len(_KEYS) else ""
+        names = ("", *_KEYS, *[""] * len(self._jobs), *self._others)
+        return names[self.cursor_column] if self.cursor_column < len(names) else ""
 
     def path(self, document: ClusterDocument) -> KeyPath:
         """Path of the table that the form under the cursor is about; it may not be there yet."""
@@ -87,41 +93,52 @@ class ClusterTable(Table):
         """Shows a document; the cursor stays with its host and job."""
         if (document := now.document) is None:
             return
-        host, job, column = self.host, self.job, self.cursor_column
+        host, job, field, column = self.host, self.job, self.field, self.cursor_column
         known, written = bool(self._jobs), list(document.table("jobs"))
         jobs = written + [job for job in _USUAL if job not in written]
         self._jobs, self._hosts = (*jobs, OTHER), tuple(_hosts(document))
+        entries = [document.table("hosts", name) for name in document.table("hosts")]
+        used = {key for entry in (*entries, document.table("defaults", "host")) for key in entry}
+        used -= {*_KEYS, "via"}  # `via` stands in the column of ssh
+        self._others = tuple(key.name for key in keys("hosts") if key.name in used)
         titles = [Text(title) for title in ("host", *_KEYS, *written)]
         titles += [Text(title, "dim") for title in (*jobs[len(written) :], "+ job")]
+        titles += map(Text, self._others)
         every = [ALL] if len(self._hosts) > 1 or document.host_names() else []
         places, wrong = document.places(), set(_wrong(now))
         names = (*every, *self._hosts)
         cells = [
-            [*self._keys(document, name, wrong), *self._tasks(document, name, jobs, places, wrong)]
+            [
+                self._host_cell(document, name, wrong),
+                *(self._key_cell(document, name, key) for key in _KEYS),
+                *self._tasks(document, name, jobs, places, wrong),
+                *(self._key_cell(document, name, key) for key in self._others),
+            ]
             for name in names
         ]
         self.show(titles, [TableRow(*row) for row in zip(names, cells, strict=True)])
         self.move_cursor(column=column if known else 1 + len(_KEYS))
         if known:
             self.go(host, job)
+        if field in self._others:
+            at = self._others.index(field)
+            self.move_cursor(column=1 + len(_KEYS) + len(self._jobs) + at)
 
-    def _keys(
-        self, document: ClusterDocument, host: str, wrong: set[tuple[str, str]]
-    ) -> Iterable[Text]:
-        """Cells of a host's name and keys."""
-        common = document.table("defaults", "host")
-        entry = document.table("hosts", host) if host else common
+    def _host_cell(self, document: ClusterDocument, host: str, wrong: set[tuple[str, str]]) -> Text:
         names = {ALL: "all nodes" if document.nodes else "all hosts", LOCALHOST: "this machine"}
         name = _end(names.get(host, host))
-        bad = (host, "") in wrong
-        yield Text(f"{name} !", self._bad) if bad else Text(name, "bold")
-        for key in _KEYS:
-            value = entry.get(key)
-            if key == "ssh" and isinstance(via := entry.get("via"), list):
-                value = " ".join(map(str, via))
-            inherited = value is None and key in common and host in document.table("hosts")
-            text = common[key] if inherited else value
-            yield Text("" if text is None else _end(str(text)), "dim" if inherited else "")
+        return Text(f"{name} !", self._bad) if (host, "") in wrong else Text(name, "bold")
+
+    def _key_cell(self, document: ClusterDocument, host: str, key: str) -> Text:
+        """Cell of a key of a host; what it has from the defaults is dim."""
+        common = document.table("defaults", "host")
+        entry = document.table("hosts", host) if host else common
+        value = entry.get(key)
+        if key == "ssh" and isinstance(via := entry.get("via"), list):
+            value = " ".join(map(str, via))
+        inherited = value is None and key in common and host in document.table("hosts")
+        text = _line(common[key] if inherited else value)
+        return Text(_end(text), "dim" if inherited else "")
 
     def _tasks(
         self,
@@ -150,6 +167,11 @@ def _hosts(document: ClusterDocument) -> list[str]:
     found = dict.fromkeys([*document.host_names(), *document.table("hosts")])
     found |= dict.fromkeys(filter(None, document.places()))
     return list(found or {LOCALHOST: None})
+
+
+def _line(value: object) -> str:
+    kind = {str: "string", list: "array", dict: "object"}
+    return line_of(value, next((word for of, word in kind.items() if isinstance(value, of)), ""))
 
 
 def _ports(ports: Iterable[str]) -> str:

@@ -135,6 +135,10 @@ def _task(task: TaskPlan, plan: Plan) -> Text:
     for name in task.env_from:
         text.append(f"{name}=", "dim")
         text.append("(this shell's own, not shown)\n", "dim")
+    if plan.cluster_spec:
+        title("cluster, as flags of a script")
+        flags = (f"--{job}_hosts={','.join(tasks)}" for job, tasks in plan.cluster_spec.items())
+        text.append(" ".join(flags) + "\n")
     if "TF_CONFIG" in task.env:
         title("TF_CONFIG")
         text.append(task.env["TF_CONFIG"] + "\n")

@@ -314,15 +314,21 @@ class EditorScreen(Page):
         if job:
             self._edit(lambda document: _removed(document, self._table.hosts_meant(), job))
 
+    def on_paste(self, event: events.Paste) -> None:
+        """What is pasted over the table are hosts, or a cluster."""
+        if self._table.has_focus:
+            self.action_add(" ".join(event.text.replace("\\\n", " ").split()))
+
     @work(group="dialog")
-    async def action_add(self) -> None:
+    async def action_add(self, pasted: str = "") -> None:
         """Asks for hosts, or for a cluster spec, and adds them."""
         document = self._look().document
         if document is None:
             return
-        about = "SSH destinations, such as root@tf[1-4], gpu7; or a cluster spec or TF_CONFIG"
-        missing = ", ".join(document.undefined_hosts())
-        dialog = AskText("Add hosts", missing, _hosts_problem, about, Completion(aliases()))
+        about = "SSH destinations, such as root@tf[1-4], gpu7; or --ps_hosts=… --worker_hosts=…, "
+        about += "a line of a script with them, or a TF_CONFIG"
+        start = pasted or ", ".join(document.undefined_hosts())
+        dialog = AskText("Add hosts", start, _hosts_problem, about, Completion(aliases()))
         line = await ask(self, dialog)
         before = set(document.host_names())
         if line and self._edit(lambda document: document.add_hosts(line)):
