@@ -37,12 +37,11 @@ from tui.screens.home_rows import (
     GROUP_DETAILS,
     NEW,
     RUN_ORDERS,
-    RUN_TITLES,
     cluster_row,
     demo_rows,
     detail,
-    note_text,
     run_row,
+    run_titles,
     title,
 )
 from tui.screens.kill_runs import KillRunsDialog
@@ -58,7 +57,8 @@ POLL_SECONDS = 2.0
 """Between two reads of this machine's files; hosts are asked only when the screen is opened."""
 BESIDE_FROM, BELOW_FROM = 160, 36
 """Cells of width from which on details of the row under the cursor are shown beside the tables,
-and rows of height from which on they are shown below; on a smaller screen only its note is."""
+and rows of height from which on they are shown below; on a smaller screen only the text is that
+may have no room in the row."""
 
 
 class HomeScreen(Page):
@@ -90,7 +90,7 @@ class HomeScreen(Page):
         """A person's wish; without one, demos are shown while there is no cluster."""
         self._deleted: list[Deleted] = []
         # Kept, not looked up: the app may be left before all parts of the screen are there.
-        self._runs = Table("runs", "Runs", fits=True)
+        self._runs = Table("runs", "Runs", fits=True, fills=-1)
         self._runs.display = False
         self._clusters = Table("clusters", "Clusters", fills=1)
 
@@ -181,10 +181,10 @@ class HomeScreen(Page):
     def _show_runs(self, runs: list[ListedRun], now: float) -> None:
         table, colours = self._runs, status_colours(self.app)
         width = self.query_one("#tables").size.width
-        table.show(
-            RUN_TITLES,
-            [run_row(entry, now, colours, width) for entry in table.ordered(runs, RUN_ORDERS)],
-        )
+        titles = run_titles(width)
+        ordered = table.ordered(runs, [RUN_ORDERS[name] for name in titles])
+        rows = [run_row(entry, now, colours, width) for entry in ordered]
+        table.show(list(titles.values()), rows)
         table.border_title = Content(f"Runs {len(runs)}")
         if not runs and table.has_focus:
             self.set_focus(self._clusters)
@@ -222,7 +222,7 @@ class HomeScreen(Page):
             name, sentences = GROUP_DETAILS.get(self._table.key or "", ("", ""))
             about = Text(sentences, "dim")
         if not whole:
-            name, about = "", note_text(entry, colours) if entry is not None else Text()
+            name, about = "", self._table.filled
         box.border_title = Content(name) if name else None
         self.query_one("#about", Static).update(about)
         box.display = whole or bool(about)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from rich.text import Text
 
@@ -17,22 +18,21 @@ from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
 from tui.tables import TableRow, right
 
 Colours = Mapping[StatusColor, str]
-RUN_TITLES: Sequence[str | Text] = [
-    *("state", "run", right("time"), right("step"), right("loss")),
-    *(right("tasks"), right("started"), "note"),
-]
 CLUSTER_TITLES: Sequence[str | Text] = ["cluster", "tasks and hosts", right("changed")]
-RUN_ORDERS = (
-    lambda entry: str(entry.summary.outcome or entry.summary.state),
-    lambda entry: entry.summary.run_id,
-    lambda entry: (entry.summary.ended or entry.summary.time) - entry.summary.started,
-    lambda entry: entry.summary.step or 0,
-    lambda entry: entry.summary.loss or 0.0,
-    lambda entry: entry.summary.tasks,
-    lambda entry: entry.summary.started,
-    lambda entry: entry.summary.first_failure,
-)
-"""What each column of the runs orders by."""
+RUN_ORDERS: Mapping[str, Callable[[ListedRun], Any]] = {
+    "state": lambda entry: str(entry.summary.outcome or entry.summary.state),
+    "run": lambda entry: entry.summary.run_id,
+    "time": lambda entry: (entry.summary.ended or entry.summary.time) - entry.summary.started,
+    "step": lambda entry: entry.summary.step or 0,
+    "loss": lambda entry: entry.summary.loss or 0.0,
+    "tasks": lambda entry: entry.summary.tasks,
+    "started": lambda entry: entry.summary.started,
+    "note": lambda entry: entry.summary.first_failure,
+}
+"""The columns of the runs, and what each orders by."""
+_FIGURES = ("time", "step", "loss", "tasks", "started")
+_NARROW = 100
+"""Cells below which the number of tasks has no room beside a note."""
 CLUSTER_ORDERS = (
     lambda entry: entry.path.stem,
     lambda entry: shape(entry.cluster) if entry.cluster else "",
@@ -60,27 +60,29 @@ _SHORTEST_ID, _TELLING = 20, 11
 """Cells of an id at least, and those of its end, which tell it from the others: `183002-7f3a`."""
 
 
+def run_titles(width: int) -> dict[str, Text]:
+    """The columns of the runs, and their titles, on a screen of so many cells."""
+    names = (name for name in RUN_ORDERS if name != "tasks" or width >= _NARROW)
+    return {name: right(name) if name in _FIGURES else Text(name) for name in names}
+
+
 def run_row(entry: ListedRun, now: float, colours: Colours, width: int) -> TableRow:
-    """A run, active or past; in a screen of so many cells."""
+    """A run, active or past; on a screen of so many cells."""
     run = entry.summary
     word, color = _state(entry)
     spent = (now if entry.active else run.ended or run.time) - run.started
     step = "" if run.step is None else thousands(run.step)
-    note = note_text(entry, colours)
-    note.no_wrap = True
-    return TableRow(
-        entry.key,
-        [
-            Text(word, f"bold {colours[color]}" if entry.active else colours[color]),
-            Text(short_id(run.run_id, width - _OTHERS)),
-            right(clock(spent) if run.started else ""),
-            right(step),
-            right("" if run.loss is None else figure(run.loss)),
-            right(_alive(entry)),
-            right(f"{age(now - run.started)} ago" if run.started else "", "dim"),
-            note,
-        ],
-    )
+    cells = {
+        "state": Text(word, f"bold {colours[color]}" if entry.active else colours[color]),
+        "run": Text(short_id(run.run_id, width - _OTHERS)),
+        "time": right(clock(spent) if run.started else ""),
+        "step": right(step),
+        "loss": right("" if run.loss is None else figure(run.loss)),
+        "tasks": right(_alive(entry)),
+        "started": right(f"{age(now - run.started)} ago" if run.started else "", "dim"),
+        "note": note_text(entry, colours),
+    }
+    return TableRow(entry.key, [cells[name] for name in run_titles(width)])
 
 
 def short_id(run_id: str, width: int) -> str:

@@ -96,6 +96,14 @@ class Table(DataTable[Text]):
         """Key of the row under the cursor."""
         return self._rows[self.cursor_row].key if self.cursor_row < len(self._rows) else None
 
+    @property
+    def filled(self) -> Text:
+        """The text under the cursor that may have no room in its row, as a whole."""
+        if self._fills is None or self.cursor_row >= self.row_count:
+            return Text()
+        text = self.get_row_at(self.cursor_row)[self._fills]
+        return Text(text.plain, text.style)
+
     def ordered(
         self, items: Iterable[Item], columns: Sequence[Callable[[Item], Any]]
     ) -> list[Item]:
@@ -179,7 +187,7 @@ class Table(DataTable[Text]):
         if self._fills is not None:
             widths[self._fills] = 0
             left = self.scrollable_content_region.width - sum(widths)
-            widths[self._fills] = max(12, left - 2 * self.cell_padding * len(widths))
+            widths[self._fills] = max(8, left - 2 * self.cell_padding * len(widths))
         return widths
 
     def _replace(self, made: Mapping[str, Cells], key: str | None) -> None:
