@@ -29,7 +29,7 @@ from tests.support.editing import (
     text_of,
 )
 from tests.support.paths import REPOSITORY
-from tests.support.screens import shows, until
+from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.run_clients import RunClients
 from tui.screens.editor.cluster_table import ClusterTable
@@ -392,7 +392,7 @@ async def test_a_wrong_value_may_be_taken_and_is_marked() -> None:
         await pilot.press(*" x", "enter")
         await shows(pilot, "! 1 problem")
         await shows(pilot, "tf1 !")
-        await shows(pilot, "no plan until these problems are fixed")
+        await shows(pilot, "problems, and the plan before them")
         await pilot.press("e")
         await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
         await shows(pilot, 'it contains blanks or quotes: write "root@tf1x"')
@@ -593,6 +593,24 @@ async def test_the_plan_follows_what_is_typed() -> None:
         screen_of(pilot).query_one(ClusterText).move_cursor((row, 0))
         await pilot.press("end", "left", "left", *"7")
         await shows(pilot, "--steps=20007")
+
+
+async def test_problems_and_the_plan_before_them_are_in_sight(tmp_path: Path) -> None:
+    """While a word is half typed the plan does not go; all problems stand above it."""
+    async with editor(size=(120, 40)) as pilot:
+        await shows(pilot, "starts ps:0")
+        text = text_of(pilot)
+        wrong = re.sub(r'"tf(\d):2222"', r'"un\1:2222"', text)
+        screen_of(pilot).query_one(ClusterText).put(wrong)
+        await shows(pilot, "problems, and the plan before them")
+        seen = [row[76:].strip(" │") for row in screen_text(screen_of(pilot).app)]
+        assert {number for row in seen for number in re.findall(r"! line (\d+)", row)} == {
+            str(problem.line) for problem in screen_of(pilot).now.problems
+        }
+        assert len(screen_of(pilot).now.problems) >= 3
+        assert any("worker:0  on tf2" in row for row in seen)
+        await pilot.press("u")
+        await shows(pilot, "starts ps:0")
 
 
 async def test_the_whole_editor_at_80_by_24() -> None:

@@ -23,11 +23,13 @@ _MOST_PROBLEMS = 20
 
 
 class PlanPreview(Vertical):
-    """Shows a plan, or why there is none."""
+    """Shows a plan, or why there is none: then the last one stays, pale, below the problems."""
 
     DEFAULT_CSS = """
     PlanPreview { height: 1fr; }
-    PlanPreview #order { height: auto; max-height: 6; padding: 0 1; }
+    PlanPreview VerticalScroll#first { height: auto; max-height: 6; }
+    PlanPreview.-wrong VerticalScroll#first { max-height: 50%; }
+    PlanPreview.-wrong OptionList, PlanPreview.-wrong #task { text-opacity: 60%; }
     PlanPreview OptionList {
         height: auto; max-height: 40%; border: none; padding: 0 1; background: $surface;
         scrollbar-size: 1 1;
@@ -43,7 +45,8 @@ class PlanPreview(Vertical):
         self._names: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield Static(id="order", markup=False)
+        with VerticalScroll(id="first"):
+            yield Static(id="order", markup=False)
         yield OptionList(markup=False)
         with VerticalScroll():
             yield Static(id="task", markup=False)
@@ -52,14 +55,17 @@ class PlanPreview(Vertical):
         self, plan: Plan | None, cluster: ClusterModel | None, problems: Sequence[Problem]
     ) -> None:
         """Shows the plan of a cluster, or the problems because of which there is none."""
-        self._plan, self._cluster = plan, cluster
-        tasks = self.query_one(OptionList)
-        tasks.display = plan is not None
-        order = self.query_one("#order", Static)
+        tasks, order = self.query_one(OptionList), self.query_one("#order", Static)
+        self.set_class(plan is None, "-wrong")
+        self.border_title = "plan" if plan is not None else "problems"
         if plan is None:
             order.update(self._problems(problems))
-            self.query_one("#task", Static).update("")
+            tasks.display = self._plan is not None
+            if self._plan is not None:
+                self.border_title = "problems, and the plan before them"
             return
+        self._plan, self._cluster = plan, cluster
+        tasks.display = True
         order.update(self._order(plan))
         names = [f"{task.id}  on {task.host}  {task.address}" for task in plan.tasks]
         if cluster is not None and request_of(cluster, plan) is not None:
@@ -95,10 +101,12 @@ class PlanPreview(Vertical):
 
     def _problems(self, problems: Sequence[Problem]) -> Text:
         colour = theme_colour(self.app, "status-bad")
-        text = Text("no plan until these problems are fixed:\n", "dim")
+        text = Text()
         for problem in problems[:_MOST_PROBLEMS]:
             line = f"line {problem.line}: " if problem.line else ""
             text.append(f"! {line}{problem}\n", colour)
+        if len(problems) > _MOST_PROBLEMS:
+            text.append(f"and {len(problems) - _MOST_PROBLEMS} more\n", "dim")
         return text
 
     @staticmethod

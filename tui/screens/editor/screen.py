@@ -108,7 +108,6 @@ class EditorScreen(Page):
     def on_mount(self) -> None:
         if self._draft is None:
             return
-        self._plan.border_title = "plan"
         for part in (self._text, self._keys, self._plan):
             part.add_class("framed")
         self._look()
