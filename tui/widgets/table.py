@@ -148,8 +148,8 @@ class Table(DataTable[Text]):
 
     def _draw(self, key: str | None, *, anew: bool = False) -> None:
         """Puts what has changed into the rows; of a large table, into those in sight. Rows are
-        replaced when they are other ones, which is `anew`; then the cursor goes to the row
-        `key`."""
+        replaced when they are other ones, which is `anew`, or when another width is left for the
+        column that takes it; then the cursor goes to the row `key`."""
         made = {row.key: row.make() for row in self._in_sight()}
         widths = self._measured(made.values())
         # Set here, as Textual measures only when it is idle, and may draw a frame before.
@@ -159,7 +159,7 @@ class Table(DataTable[Text]):
         if self._fills is not None:
             for cells in made.values():
                 cells[self._fills].no_wrap, cells[self._fills].overflow = True, "ellipsis"
-        if anew:
+        if anew or (other_widths and self._fills is not None):
             self._replace(made, key)
             return
         for row, cells in made.items():
