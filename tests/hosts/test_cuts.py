@@ -12,7 +12,6 @@ from launcher.store.runs import RunFolder
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import (
     FaultScenario,
-    back,
     confirmed,
     last_states,
     lost,
@@ -24,33 +23,6 @@ from tests.support.streams import records
 from tests.testbed import faults
 
 PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
-
-
-def test_a_cut_shorter_than_the_lease_loses_no_byte(scenario: FaultScenario) -> None:
-    """Tasks of the cut host write on, are `lost` and then what they were; nothing is started
-    again, every log is whole, and the run succeeds. The same with all its connections reset by
-    a killed sshd instead of a cable."""
-    file = scenario.file(
-        PLACES, run="lease = 600\ngrace = 2", env={"SECONDS": "all are back", "PACE": "0.003"}
-    )
-    with scenario.up(file) as up:
-        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
-        scenario.testbed["tf3"].pull()
-        assert faults.kill_sessions(scenario.testbed["tf4"]) >= 1
-        lost(up, "tf3")
-        assert up.state("worker:1", "lost")
-        lost(up, "tf4")
-        back(up, "tf4")
-        scenario.testbed["tf3"].heal()
-        back(up, "tf3")
-        scenario.tell(up.run_id, "all are back")
-        assert up.wait() == 0, up.transcript()
-        states = last_states(up)
-        assert {states[f"worker:{n}"] for n in range(3)} == {"exited"}
-        assert {e["attempt"] for e in up.of("task")} == {0, 1}
-        assert confirmed(up)
-        assert scenario.check_logs(up.run_id) > 100_000
-    scenario.wait_dead()
 
 
 def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:

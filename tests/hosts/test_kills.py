@@ -10,6 +10,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.support import command
 from tests.support.budgets import soak
 from tests.support.command import Up
 from tests.support.patience import PATIENCE, wait_until
@@ -18,27 +19,10 @@ from tests.testbed import faults
 
 
 def launched(scenario: FaultScenario, modes: str, run: str = "grace = 1", **env: str) -> Up:
-    places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
-    file = scenario.file(places, run=f"lease = 600\n{run}", modes={"worker": modes}, env=env)
-    return scenario.up(file)
+    return scenario.up(scenario.file(run=f"lease = 600\n{run}", modes={"worker": modes}, env=env))
 
 
 ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
-
-
-def test_tasks_that_do_everything_not_to_die_are_gone(scenario: FaultScenario) -> None:
-    """They ignore TERM, leave daemons with and without their environment, hold pipes open in
-    grandchildren, and one per host forks on and on: one Ctrl-C, a clean receipt, no survivor,
-    and logs whole to the last byte."""
-    with launched(scenario, "stubborn daemon orphan child holder chain") as up:
-        ready(up, *ALL)
-        up.press_ctrl_c()
-        assert up.wait() == 130, up.transcript()
-        assert confirmed(up)
-        assert set(receipt(up)) == {"tf1", "tf3", "tf4", "localhost"}
-        assert min(receipt(up)[h]["signalled"] for h in ("tf3", "tf4", "localhost")) >= 6
-        scenario.check_logs(up.run_id)
-        scenario.wait_dead(up.run_id)
 
 
 def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
@@ -181,3 +165,14 @@ def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
     assert b"nothing is left on any host" in said
     assert scenario.check_logs(folder.run_id) > 6 << 20
     scenario.wait_dead(folder.run_id)
+
+
+def test_a_task_that_dies_before_it_listens_is_named(scenario: FaultScenario) -> None:
+    """Given a ps that prints a line and exits with 7; when it should listen; then the first failure
+    stands on stderr with its host, status and last line, nothing else has begun, and exit is 1."""
+    script = "import sys; print('no such thing'); sys.exit(7)"
+    with scenario.up(scenario.file(words=command.python_task(script))) as up:
+        assert up.wait() == 1
+    assert all(text in up.said for text in ("ps:0 on tf1", "exit 7", "no such thing")), up.said
+    assert not any(e["task"] != "ps:0" and e["state"] == "starting" for e in up.of("task"))
+    assert not scenario.left(up.run_id)

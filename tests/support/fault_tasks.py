@@ -4,7 +4,7 @@ How long it goes on is said by `SECONDS`, for the tasks named in `FIRST` by `FIR
 later attempts of all tasks by `AGAIN_SECONDS`. What must happen before it ends, or before it ends
 again, is no matter of seconds: a word there instead of a number is waited for until `tell` says it,
 and `ATTEMPT` in it stands for the attempt's number. `LATE` names tasks that listen only when they
-are told `listen`.
+are told `listen`, or `listen.` and the task.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def told(word):
 
 
 write(next(pieces))
-while task in os.environ.get("LATE", "").split(",") and not told("listen"):
+while task in os.environ.get("LATE", "").split(","):
+    if told("listen") or told("listen." + task):
+        break
     time.sleep(0.02)
 server = socket.create_server(("0.0.0.0", int(sys.argv[1])), reuse_port=False)
 if "stops" in modes:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from launcher.paths import runs_home
-from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support import fault_tasks as tasks
+from tests.support.bed import Bed, Break
 from tests.support.command import Up
-from tests.support.fault_tasks import Ledger
-from tests.support.patience import PATIENCE, wait_until
-from tests.support.streams import records
-from tests.testbed import proc
+from tests.support.patience import wait_until
+from tests.testbed import faults, proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
 from tests.testbed.proc import Process
@@ -31,19 +27,20 @@ BYSTANDERS = (
 )
 
 
-class FaultScenario:
-    """Some hosts of a testbed, and this machine when `here` is set.
+class FaultScenario(Bed):
+    """Some hosts of a testbed, and this machine, with bystanders beside the tasks of hosts.
 
-    `file` places tasks as `{"ps": ["tf1"], "worker": ["tf3", "here"]}`; each gets a port of its
-    own. Tests that run at the same time have other testbeds, and so other ports of this machine.
+    Each task gets a port of its own: tests that run at the same time have other testbeds, and so
+    other ports of this machine.
     """
 
+    places: Mapping[str, Sequence[str]] = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
+
     def __init__(self, testbed: Testbed, folder: Path) -> None:
+        super().__init__(folder)
         self.testbed = testbed
-        self.folder = folder
         self.bystanders: dict[str, list[Process]] = {}
         self._port = 3000 + 100 * testbed.number
-        self._files = 0
 
     def __enter__(self) -> Self:
         for host in self.testbed:
@@ -70,82 +67,26 @@ class FaultScenario:
                         f"a bystander on {name} was killed: {before.argv} {before.tag}"
                     )
 
-    def file(
-        self,
-        places: Mapping[str, Sequence[str]],
-        *,
-        modes: Mapping[str, str] | None = None,
-        run: str = "",
-        env: Mapping[str, str] | None = None,
-        extra: str = "",
-        words: Sequence[str] | None = None,
-    ) -> Path:
-        """Writes a cluster file: where the tasks go, how the jobs misbehave, more settings."""
-        self._files += 1
-        used = {host for hosts in places.values() for host in hosts}
-        lines = [f'name = "scenario{self._files}"', self.hosts_toml(used)]
-        for job, hosts in places.items():
-            addresses = [f"{'localhost' if h == 'here' else h}:{self._next_port()}" for h in hosts]
-            lines += [f"[jobs.{job}]", f"tasks = {json.dumps(addresses)}"]
-            lines.append(f'env = {{ MODES = "{(modes or {}).get(job, "")}" }}')
-        lines += ["[run]", f"command = {json.dumps(words or tasks.command())}"]
-        settings = {"LEDGER": "/tmp/ledger", "PACE": "0.03", **(env or {})}
-        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-        lines.append(f"env = {{ {pairs} }}")
-        if "workdir" not in run:
-            lines.append('workdir = ""')
-        lines += [run, extra]
-        return command.write(self.folder, "\n".join(lines) + "\n", f"scenario{self._files}.toml")
-
     def hosts_toml(self, used: Iterable[str]) -> str:
-        """The `[hosts.*]` tables of those that are used."""
         tables = self.testbed.hosts_toml().split("[hosts.")
         found = [f"[hosts.{t}" for t in tables if t.split("]")[0] in used]
         if "here" in used:
             found.append(f'[hosts.localhost]\naddress = "{self.testbed.address}"\n')
         return "".join(found)
 
-    # --- looking ------------------------------------------------------------------------------
+    def address(self, host: str) -> str:
+        self._port += 1
+        return f"{'localhost' if host == 'here' else host}:{self._port}"
+
+    def on(self, host: str) -> list[Process]:
+        bystanders = {p.pid for p in self.bystanders.get(host, ())}
+        return [p for p in self.testbed[host].leftovers() if p.pid not in bystanders]
 
     def left(self, run_id: str = "") -> list[Process]:
         """What lives on the hosts beside sshd and the bystanders, and what of the run lives
         here."""
-        bystanders = {p.pid for them in self.bystanders.values() for p in them}
-        there = [
-            p
-            for host in self.testbed
-            if host.up
-            for p in host.leftovers()
-            if p.pid not in bystanders
-        ]
+        there = [p for host in self.testbed if host.up for p in self.on(host.name)]
         return there + (self.here(run_id) if run_id else [])
-
-    @staticmethod
-    def here(run_id: str) -> list[Process]:
-        """The run's living processes on this machine."""
-        mine = proc.pid_namespace(os.getpid())
-        return [
-            p
-            for p in proc.scan(mine, having=run_id)
-            if p.alive and (p.tag or "").split("/")[0].rstrip(";") == run_id
-        ]
-
-    def wait_dead(self, run_id: str = "", timeout: float = PATIENCE) -> None:
-        """Waits until nothing is left but the bystanders."""
-        try:
-            wait_until(lambda: not self.left(run_id), "nothing is left", timeout)
-        except AssertionError as error:
-            lines = [f"{p.pid} {p.state} {p.tag} {p.argv}" for p in self.left(run_id)]
-            raise AssertionError(f"{error}\n" + "\n".join(lines)) from None
-
-    def of(self, host: str, task: str) -> list[Process]:
-        """The living processes of a task on a host by their tag."""
-        bystanders = {p.pid for p in self.bystanders.get(host, ())}
-        return [
-            p
-            for p in self.testbed[host].leftovers()
-            if f"/{task}/" in (p.tag or "") and p.pid not in bystanders
-        ]
 
     def agents(self, host: str) -> tuple[Process, Process]:
         """The watchdog and the agent of the only run on a host."""
@@ -158,70 +99,16 @@ class FaultScenario:
         return tagged[agent.ppid], agent
 
     def ledger_folder(self, host: str) -> Path:
-        """Where the tasks of a host keep their ledgers, as this machine sees it."""
         return Path("/tmp/ledger") if host == "here" else self.testbed[host].disk / "tmp/ledger"
 
-    def check_logs(
-        self, run_id: str, *, whole: bool = True, pace: float = 0.01, worst: bool = False
-    ) -> int:
-        """Every stored log is, byte for byte, what its task says it wrote; returns how many
-        bytes that were. Where nobody has collected the logs (`whole` is unset) they may end
-        earlier; `pace` is then the tasks' PACE, and `worst` whether WORST was set."""
-        folder = RunFolder(runs_home() / run_id)
-        begins: dict[str, dict[int, int]] = {}
-        places: dict[str, str] = {}
-        for record in records(folder):
-            if record["event"] == "task" and "attempts" in record:
-                of_task = begins.setdefault(record["task"], {})
-                of_task |= {one["number"]: one["log_start"] for one in record["attempts"]}
-                places[record["task"]] = record["host"].replace("localhost", "here")
-        total = 0
-        for task, attempts in begins.items():
-            stem = task.replace(":", "-")
-            path = folder.path / f"{stem}.log"
-            log = path.read_bytes() if path.exists() else b""
-            last = max(attempts)
-            # A launcher that was killed may have started one more than it could record.
-            words = f"here is {run_id}.{stem}.{last + 1}\n".encode()
-            if not whole and (at := log.find(words, attempts[last])) >= 0:
-                attempts[last + 1] = at
-            numbers = sorted(attempts)
-            edges = [attempts[number] for number in numbers] + [len(log)]
-            for number, start, end in zip(numbers, edges, edges[1:], strict=False):
-                path = self.ledger_folder(places[task]) / f"{run_id}.{stem}.{number}"
-                part = log[start:end]
-                ledger = Ledger.read(path)
-                if not whole and len(part) < ledger.count:
-                    begins_so = ledger.begins(part, path.name, pace, worst)
-                    assert begins_so, f"{path.name}: another beginning"
-                    continue
-                assert ledger.agrees(part), (
-                    f"{task} attempt {number}: {len(part)} bytes here, {ledger.count} written"
-                )
-                total += len(part)
-        assert begins, "no task has started"
-        return total
+    def breaks(self, up: Up) -> Iterator[Break]:
+        """A cable that is pulled, and sessions of sshd that are killed."""
+        host = self.testbed["tf3"]
+        yield Break("tf3", host.pull, host.heal)
+        yield Break("tf4", lambda: faults.kill_sessions(self.testbed["tf4"]))
 
-    # --- doing --------------------------------------------------------------------------------
-
-    def tell(self, run_id: str, word: str) -> None:
-        """Says a word to the run's tasks, on every host that has begun one."""
-        for folder in map(self.ledger_folder, ("here", *(host.name for host in self.testbed))):
-            if folder.is_dir():
-                tasks.tell(folder, run_id, word)
-
-    def up(self, file: Path, **options: Any) -> Up:
-        """Launches."""
-        return Up("up", str(file), "--json", **options)
-
-    def kill(self, run_id: str) -> tuple[int, str]:
-        """`tfmux kill RUN`: the exit code, and what it said."""
-        done = command.run("kill", run_id, timeout=PATIENCE)
-        return done.returncode, done.stdout + done.stderr
-
-    def _next_port(self) -> int:
-        self._port += 1
-        return self._port
+    def all_hosts(self) -> Iterable[str]:
+        return ["here", *(host.name for host in self.testbed)]
 
     def _start_bystanders(self, host: Host) -> None:
         for words in BYSTANDERS:
@@ -256,7 +143,7 @@ def launch(
 
 def gone(run_id: str) -> bool:
     """Nothing of the run lives here."""
-    return not FaultScenario.here(run_id)
+    return not Bed.here(run_id)
 
 
 def ready(up: Up, *names: str) -> None:
@@ -294,19 +181,21 @@ def within(seconds: float, condition: Callable[[], object], what: str) -> float:
     return time.monotonic() - began
 
 
-def lost(up: Up, host: str) -> None:
-    """Waits until a host is said to be lost."""
-    up.wait_for(
-        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "lost"), "lost"
-    )
+def lost(up: Up, host: str, after: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Waits until a host is said to be lost; after another event, if that is given."""
+    return _host(up, host, "lost", after)
 
 
-def back(up: Up, host: str) -> None:
+def back(up: Up, host: str, after: dict[str, Any] | None = None) -> None:
     """Waits until a host that was lost is up again."""
-    lost = next(e for e in up.of("host") if (e["host"], e["state"]) == (host, "lost"))
-    up.wait_for(
-        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, "up"),
-        "back",
-        after=lost,
+    gone = _host(up, host, "lost", after)
+    _host(up, host, "up", gone)
+    up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back", after=after)
+
+
+def _host(up: Up, host: str, state: str, after: dict[str, Any] | None) -> dict[str, Any]:
+    return up.wait_for(
+        lambda e: e["event"] == "host" and (e["host"], e["state"]) == (host, state),
+        f"{host} {state}",
+        after=after,
     )
-    up.wait_for(lambda e: f"{host} is back" in e.get("note", ""), "back")

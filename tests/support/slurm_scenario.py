@@ -4,64 +4,71 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.paths import runs_home
-from tests.support import command
-from tests.support import fault_tasks as tasks
+from tests.support.bed import PACE, Bed, Break
 from tests.support.command import Up
-from tests.support.fault_tasks import Ledger
 from tests.testbed.proc import Process
 from tests.testbed.slurm import SlurmBed
 
 ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
 
 
-class Scenario:
-    """A bed, and cluster files for it."""
+class Scenario(Bed):
+    """A bed of nodes, and cluster files for it: a ps on the first one, a worker on each other."""
+
+    places: Mapping[str, Sequence[str]] = {"ps": ["node0"], "worker": ["node1", "node2", "node3"]}
+    lease = 45.0  # each word to a node is an srun of its own
 
     def __init__(self, bed: SlurmBed, folder: Path) -> None:
+        super().__init__(folder)
         self.bed = bed
-        self.folder = folder
-        self.ledger = bed.folder / "ledger"
+        self._table = ""
 
     def file(
         self,
+        places: Mapping[str, Sequence[str]] | None = None,
         *,
+        modes: Mapping[str, str] | str = "stubborn daemon child",
+        run: str = "grace = 1.0",
+        env: Mapping[str, str] | None = None,
+        extra: str = "",
+        words: Sequence[str] | None = None,
         nodes: int = 4,
         slurm: str = "",
-        modes: str = "stubborn daemon child",
-        env: Mapping[str, str] | None = None,
-        run: str = "grace = 1.0",
     ) -> Path:
-        """A ps on the first node and a worker on each other one."""
-        workers = [f"node{number}:auto" for number in range(1, nodes)]
-        settings = {"LEDGER": str(self.ledger), "PACE": "0.03", "MODES": modes, **(env or {})}
-        pairs = ", ".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-        text = f"""
-name = "s"
-[slurm]
-nodes = {nodes}
-{"" if "time =" in slurm else 'time = "10"'}
-python = {json.dumps(sys.executable)}
-{slurm}
-[jobs.ps]
-tasks = ["node0:auto"]
-[jobs.worker]
-tasks = {json.dumps(workers)}
-[run]
-command = {json.dumps(tasks.command())}
-env = {{ {pairs} }}
-workdir = ""
-{run}
-"""
-        return command.write(self.folder, text)
+        """The same, with so many nodes and more lines of `[slurm]`."""
+        if places is None:
+            places = {"ps": ["node0"], "worker": [f"node{number}" for number in range(1, nodes)]}
+        time = "" if "time =" in slurm else 'time = "10"'
+        python = f"python = {json.dumps(sys.executable)}"
+        self._table = f"[slurm]\nnodes = {nodes}\n{time}\n{python}\n{slurm}\n"
+        return super().file(places, modes=modes, run=run, env=env, extra=extra, words=words)
+
+    def hosts_toml(self, used: Iterable[str]) -> str:
+        return self._table
+
+    def settings(self) -> dict[str, str]:
+        return {"LEDGER": str(self.ledger_folder("")), "PACE": PACE}
+
+    def ledger_folder(self, host: str) -> Path:
+        return self.bed.folder / "ledger"
+
+    def left(self, run_id: str = "") -> list[Process]:
+        return self.bed.leftovers()
+
+    def on(self, host: str) -> list[Process]:
+        return self.bed.leftovers(f"sl{int(host[4:]) + 1}")
+
+    def breaks(self, up: Up) -> Iterator[Break]:
+        """A cable that is pulled; the next bridge is a new step of the job."""
+        yield Break("node2", lambda: self.bed.cut("sl3"), lambda: self.bed.heal("sl3"))
 
     def up(self, file: Path | None = None, **options: Any) -> Up:
-        """Launches."""
-        return Up("up", str(file or self.file(**options)), "--json")
+        """Launches a file, or one with these options."""
+        return super().up(file or self.file(**options))
 
     def agents(self, name: str) -> list[Process]:
         """The watchdog, the agent and the bridge on a node, in this order."""
@@ -73,17 +80,6 @@ workdir = ""
         """No process of the run is on any node; Slurm lets go a little later."""
         assert self.bed.leftovers() == []
         self.bed.wait_empty()
-
-    def check_logs(self, run_id: str, tasks: Sequence[str] = ALL) -> None:
-        """Every stored log of these tasks is what its task has written."""
-        logs = {path.stem: path for path in (runs_home() / run_id).glob("*-[0-9].log")}
-        assert len(logs) == 4
-        for path in (logs[task.replace(":", "-")] for task in tasks):
-            ledger = Ledger.read(self.ledger / f"{run_id}.{path.stem}.1")
-            log = path.read_bytes()
-            told = f"{path.name}: {len(log)} bytes of {ledger.count}\n"
-            told += (path.parent / "events.jsonl").read_text(errors="replace")[-8000:]
-            assert ledger.count and ledger.agrees(log), told
 
 
 def waiting(up: Up, reason: str) -> dict[str, Any]:

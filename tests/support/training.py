@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from tests.support.patience import PATIENCE
+
 STEPS = 60
 
 
@@ -25,4 +27,6 @@ command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task
            "--steps={STEPS}"]
 workdir = ""
 {run}
+[start]
+timeout = {PATIENCE}
 """
