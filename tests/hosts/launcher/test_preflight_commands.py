@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -38,49 +39,60 @@ async def of(text: str, base: Path) -> Report:
     return await preflight(loads(text, "cluster.toml", base))
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        (["no-such-trainer", "x"], "no-such-trainer is not on PATH"),
-        (["/no/such/trainer"], "/no/such/trainer: no such file"),
-        (["/tmp"], "/tmp is a directory"),
-        (["/etc/passwd"], "/etc/passwd is not executable"),
-        (["{python}", "-u", "-m", "no_such_module.train"], "has no module no_such_module"),
-    ],
-)
-async def test_a_command_that_cannot_run_is_named(
-    tmp_path: Path, command: list[str], why: str
-) -> None:
-    """With task, host and reason; nothing may be launched."""
-    report = await of(local(command), tmp_path)
+def jobs(commands: Sequence[Sequence[str]], settings: str = "", workdir: str = "") -> str:
+    """A task on this machine for each command."""
+    tables = "".join(
+        f'[jobs.job{n}]\ntasks = ["localhost:auto"]\ncommand = {json.dumps(command)}\n'
+        for n, command in enumerate(commands)
+    )
+    return f'{tables}[run]\nworkdir = "{workdir}"\n{settings}\n'
+
+
+def by_job(report: Report, commands: Sequence[Sequence[str]]) -> list[str]:
+    """What is said of the command of each job; nothing where it is fine."""
+    bad = [f for f in report.findings if f.check is Check.COMMAND and f.severity is not Severity.OK]
+    found = {str(finding.task): finding.sentence for finding in bad}
+    return [found.get(f"job{number}:0", "") for number, _ in enumerate(commands)]
+
+
+CANNOT_RUN = {
+    "no-such-trainer is not on PATH": ["no-such-trainer", "x"],
+    "/no/such/trainer: no such file": ["/no/such/trainer"],
+    "/tmp is a directory": ["/tmp"],
+    "/etc/passwd is not executable": ["/etc/passwd"],
+    "has no module no_such_module": ["{python}", "-u", "-m", "no_such_module.train"],
+}
+CAN_RUN = [
+    ["echo", "-m", "nothing"],
+    ["{python}", "-c", "pass", "-m", "nothing"],
+    ["{python}", "train.py", "-m", "nothing"],
+    ["{python}", "-m", "trainer", "async"],
+    ["{python}", "-m", "json.tool"],
+    ["{python}", "-m", "mine.train"],
+    ["{python}", "-m", "single"],
+    ["./train.sh"],
+]
+
+
+async def test_commands_that_cannot_run_are_named(tmp_path: Path) -> None:
+    """Each with task, host and reason; nothing may be launched."""
+    commands = [*CANNOT_RUN.values()]
+    report = await of(jobs(commands), tmp_path)
     assert not report.ok
-    sentence = problems(report)["localhost"]
-    assert sentence.startswith("worker:0 cannot run on localhost: ") and why in sentence
+    for number, (why, said) in enumerate(zip(CANNOT_RUN, by_job(report, commands), strict=True)):
+        assert said.startswith(f"job{number}:0 cannot run on localhost: ") and why in said, said
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["echo", "-m", "nothing"],
-        ["{python}", "-c", "pass", "-m", "nothing"],
-        ["{python}", "train.py", "-m", "nothing"],
-        ["{python}", "-m", "trainer", "async"],
-        ["{python}", "-m", "json.tool"],
-        ["{python}", "-m", "mine.train"],
-        ["{python}", "-m", "single"],
-        ["./train.sh"],
-    ],
-)
-async def test_a_command_that_can_run_is_fine(tmp_path: Path, command: list[str]) -> None:
+async def test_commands_that_can_run_are_fine(tmp_path: Path) -> None:
     """Also what is part of the workdir, or comes with tfmux."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "single.py").touch()
     (tmp_path / "train.py").touch()
     (tmp_path / "train.sh").write_text("#!/bin/sh\n")
     (tmp_path / "train.sh").chmod(0o755)
-    report = await of(local(command, workdir="."), tmp_path)
-    assert problems(report) == {}
-    assert any(f.check is Check.COMMAND and f.brief == "found" for f in report.findings)
+    report = await of(jobs(CAN_RUN, workdir="."), tmp_path)
+    assert by_job(report, CAN_RUN) == [""] * len(CAN_RUN) and problems(report) == {}
+    assert [f.brief for f in report.findings if f.check is Check.COMMAND] == ["found"]
 
 
 async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> None:
@@ -90,37 +102,35 @@ async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> Non
     assert "train.sh is not executable" in problems(report)["localhost"]
 
 
+ABSENT = {
+    "absent.sh: no such file": ["./absent.sh"],
+    "~/bin/train.sh: no such file": ["~/bin/train.sh"],
+    "absent.py: no such file": ["{python}", "-u", "-W", "ignore", "absent.py", "--x"],
+    "/no/such/train.py: no such file": ["{python}", "/no/such/train.py"],
+    "has no module no_such_module": ["{python}", "-um", "no_such_module"],
+}
+
+
 @pytest.mark.parametrize("workdir", ["", "."])
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        (["./absent.sh"], "absent.sh: no such file"),
-        (["~/bin/train.sh"], "~/bin/train.sh: no such file"),
-        (["{python}", "-u", "-W", "ignore", "absent.py", "--x"], "absent.py: no such file"),
-        (["{python}", "/no/such/train.py"], "/no/such/train.py: no such file"),
-        (["{python}", "-um", "no_such_module"], "has no module no_such_module"),
-    ],
-)
-async def test_what_is_started_from_the_workdir_must_be_there(
-    tmp_path: Path, command: list[str], why: str, workdir: str
-) -> None:
+async def test_what_is_started_from_the_workdir_must_be_there(tmp_path: Path, workdir: str) -> None:
     """Programs and scripts; with `workdir = ""` tasks of this machine start beside the file."""
-    report = await of(local(command, workdir=workdir), tmp_path)
-    assert problems(report)["localhost"].endswith(why)
-    settings = 'prepare = ["make"]'
-    report = await of(local(command, settings, workdir=workdir), tmp_path)
-    assert report.ok and problems(report)["localhost"].endswith("unless prepare brings it")
+    commands = [*ABSENT.values()]
+    report = await of(jobs(commands, workdir=workdir), tmp_path)
+    for why, said in zip(ABSENT, by_job(report, commands), strict=True):
+        assert said.endswith(why), said
+    report = await of(jobs(commands, 'prepare = ["make"]', workdir), tmp_path)
+    assert report.ok
+    assert all(said.endswith("unless prepare brings it") for said in by_job(report, commands))
 
 
-@pytest.mark.parametrize("command", [["./train.sh"], ["{python}", "train.py"]])
-async def test_what_cannot_be_known_is_no_error_and_not_called_found(
-    tmp_path: Path, command: list[str]
-) -> None:
+async def test_what_cannot_be_known_is_no_error_and_not_called_found(tmp_path: Path) -> None:
     """`setup` may change the directory."""
-    report = await of(local(command, 'setup = "cd /srv/code || true"'), tmp_path)
+    commands = [["./train.sh"], ["{python}", "train.py"]]
+    report = await of(jobs(commands, 'setup = "cd /srv/code || true"'), tmp_path)
     assert problems(report) == {}
     (finding,) = [f for f in report.findings if f.check is Check.COMMAND]
-    assert finding.brief == "found in part" and "worker:0" in finding.sentence
+    assert finding.brief == "found in part"
+    assert "job0:0" in finding.sentence and "job1:0" in finding.sentence
 
 
 async def test_every_job_is_looked_at(tmp_path: Path) -> None:
