@@ -1,16 +1,14 @@
-"""Transport to an agent: a two-way byte stream, over a pipe on this machine, SSH or a command."""
+"""Transport to an agent: a two-way byte stream. Its kinds are in `ways` and `ssh`."""
 
 from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Mapping
-from contextlib import suppress
-from pathlib import Path
-from typing import Protocol, Self
+from collections.abc import Awaitable
+from typing import Protocol
 
 from ..errors import HostError
-from ..subprocesses import let_go, raise_limit, start_session
+from ..subprocesses import raise_limit
 
 _ALWAYS, _EACH_HOST = 600, 4
 """Open files that are enough: a way by a command (`via`) has three pipes."""
@@ -97,68 +95,6 @@ class TransportFactory(Protocol):
     def __call__(
         self, run_id: str, nonce: str, beside: Transport | None = None
     ) -> Awaitable[Transport]: ...
-
-
-class LocalTransport(Transport):
-    """A child process on this machine, in a session of its own so that Ctrl-C spares it."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-        self._said = bytearray()
-        self._listener = asyncio.create_task(self._listen())
-
-    @classmethod
-    async def open(cls, argv: list[str], env: Mapping[str, str] | None = None) -> Self:
-        """Starts the bridge.
-
-        Raises:
-            OSError: there is no such program.
-        """
-        process = await start_session(
-            *argv,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=env,
-            cwd=Path.home() if Path.home().is_dir() else "/",
-            limit=1 << 20,
-        )
-        return cls(process)
-
-    async def read(self) -> bytes:
-        assert self._process.stdout is not None
-        return await self._process.stdout.read(1 << 18)
-
-    def write(self, data: bytes) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write(data)
-
-    async def drain(self) -> None:
-        assert self._process.stdin is not None
-        await self._process.stdin.drain()
-
-    async def aclose(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(5):  # the agent lets go of the bridge at once
-                    await self._process.wait()
-            if self._process.returncode is None:
-                self._process.kill()
-                await self._process.wait()
-        finally:  # also where whoever closes it is cancelled
-            self._listener.cancel()
-            let_go(self._process)
-
-    @property
-    def complaint(self) -> str:
-        return self._said.decode(errors="replace").strip()
-
-    async def _listen(self) -> None:
-        assert self._process.stderr is not None
-        while data := await self._process.stderr.read(STDERR_BYTES):
-            self._said = (self._said + data)[-STDERR_BYTES:]
 
 
 def allow_connections(hosts: int) -> None:

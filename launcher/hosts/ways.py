@@ -13,19 +13,21 @@ import shlex
 import shutil
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.plan import HostPlan
 from ..printable import printable
-from ..subprocesses import let_go
+from ..subprocesses import let_go, start_session
 from . import bootstrap
 from .auth_prompt import PromptHandler
 from .bootstrap import first_difference, last_line
-from .transport import LocalTransport, Transport, TransportFactory
+from .transport import STDERR_BYTES, Transport, TransportFactory
 
 if TYPE_CHECKING:
     from .ssh import SshConnector
@@ -105,6 +107,68 @@ async def open_via(host: HostPlan, run_id: str, nonce: str) -> ViaTransport:
         raise errors.not_started(error) from error
     transport.errors = errors
     return transport
+
+
+class LocalTransport(Transport):
+    """A child process on this machine, in a session of its own so that Ctrl-C spares it."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        self._said = bytearray()
+        self._listener = asyncio.create_task(self._listen())
+
+    @classmethod
+    async def open(cls, argv: list[str], env: Mapping[str, str] | None = None) -> Self:
+        """Starts the bridge.
+
+        Raises:
+            OSError: there is no such program.
+        """
+        process = await start_session(
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=Path.home() if Path.home().is_dir() else "/",
+            limit=1 << 20,
+        )
+        return cls(process)
+
+    async def read(self) -> bytes:
+        assert self._process.stdout is not None
+        return await self._process.stdout.read(1 << 18)
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+
+    async def drain(self) -> None:
+        assert self._process.stdin is not None
+        await self._process.stdin.drain()
+
+    async def aclose(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(5):  # the agent lets go of the bridge at once
+                    await self._process.wait()
+            if self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+        finally:  # also where whoever closes it is cancelled
+            self._listener.cancel()
+            let_go(self._process)
+
+    @property
+    def complaint(self) -> str:
+        return self._said.decode(errors="replace").strip()
+
+    async def _listen(self) -> None:
+        assert self._process.stderr is not None
+        while data := await self._process.stderr.read(STDERR_BYTES):
+            self._said = (self._said + data)[-STDERR_BYTES:]
 
 
 class ViaTransport(LocalTransport):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import posixpath
+import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import field
@@ -15,14 +16,16 @@ from ..cluster.model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
 from ..errors import AgentError, HostError
 from ..frozen import frozen
+from ..hosts.bootstrap import arrive
 from ..hosts.frames import GpusAnswer, PortsAnswer
+from ..hosts.ways import open_via
 from ..ids import TaskId
 from ..plan.plan import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
-from . import evaluate, via
+from . import evaluate
 from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
-from .findings import Check, Finding, Severity, passed
+from .findings import Check, Finding, Severity, passed, warning
 from .probes import (
     QUICK,
     SLOW,
@@ -38,6 +41,8 @@ from .probes import (
     PythonAnswer,
 )
 
+_END_SECONDS = 3.0
+"""Longest wait for the end of a host's command (`via`) whose input has ended."""
 OnFinding = Callable[[Finding], None]
 
 
@@ -96,7 +101,7 @@ class HostCheck:
         """Makes all checks; `keep_mark` leaves the mark in the log directory for other hosts."""
         try:
             if self._host.via:
-                finding = await via.check_command(self._host, self._plan.run_id)
+                finding = await _check_via(self._host, self._plan.run_id)
                 self._report(finding)
                 if finding.severity is Severity.ERROR:
                     return
@@ -181,7 +186,7 @@ class HostCheck:
     async def _account(self) -> None:
         answer = await self.session.ask(AccountAnswer, QUICK)
         if self._host.via:
-            self._report(via.shell(self.name, self.session.noise))
+            self._report(_shell_of_via(self.name, self.session.noise))
         else:
             self._report_all(evaluate.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
@@ -283,3 +288,36 @@ def _runs_trainer(argv: tuple[str, ...]) -> bool:
     script = next((word for word in argv[1:] if not word.startswith("-")), "")
     pairs = itertools.pairwise(argv)
     return script.endswith("/trainer") or any(pair == ("-m", "trainer") for pair in pairs)
+
+
+async def _check_via(host: HostPlan, run_id: str) -> Finding:
+    """Starts the command and the interpreter behind it, sends nothing, and ends its input."""
+    nonce = secrets.token_hex(8)
+    try:
+        transport = await open_via(host, run_id, nonce)
+        try:
+            await arrive(transport, nonce, host.name)
+            transport.close_input()
+            ended = await transport.wait_ended(_END_SECONDS)
+        finally:
+            await transport.aclose()
+    except HostError as error:
+        return evaluate.failure(error)
+    if ended:
+        sentence = f"{host.destination} passes every byte on at once, and ends with its input"
+        return passed(Check.LOGIN, host.name, "8-bit clean", sentence)
+    sentence = (
+        f"{host.destination} goes on when its input has ended, which ends the process on the host: "
+        "tfmux ends the command itself, but what that has started elsewhere may stay"
+    )
+    todo = "let it pass the end of its input on, and end with the process that it runs (exec)"
+    return warning(Check.LOGIN, "via-lingers", host.name, "lingers", sentence, todo)
+
+
+def _shell_of_via(host: str, noise: bytes) -> Finding:
+    """There is no login shell to look at; what the command prints first is ignored."""
+    said = noise.decode(errors="replace").strip().splitlines()
+    sentence = "no login shell: via runs tfmux's command"
+    if said:
+        sentence += f", and prints text before ('{said[0][:60]}'), which tfmux ignores"
+    return passed(Check.SHELL, host, "not used", sentence)

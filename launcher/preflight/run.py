@@ -12,18 +12,21 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..cluster.addresses import join
-from ..cluster.model import ClusterModel
-from ..errors import AgentError
+from ..cluster.model import ClusterModel, hook_problem
+from ..errors import AgentError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
 from ..plan.plan import Plan, TaskPlan, make_plan, unset_names, unset_note
-from ..slurm.job import slurm_job
-from ..slurm.script import request_of
+from ..slurm.job import SlurmJob, slurm_job
+from ..slurm.limits import SlurmFinding, Subject, Verdict
+from ..slurm.login import SlurmError
+from ..slurm.script import JobRequest, request_of
 from . import evaluate, reachability
 from .findings import (
     CHECKS,
+    ENGINE_CHECKS,
     OK,
     Check,
     Finding,
@@ -31,19 +34,21 @@ from .findings import (
     Reachability,
     Result,
     Severity,
+    blocking,
     passed,
     warning,
 )
-from .hooks import check_hooks
 from .host import HostCheck
 from .probes import ConnectAnswer, ProbeSession
-from .queue import check_queue
 from .report import Report
 
 if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
 
 PROBES_AT_ONCE = 32
+_SLURM = "Slurm"
+_CHECKS = {Subject.REQUEST: Check.QUEUE, Subject.LIMITS: Check.LIMITS}
+_HOOK_TODO = "correct the program, or install it on this machine"
 _STEPS = {
     Check.NAME: "name resolves to",
     Check.TCP: "connected in",
@@ -72,11 +77,71 @@ async def preflight(
         engine = slurm_job(cluster.slurm, plan, logins)
         try:
             request = request_of(cluster, plan)
-            return await check_queue(cluster, engine, request, on_result)
+            return await _check_queue(cluster, engine, request, on_result)
         finally:
             await logins.aclose()
     allow_connections(len(cluster.hosts))
     return await _Preflight(cluster, ask, on_result, accept_new).run()
+
+
+async def _check_queue(
+    cluster: ClusterModel,
+    job: SlurmJob,
+    request: JobRequest | None,
+    on_result: Callable[[Result], None],
+) -> Report:
+    """Asks Slurm whether it would take the request, and what matters to a kill. `request` is only
+    shown."""
+    began = time.monotonic()
+    findings: list[Finding] = []
+
+    def add(finding: Finding) -> None:
+        findings.append(finding)
+        on_result(finding)
+
+    for found in evaluate.restarts(cluster, Check.QUEUE, _SLURM):
+        add(found)
+    await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
+    try:
+        async for finding in job.examine():
+            add(_finding(finding))
+    except TfmuxError as error:
+        what, todo = str(error), ""
+        if isinstance(error, SlurmError):
+            what, todo = error.what, error.todo
+        about = (Check.QUEUE, "slurm-refused", _SLURM, "refused")
+        add(blocking(*about, what, todo or "correct [slurm]"))
+    return Report(
+        name=cluster.name,
+        hosts=(_SLURM,),
+        findings=tuple(findings),
+        reachability=(),
+        accepted=(),
+        seconds=time.monotonic() - began,
+        request=request,
+        checks=ENGINE_CHECKS,
+    )
+
+
+def _finding(finding: SlurmFinding) -> Finding:
+    check = _CHECKS[finding.about]
+    if finding.verdict is Verdict.PASSED:
+        return passed(check, _SLURM, finding.brief, finding.text)
+    make = warning if finding.verdict is Verdict.WARNING else blocking
+    return make(check, finding.code, _SLURM, finding.brief, finding.text, finding.todo)
+
+
+async def _check_hooks(
+    cluster: ClusterModel, check: Check, host: str, report: Callable[[Finding], None]
+) -> None:
+    """Warns of hooks that could not be run, in the cell of `check` and `host`: a run goes on
+    without them."""
+    for key, command in cluster.hooks:
+        if command is None:
+            continue
+        if problem := await asyncio.to_thread(hook_problem, command, cluster.base):
+            sentence = f"{cluster.where('hooks', key)}: {problem}, here on the launching machine"
+            report(warning(check, "hook-missing", host, f"{key}: missing", sentence, _HOOK_TODO))
 
 
 class _Preflight:
@@ -111,7 +176,7 @@ class _Preflight:
         cell = (Check.COMMAND, self._plan.hosts[0].name)
         for finding in evaluate.restarts(self._cluster, *cell):
             self._add_finding(finding)
-        await check_hooks(self._cluster, *cell, self._add_finding)
+        await _check_hooks(self._cluster, *cell, self._add_finding)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TaskState(StrEnum):
-    """A task's state; `contract.md` names them and users see these words."""
+    """A task's state; users see these words."""
 
     PENDING = "pending"
     STAGING = "staging"

@@ -20,7 +20,7 @@ from launcher.errors import AgentError
 from launcher.hosts import bootstrap
 from launcher.hosts.frames import GpusAnswer, PortsAnswer
 from launcher.hosts.programs import Program, Q
-from launcher.hosts.transport import LocalTransport
+from launcher.hosts.ways import LocalTransport
 from launcher.plan.shell import shell_prefix
 from launcher.preflight.probes import (
     ConnectAnswer,

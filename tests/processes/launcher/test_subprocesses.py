@@ -10,7 +10,7 @@ import warnings
 
 import pytest
 
-from launcher.hosts.transport import LocalTransport
+from launcher.hosts.ways import LocalTransport
 from launcher.subprocesses import start_session
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
