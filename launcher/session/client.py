@@ -212,6 +212,9 @@ _KILL_SECONDS = 20.0
 """Time for a kill beyond its deadline before another launcher takes the run over."""
 _ALONE_SECONDS = 1.0
 """Without a launcher for so long, the run counts as unsupervised."""
+_RETRY_SECONDS = 30.0
+"""For so long after the loss of a launcher the next one is tried again that cannot be started: the
+machine has too many processes, or this one too many open files. Nobody has died of that."""
 _LONGEST_WORDS = 500
 _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
 
@@ -465,7 +468,8 @@ class LauncherLink:
         except OSError as error:
             if lock is not None:
                 os.close(lock)
-            self._resuming = False
+            lost_for = time.monotonic() - (self._lost_at or 0.0)
+            self._resuming = self._resuming and lost_for < _RETRY_SECONDS
             self._note(f"no launcher process can be started: {error}")
             return False
         self.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ from launcher.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import client as client_module
-from launcher.session.client import HEARD_SECONDS, RunClient, unknown
+from launcher.session.client import HEARD_SECONDS, MOST_RESTARTS, RunClient, unknown
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.records import StoredRun
 from launcher.store.launcher_lock import acquire
@@ -259,6 +260,33 @@ def test_a_kill_of_a_run_whose_launcher_has_just_died_starts_another(tmp_path: P
         assert ended.receipt is not None and ended.receipt.clean and ended.exit_code == 130
         assert first.wait(PATIENCE)
     assert not guard.tasks_here()
+
+
+def test_another_launcher_is_started_when_this_machine_has_room_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that cannot be started for a while is no launcher that has died: it is tried again,
+    and the kill that waits for it is carried out."""
+    refusals = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))] * (2 * MOST_RESTARTS + 4)
+
+    def start() -> LauncherProcess:
+        if refusals:
+            raise refusals.pop()
+        return LauncherProcess()
+
+    with launched(tmp_path) as first:
+        wait(first, stepping(1), "step 1")
+        monkeypatch.setattr(client_module, "LauncherProcess", start)
+        os.kill(pid_of(first), signal.SIGKILL)
+        wait(first, lambda _: first.lost_launchers > 0, "its death")
+        first.kill_all()
+        assert first.wait(PATIENCE)
+        assert not refusals
+        final = first.snapshot()
+        assert (final.outcome, final.exit_code) == (Outcome.KILLED, 130)
+        assert first.lost_launchers == 1
+        [note] = [text for text in final.notes if "can be started" in text]
+        assert note.endswith(os.strerror(errno.EAGAIN))
 
 
 def test_another_launcher_goes_on_where_the_first_one_died(tmp_path: Path) -> None:
