@@ -28,6 +28,8 @@ def start(role: Role, options: Namespace, serve_only: bool = False) -> str:
         device_count=devices,
         allow_soft_placement=True,
     )
+    # A thread without work spins for a while before it sleeps: it takes the core of a neighbour.
+    config.experimental.disable_thread_spinning = role.neighbours > _cores()
     config.gpu_options.allow_growth = True
     try:
         server = tf.distribute.Server(_spec(role), role.job, role.index, config=config)
@@ -55,7 +57,11 @@ def resolver(role: Role, gpus: int = 0) -> Any:
 
 def threads(role: Role, options: Namespace) -> int:
     """Threads one operation may use: `--threads`, else this task's share of the host's cores."""
-    return int(options.threads) or max(1, len(os.sched_getaffinity(0)) // role.neighbours)
+    return int(options.threads) or max(1, _cores() // role.neighbours)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
 
 
 def serve(role: Role, options: Namespace, clients: list[Task], stop: Stop) -> None:

@@ -22,7 +22,6 @@ more.
 
 import contextlib
 import json
-import os
 import threading
 from typing import Any
 
@@ -89,7 +88,7 @@ class SyncWorker(Worker):
 
     def take_steps(self, step: int) -> list[Step]:
         """One step; none after the update that was the last."""
-        loss, at_fetch, at_push, token = self.session.run(self._step)
+        loss, (at_fetch, at_push, token) = self.session.run(self._step)
         if token != END:
             staleness = int(at_push - at_fetch)
             return [Step(float(loss), int(token), staleness, dropped=staleness > 0)]
@@ -105,8 +104,8 @@ class SyncWorker(Worker):
             self.session.run(self.end_own)
 
     def _build_step(self, accumulator: Any, tokens: Any) -> tuple[Any, ...]:
-        """One step: fetch, compute, push, wait for a token. Returns the loss, the global steps at
-        fetch and push, and the token, which is the step after the update."""
+        """One step: fetch, compute, push, wait for a token. Returns the loss and, shape (3,), the
+        global steps at fetch and push, and the token, which is the step after the update."""
         shared = self.shared
         ((number, batch),) = self.input.batches(1)
         # The step is read before the weights: weights that change in between are newer than
@@ -119,13 +118,15 @@ class SyncWorker(Worker):
             # (all numbers of the network + 2 · workers,)
             pushed = tf.concat([*map(mean, gradients), self._sender(number)], 0)
         with tf.device(SHARED):
-            with tf.control_dependencies([pushed]):
+            # To wait for `pushed` itself would be a message of its own beside the tensor's.
+            arrived = tf.identity(pushed)
+            with tf.control_dependencies([arrived]):
                 at_push = tf.identity(shared.step.read_value())
             with tf.control_dependencies([at_push]):
-                added = accumulator.apply_grad(pushed, local_step=at_fetch)
+                added = accumulator.apply_grad(arrived, local_step=at_fetch)
             with tf.control_dependencies([added]):
                 token = tokens.dequeue()
-        return loss, at_fetch, at_push, token
+            return loss, tf.stack([at_fetch, at_push, token])
 
     def _sender(self, number: Any) -> Any:
         """Whose gradients these are, shape (2 · workers,): 1 at the worker, and at the worker in
@@ -170,12 +171,11 @@ class Update:
     def _work(self, session: Any, step: int) -> None:
         options, stop = self._worker.options, self._worker.stop
         try:
-            with open(options.log_batches or os.devnull, "a", encoding="utf-8") as log:
-                while step < options.steps and not stop.requested:
-                    sender = session.run(self._update)[0]
-                    step += 1
-                    log.write(json.dumps({"step": step, "batches": self._batches(sender)}) + "\n")
-                    log.flush()
+            while step < options.steps and not stop.requested:
+                _, *senders = session.run(self._update)
+                step += 1
+                if senders:
+                    self._log(step, *senders)
             if not stop.requested:
                 session.run(self._end)
         except Exception as error:
@@ -184,7 +184,8 @@ class Update:
                 session.run(self._worker.end_own)
 
     def _build_update(self, accumulator: Any, queues: list[Any]) -> list[Any]:
-        """One update: the mean of the senders of its gradients, and the operations to run."""
+        """One update: the operations to run and, where it is logged, the mean of the senders of its
+        gradients."""
         worker, shared = self._worker, self._worker.shared
         sizes = shared.layout.sizes
         with tf.device(SHARED):
@@ -196,7 +197,13 @@ class Update:
         step = shared.count(applied)
         averaged = shared.average(step)
         with tf.device(SHARED), tf.control_dependencies(applied):
-            return [sender, *averaged, *_give(step, queues)]
+            updated = [*averaged, *_give(step, queues)]
+        return [updated, sender] if worker.options.log_batches else [updated]
+
+    def _log(self, step: int, sender: Any) -> None:
+        record = {"step": step, "batches": self._batches(sender)}
+        with open(self._worker.options.log_batches, "a", encoding="utf-8") as log:
+            log.write(json.dumps(record) + "\n")
 
     def _batches(self, sender: Any) -> list[tuple[int, int]]:
         """Worker and batch number of each gradient in an update, from the mean of their senders.
