@@ -52,15 +52,15 @@ class AsyncWorker(Worker):
 
     def run_steps(self, operations: list[Any]) -> list[Step]:
         """Runs what `build_steps` has built, in one call of the session."""
-        losses, at_fetch, after, *_ = self.session.run(operations)  # (count,) each
+        losses, (at_fetch, after), *_ = self.session.run(operations)  # (count,) each
         return [
             Step(float(loss), int(step_after), staleness=int(step_after - step_at_fetch) - 1)
             for loss, step_at_fetch, step_after in zip(losses, at_fetch, after, strict=True)
         ]
 
     def build_steps(self, count: int, devices: list[str]) -> list[Any]:
-        """The operations of `count` steps on `devices`: their losses, the global steps at their
-        fetches and after their pushes, and the last pushes."""
+        """The operations of `count` steps on `devices`: their losses, shape (count,), the global
+        steps at their fetches and after their pushes, shape (2, count), and the last pushes."""
         losses, at_fetch, after = [], [], []
         pushed: list[Any] | None = None
         for _, batch in self.input.batches(count):
@@ -71,7 +71,7 @@ class AsyncWorker(Worker):
         with tf.device(self.cpu):
             all_losses = tf.stack(losses)
         with tf.device(self.shared.step.device):
-            return [all_losses, tf.stack(at_fetch), tf.stack(after), *(pushed or [])]
+            return [all_losses, tf.stack([at_fetch, after]), *(pushed or [])]
 
     def _build_step(
         self, devices: list[str], batch: tuple[Any, Any], before: list[Any] | None

@@ -127,12 +127,15 @@ class Coordinator(Training):
         shared, towers = self._shared, self._towers()
 
         def replica(iterator: Any) -> Any:
-            rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
+            with tf.device(shared.step.device):  # left alone it would travel to the worker and back
+                rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
             weights = shared.fetch()  # of each ps: (numbers there,)
             loss, gradients = shared.gradients(towers, weights, iterator.get_next())
             pushed = shared.descend([[mean(several)] for several in gradients], rate)
             step_after = shared.count(pushed)
-            shared.average(step_after, step_after - 1)  # its own step: others average theirs
+            with tf.device(shared.step.device):
+                step_before = step_after - 1
+            shared.average(step_after, step_before)  # its own step: others average theirs
             return loss
 
         # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
