@@ -79,6 +79,7 @@ def test_all_reduce_saves_on_term_and_goes_on(
     for worker in workers:
         started = STARTED.search(worker.text)
         assert started and int(started[1]) == saved
+        assert "global steps of 100 examples" in worker.text  # 25 a device, 2 devices, 2 workers
     assert workers[0].accuracy >= 0.95
 
 
