@@ -133,7 +133,9 @@ class HomeScreen(Page):
         self._ask_hosts()
 
     def _read_if_shown(self) -> None:
-        if self.is_current:
+        # Textual calls a screen current that lies below another page, too.
+        top = self.app.screen
+        if top is self or (top.is_modal and self.is_current):
             self._read()
 
     @work(thread=True, exclusive=True, group="read", exit_on_error=False)

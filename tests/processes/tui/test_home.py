@@ -23,9 +23,10 @@ from tests.support.command import Up, write
 from tests.support.homes import TEXT, begun_run, ended_run, home
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
-from tui.catalog import ClusterEntry
+from tui.catalog import Catalog, ClusterEntry, Entries
 from tui.config import Config
 from tui.run_clients import RunClients
+from tui.screens import home as screens_home
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.prompts import PromptDialogs
@@ -358,6 +359,31 @@ async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
         rows = [row for row in screen_text(app) if "tour: " in row[: detail.region.x or None]]
         names = [row.split()[1 if "│" in row else 0] for row in rows]
         assert len(names) == len(set(names)) > 5
+
+
+async def test_a_home_below_another_page_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody sees it, and a run on this machine needs the processor; it reads again when shown."""
+    monkeypatch.setattr(screens_home, "POLL_SECONDS", 0.02)
+    reads, read = [], Catalog.read
+
+    def counted(catalog: Catalog) -> Entries:
+        reads.append(1)
+        return read(catalog)
+
+    monkeypatch.setattr(Catalog, "read", counted)
+    library.create("mine", TEXT)
+    async with home() as pilot:
+        await until(pilot, lambda: len(reads) > 2)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        workers = pilot.app.workers
+        await until(pilot, lambda: all(w.is_finished for w in workers if w.group == "read"))
+        before, ticks = len(reads), []
+        pilot.app.set_interval(0.02, lambda: ticks.append(1))
+        await until(pilot, lambda: len(ticks) > 10)
+        assert len(reads) == before
+        await pilot.press("escape")
+        await until(pilot, lambda: len(reads) > before)
 
 
 async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
