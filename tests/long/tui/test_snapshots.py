@@ -189,7 +189,7 @@ def pages() -> Iterator[TfmuxApp]:
         ([], "adds a task of ps on every host", (120, 40)),
         ([], "adds a task of ps on every host", (80, 24)),
         (["down", "home", "right", "enter", *":0"], "out of range", (120, 40)),
-        (["tab", "ctrl+end", "x", "="], "The table needs a file", (120, 40)),
+        (["tab", "ctrl+end", "x", "="], "needs a file in valid TOML", (120, 40)),
         (["space"], "environment", (80, 24)),
         (["escape"], "23 demos", (120, 40)),
         (["escape", "a"], "1-9 or Enter chooses", (120, 40)),

@@ -321,7 +321,7 @@ async def test_a_file_that_is_no_toml_is_shown_and_never_changed_by_the_table() 
     good = path.read_text()
     path.write_text("tfmux\n" + good)
     async with editor(path) as pilot:
-        await shows(pilot, "The table needs a file in valid TOML")
+        await shows(pilot, "The table of hosts and jobs needs a file in valid TOML")
         await shows(pilot, "line 1")
         await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
         for action in ("add_task", "remove_task", "add", "remove", "settings", "launch", "save"):
@@ -485,7 +485,7 @@ async def test_the_text_itself_is_edited() -> None:
         saved = library.path_of("mission").read_text()
         await to_text(pilot)
         await pilot.press("ctrl+home", "x", "enter")
-        await shows(pilot, "The table needs a file in valid TOML")
+        await shows(pilot, "The table of hosts and jobs needs a file in valid TOML")
         await pilot.press("ctrl+s")
         await shows(pilot, "Not saved")
         assert library.path_of("mission").read_text() == saved

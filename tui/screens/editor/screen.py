@@ -47,6 +47,7 @@ _BESIDE = 110
 """Cells of width from which on the plan stands beside table and file."""
 _SETTINGS = ("run", "start", "metrics", "hooks", "defaults.host", "slurm")
 _UNREADABLE = "not valid TOML: correct the text first"
+_NO_TABLE = "The table of hosts and jobs needs a file in valid TOML."
 Change = Callable[[ClusterDocument], ClusterDocument]
 
 
@@ -94,7 +95,7 @@ class EditorScreen(Page):
         with Horizontal():
             with Vertical(id="cluster"):
                 yield self._table
-                yield Static(id="unreadable", markup=False)
+                yield Static(_NO_TABLE, id="unreadable", markup=False)
                 yield self._text
                 yield self._keys
             yield self._plan
@@ -162,11 +163,7 @@ class EditorScreen(Page):
         if not readable and self._table.has_focus:
             self.set_focus(self._text)
         self._table.display = readable
-        unreadable = self.query_one("#unreadable", Static)
-        unreadable.display = not readable
-        if not readable:
-            where = f"line {now.problems[0].line}: {now.problems[0]}"
-            unreadable.update(f"The table needs a file in valid TOML.\n! {where}")
+        self.query_one("#unreadable").display = not readable
         self._table.show_cluster(now)
         self._text.mark({problem.line for problem in now.problems if problem.line})
         plan = None if now.cluster is None else make_plan(now.cluster, "RUN")
