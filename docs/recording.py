@@ -108,6 +108,7 @@ async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
 
 def main() -> None:
     """One run, one picture."""
+    os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
     data = Path(os.environ["TFMUX_TEST_DATA"])
     with own_home() as home, Testbed(data) as testbed:
         text = CLUSTER.format(hosts=testbed.hosts_toml())
