@@ -9,16 +9,13 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 from textual.app import App
 
-from bench import idle, scale, screens, start
-from bench.report import interleave, own_home
-from bench.terminal import TFMUX
+from bench import idle, scale, screens
 
 STARTS = 40
 
@@ -65,26 +62,6 @@ def test_memory_does_not_grow_with_the_logs() -> None:
     assert long < 3 * empty
 
 
-def test_the_first_paint_costs_little_more_than_that_of_an_empty_app() -> None:
-    """Given an empty home, when the program is opened and left, then it has taken at most twice the
-    processor time of a Textual app with one line."""
-    sides = {
-        "tfmux": partial(start.paint, TFMUX, b"looking for clusters", b"q"),
-        "empty": partial(
-            start.paint, (sys.executable, "-c", start.EMPTY), b"an-empty-app", b"\x11"
-        ),
-    }
-
-    def cost(paint: Callable[[], float]) -> float:
-        begin = processor_of_children()
-        paint()
-        return processor_of_children() - begin
-
-    with own_home():
-        found = interleave({name: partial(cost, paint) for name, paint in sides.items()}, 3)
-    assert median(found["tfmux"]) < 2 * median(found["empty"])
-
-
 def test_a_quiet_run_costs_next_to_nothing() -> None:
     """Given 16 tasks that sleep, then screen, launcher and agent take in twenty seconds less
     processor time than forty starts of Python, each, and the agent's processes 20 MB."""
@@ -98,10 +75,8 @@ def test_a_quiet_run_costs_next_to_nothing() -> None:
     assert {name: seconds for name, seconds in used.items() if seconds > starts} == {}
 
 
-def test_the_launcher_grows_with_its_hosts() -> None:
-    """Given 16, 64 and 256 hosts, then the launcher's memory, and its processor time until all
-    tasks have started, grow no faster than their number."""
-    rounds = list(zip(*(scale.on_simulated_hosts(n, 3) for n in (16, 64, 256)), strict=True))
-    for figure in ("memory", "work"):
-        powers = [scale.exponent(one, figure) for one in rounds]
-        assert median(power for power in powers if power is not None) < 1.25, figure
+def test_the_launchers_memory_grows_with_its_hosts() -> None:
+    """Given 16, 64 and 256 hosts, then the launcher's memory grows no faster than their number."""
+    rounds = zip(*(scale.on_simulated_hosts(n, 3) for n in (16, 64, 256)), strict=True)
+    powers = [scale.exponent(one, "memory") for one in rounds]
+    assert median(power for power in powers if power is not None) < 1.25
