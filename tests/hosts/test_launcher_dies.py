@@ -68,7 +68,7 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario)
 def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: FaultScenario) -> None:
     """`keep`: beyond lease and grace everything goes on, `tfmux ps` says unsupervised; `attach`
     brings back states, whole logs and metrics, and the run ends by its rules."""
-    file = scenario.file(PLACES, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.002"})
+    file = scenario.file(PLACES, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.01"})
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
         run_id = strike(up)

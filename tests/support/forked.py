@@ -333,6 +333,9 @@ def _become(request: _Request, forks: Forks) -> None:
     if "-P" not in argv[:at]:
         sys.path.insert(0, fields["cwd"])
     sys.argv = argv[at + 1 :]
+    begin = getattr(sys.modules.get("sitecustomize"), "begin", None)
+    if begin is not None:  # of a server whose PYTHONPATH has one
+        begin(argv)
     runpy.run_module(argv[at + 1], run_name="__main__", alter_sys=True)
 
 

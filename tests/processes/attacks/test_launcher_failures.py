@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.breaks.sitecustomize import PLACES
 from tests.support.command import write
+from tests.support.forked import ForkServer, replace_popen
 from tests.support.paths import REPOSITORY, SUPPORT
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.scenario import FaultScenario
@@ -51,7 +53,14 @@ BEFORE = ["the worker that reads logs", "the link", "a decision", "what clients 
 BEFORE += ["the records", "the stream"]
 AT_THE_END = ["the kill", "the receipt", "a release", "the end", "the links' end"]
 ONCE, FOR_GOOD = 1, 1000
+BREAKS = str(SUPPORT / "breaks")
 Break = Callable[[str, int], Path]
+
+
+@cache
+def breaking() -> ForkServer:
+    """Forks launcher processes that break."""
+    return ForkServer(*command.MODULES, PYTHONPATH=BREAKS)
 
 
 @pytest.fixture
@@ -60,8 +69,9 @@ def broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Break:
 
     def set_up(place: str, times: int) -> Path:
         assert place in PLACES
-        monkeypatch.setattr(launcher_process, "subprocess", subprocess)  # each is a new interpreter
-        monkeypatch.setenv("PYTHONPATH", str(SUPPORT / "breaks"))
+        monkeypatch.setattr(launcher_process, "subprocess", subprocess)  # put back afterwards
+        replace_popen(launcher_process, breaking().popen)
+        monkeypatch.setenv("PYTHONPATH", BREAKS)
         monkeypatch.setenv("BREAKS", place)
         monkeypatch.setenv("BREAKS_TIMES", str(times))
         monkeypatch.setenv("BREAKS_FOLDER", str(tmp_path))
@@ -79,7 +89,8 @@ def launched(folder: Path, text: str = FILE) -> Iterator[RunClient]:
         yield client
     finally:
         client.close()
-        os.environ.pop("BREAKS", None)
+        for variable in ("BREAKS", "PYTHONPATH"):
+            os.environ.pop(variable, None)
         if not StoredRun(client.folder).over:
             done = command.run("kill", client.run_id, "--force")
             assert done.returncode == 0, done

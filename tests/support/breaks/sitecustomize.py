@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 PLACES: dict[str, tuple[str, str, str]] = {
     # Before anybody wants the end.
-    "the worker that reads logs": ("launcher.store.metrics", "Extractor", "feed"),
+    "the worker that reads logs": ("launcher.store.metric_lines", "Extractor", "feed"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
     "a decision": ("launcher.run.run", "RunStateMachine", "handle"),
     "what clients are sent": ("launcher.session.hosts", "HostStats", "note_heard"),
@@ -50,8 +50,10 @@ def spoil(place: str, breaks_now: Callable[[], bool]) -> None:
     setattr(kind, function, act)
 
 
-def main() -> None:
-    """Breaks what is to be broken in this process."""
+def begin(argv: Sequence[str]) -> None:
+    """Breaks what is to be broken in a process with these arguments."""
+    if "BREAKS" not in os.environ or "launcher.session.process" not in argv:
+        return
     folder = Path(os.environ["BREAKS_FOLDER"])
     with (folder / "launchers").open("ab") as file:
         file.write(b".")
@@ -60,5 +62,4 @@ def main() -> None:
         spoil(os.environ["BREAKS"], (folder / "now").exists)
 
 
-if "BREAKS" in os.environ and "launcher.session.process" in sys.orig_argv:
-    main()
+begin(sys.orig_argv)
