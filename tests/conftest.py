@@ -130,7 +130,7 @@ def no_process_left(
         with tiers.no_process_started(monkeypatch), tiers.no_time_spent(request):
             yield
         return
-    began = proc.now()
+    began = proc.next_tick()
     yield
     found = guard.leaks(guard.all_here, began)
     if found:

@@ -114,9 +114,7 @@ def test_what_was_there_before_and_what_ends_by_itself_is_no_leak(
     with subprocess.Popen(["sleep", "1000"], env=environ) as child:
         while not any(process.pid == child.pid for process in guard.tagged_here()):
             pass
-        earlier = proc.read(child.pid)
-        assert earlier is not None
-        began = earlier.started + 0.01  # the kernel's resolution
+        began = proc.next_tick()
         with subprocess.Popen(["sleep", "0.5"], env=environ):
             assert guard.leaks(guard.tagged_here, began) == []
         assert child.poll() is None

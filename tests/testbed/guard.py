@@ -69,7 +69,7 @@ def leaks(look: Callable[[], Iterable[Process]], since: float = 0.0) -> list[Pro
 
     Args:
         look: returns the processes to judge; called until it finds nothing new.
-        since: when the test began, on the clock of `proc.now()`; earlier ones are passed over.
+        since: what `proc.next_tick()` returned when the test began; earlier ones are passed over.
     """
     deadline = time.monotonic() + SETTLE
     began = time.monotonic()

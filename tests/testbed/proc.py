@@ -56,6 +56,15 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def next_tick() -> float:
+    """Wait until processes that start have a later `Process.started` than all before them, at
+    least what is returned: 10 ms."""
+    tick = int(now() * _TICK) + 1
+    while (left := tick / _TICK - now()) > 0:
+        time.sleep(left)
+    return tick / _TICK
+
+
 def pid_namespace(pid: int) -> int | None:
     """Return the inode of a process's PID namespace, or None when it is gone or not ours."""
     try:
