@@ -38,8 +38,6 @@ END = -1
 """The token that ends the worker that takes it."""
 CAPACITY = 256
 """Tokens that a queue holds: those of the steps before the present one are forgotten at a start."""
-UPDATES = 8
-"""Updates in one call of the chief: the ps takes the next gradients without a word from it."""
 
 
 def train(context: Context) -> None:
@@ -141,15 +139,13 @@ class SyncWorker(Worker):
 class Update:
     """The chief's side: takes the mean of fresh gradients, applies it, tells the workers.
 
-    Everything happens on the ps; the chief only says how many more updates come.
+    Everything happens on the ps; the chief only says that one more update comes.
     """
 
     def __init__(self, worker: SyncWorker, accumulator: Any, queues: list[Any]) -> None:
         self._worker = worker
         self._error: BaseException | None = None
-        self._calls = {
-            count: self._build_updates(count, accumulator, queues) for count in (UPDATES, 1)
-        }
+        self._update = self._build_update(accumulator, queues)
         with tf.device(SHARED):
             step = worker.shared.step.read_value()
             others = [queue for n, queue in enumerate(queues) if n != worker.role.number]
@@ -176,11 +172,10 @@ class Update:
         options, stop = self._worker.options, self._worker.stop
         try:
             while step < options.steps and not stop.requested:
-                count = UPDATES if step + UPDATES <= options.steps else 1
-                senders, *_ = session.run(self._calls[count])
-                if options.log_batches:
-                    self._log(step, senders)
-                step += count
+                _, *senders = session.run(self._update)
+                step += 1
+                if senders:
+                    self._log(step, *senders)
             if not stop.requested:
                 session.run(self._end)
         except Exception as error:
@@ -188,21 +183,9 @@ class Update:
             with contextlib.suppress(tf.errors.OpError, RuntimeError):
                 session.run(self._worker.end_own)
 
-    def _build_updates(self, count: int, accumulator: Any, queues: list[Any]) -> list[Any]:
-        """`count` updates, one after the other: of each the mean of the senders of its gradients,
-        shape (count, 2 · workers), where they are logged; and the operations to run."""
-        senders = []
-        updated: list[Any] = []
-        for _ in range(count):
-            with tf.control_dependencies(updated):
-                sender, updated = self._build_update(accumulator, queues)
-                senders.append(sender)
-        with tf.device(SHARED):
-            wanted = tf.stack(senders) if self._worker.options.log_batches else tf.no_op()
-        return [wanted, *updated]
-
-    def _build_update(self, accumulator: Any, queues: list[Any]) -> tuple[Any, list[Any]]:
-        """One update: the mean of the senders of its gradients, and the operations to run."""
+    def _build_update(self, accumulator: Any, queues: list[Any]) -> list[Any]:
+        """One update: the operations to run and, where it is logged, the mean of the senders of its
+        gradients."""
         worker, shared = self._worker, self._worker.shared
         sizes = shared.layout.sizes
         with tf.device(SHARED):
@@ -214,13 +197,13 @@ class Update:
         step = shared.count(applied)
         averaged = shared.average(step)
         with tf.device(SHARED), tf.control_dependencies(applied):
-            return sender, [*averaged, *_give(step, queues)]
+            updated = [*averaged, *_give(step, queues)]
+        return [updated, sender] if worker.options.log_batches else [updated]
 
-    def _log(self, step: int, senders: Any) -> None:
-        """Logs the batches of each update after global step `step`."""
+    def _log(self, step: int, sender: Any) -> None:
+        record = {"step": step, "batches": self._batches(sender)}
         with open(self._worker.options.log_batches, "a", encoding="utf-8") as log:
-            for number, sender in enumerate(senders, step + 1):
-                log.write(json.dumps({"step": number, "batches": self._batches(sender)}) + "\n")
+            log.write(json.dumps(record) + "\n")
 
     def _batches(self, sender: Any) -> list[tuple[int, int]]:
         """Worker and batch number of each gradient in an update, from the mean of their senders.

