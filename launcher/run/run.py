@@ -264,7 +264,8 @@ class RunStateMachine:
         data.waited_longer = 0.0
         if data.allocation is not None:
             data.update_allocation(ended="", releasing=False, released="")
-        data.views.receipt = None
+        receipt, data.views.receipt = data.views.receipt, None
+        told = {one.host for one in receipt.hosts} if receipt is not None else set()
         data.update_run(
             ended=None,
             outcome=None,
@@ -278,7 +279,7 @@ class RunStateMachine:
         )
         for host, record in data.hosts.items():
             data.find_tasks(host)
-            contacted = data.host(host).contacted or not event.complete
+            contacted = data.host(host).contacted or host in told or not event.complete
             data.update_host(
                 host,
                 state=HostState.CONNECTING,

@@ -23,8 +23,9 @@ from tests.support.streams import changes, end
 from tests.testbed import proc
 
 
-def whole_stream() -> list[bytes]:
-    """The records of a run on two hosts that was killed; the last one is its end."""
+def whole_stream(doubt: str = "") -> list[bytes]:
+    """The records of a run on two hosts that was killed; the last one is its end. With a doubt the
+    second host has not confirmed that nothing is left."""
     driver = RunDriver()
     lines: list[bytes] = []
 
@@ -43,8 +44,8 @@ def whole_stream() -> list[bytes]:
         feed(ev.TaskStarted, name(task), 1, 100)
         feed(ev.TaskReady, name(task), 1)
     feed(ev.KillAll)
-    for host in ("a", "b"):
-        feed(ev.ReceiptReceived, HostReceipt(host, confirmed=True), None)
+    feed(ev.ReceiptReceived, HostReceipt("a", confirmed=True), None)
+    feed(ev.ReceiptReceived, HostReceipt("b", confirmed=not doubt, doubt=doubt), None)
     return [*lines, end(driver.run, driver.now)]
 
 
@@ -67,9 +68,16 @@ def prefixes() -> Iterator[bytes]:
         before += line
 
 
+def damaged(lines: list[bytes]) -> Iterator[bytes]:
+    """The stream with each of its lines damaged in four ways, one at a time."""
+    for at, line in enumerate(lines):
+        for bad in (b"\n", b"\x00" * 40 + b"\n", line[:30] + b"\n", b'{"event": 7}\n'):
+            yield b"".join([*lines[:at], bad, *lines[at + 1 :]])
+
+
 def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
-    """Whatever the rest of the journal said, it is gone: the run is over only where each host of
-    its plan has confirmed, and its kill ends not before that."""
+    """Whatever the rest of the stream said, it is gone: the run is over only where each host of
+    its plan has confirmed, and its kill ends not before that. A list of runs says the same."""
     for stream in prefixes():
         stored = StoredRun(run_folder(stream))
         assert not stored.complete, stream[-200:]
@@ -77,6 +85,7 @@ def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
         confirmed = {one.host for one in seen.receipt.hosts} if seen.receipt else set()
         ended = seen.state is RunPhase.ENDED and confirmed == {"a", "b"}
         assert stored.over == ended, stream[-200:]
+        assert read_run(stored.folder).over == ended, stream[-200:]
         if stored.over:
             continue  # only its end record is missing
         machine = stored.run
@@ -113,22 +122,34 @@ def test_any_damaged_line_leads_to_a_true_answer() -> None:
     again, nothing that may live is called gone, and a kill asks every host."""
     whole = whole_stream()
     living = whole[: next(n for n, line in enumerate(whole) if b'"killing"' in line)]
-    for at in range(len(living)):
-        for bad in (b"\n", b"\x00" * 40 + b"\n", living[at][:30] + b"\n", b'{"event": 7}\n'):
-            lines = [*living[:at], bad, *living[at + 1 :]]
-            stored = StoredRun(run_folder(b"".join(lines)))
-            assert not stored.over and not stored.complete
-            assert not read_run(stored.folder).over
-            machine = stored.run
-            machine.handle(ev.Attached(2000.0, stored.complete))
-            machine.validate()
-            kept = (held("ps:0"), held("worker:0"))
-            out = machine.handle(ev.HostUp(2001.0, "a", kept))
-            out += machine.handle(ev.HostUp(2002.0, "b", (held("worker:1"), held("worker:2"))))
-            assert not starts(out)
-            machine.validate()
-            out = machine.handle(ev.KillAll(2003.0))
-            assert {host for host, tasks, _ in kills(out) if tasks is None} == {"a", "b"}
+    for stream in damaged(living):
+        stored = StoredRun(run_folder(stream))
+        assert not stored.over and not stored.complete
+        assert not read_run(stored.folder).over
+        machine = stored.run
+        machine.handle(ev.Attached(2000.0, stored.complete))
+        machine.validate()
+        kept = (held("ps:0"), held("worker:0"))
+        out = machine.handle(ev.HostUp(2001.0, "a", kept))
+        out += machine.handle(ev.HostUp(2002.0, "b", (held("worker:1"), held("worker:2"))))
+        assert not starts(out)
+        machine.validate()
+        out = machine.handle(ev.KillAll(2003.0))
+        assert {host for host, tasks, _ in kills(out) if tasks is None} == {"a", "b"}
+
+
+def test_no_damaged_line_hides_a_host_that_has_not_confirmed() -> None:
+    """Each line of a run that was killed, and of which a host has a doubt, is damaged once: nobody
+    calls it over, so `ps` lists it and a kill asks that host again."""
+    whole = whole_stream(doubt="its agent was killed")
+    assert not StoredRun(run_folder(b"".join(whole))).over
+    for stream in damaged(whole):
+        stored = StoredRun(run_folder(stream))
+        assert not stored.over and not read_run(stored.folder).over
+        machine = stored.run
+        out = machine.handle(ev.Attached(2000.0, stored.complete))
+        out += machine.handle(ev.KillAll(2001.0))
+        assert "b" in {host for host, tasks, _ in kills(out) if tasks is None}
 
 
 @pytest.mark.parametrize("kept", ["begin", "half a record", "nothing"])
