@@ -49,12 +49,17 @@ async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -
 
 
 async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
-    """Whatever `ssh -G` prints is in the table; what is not there is refused where it is set."""
+    """Whatever `ssh -G` prints is in the table; what is not there is refused where it is set, as is
+    each option that the table refuses. Every refusal gives `ssh` itself as the way."""
     config = await ssh_config.read_config("far", "far", None, None)
     assert set(config.values) <= set(ssh_options.OPTIONS)
-    odd = replace(config, values={**config.values, "trusteverybody": ("yes",)})
-    with pytest.raises(UnreachableError, match="trusteverybody in ssh_config is not supported"):
-        ssh_options.arguments(odd, None)
+    refused = [name for name, use in ssh_options.OPTIONS.items() if use.refused]
+    assert "refuseconnection" in refused  # which this machine's `ssh` need not know
+    for name in (*refused, "trusteverybody"):
+        odd = replace(config, values={**config.values, name: ("yes",)})
+        with pytest.raises(UnreachableError, match=f"{name} in ssh_config is not supp") as told:
+            ssh_options.arguments(odd, None)
+        assert 'write via = ["ssh", "-T", "far", "{command}"]' in told.value.todo
 
 
 def test_the_way_for_an_option_that_is_refused(

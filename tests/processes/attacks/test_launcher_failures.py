@@ -20,6 +20,7 @@ from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
+from launcher.session import client as session_client
 from launcher.session import launcher_process, server
 from launcher.session.client import RunClient
 from launcher.session.hosts import HostStats
@@ -178,6 +179,24 @@ def test_what_breaks_for_good_ends_the_run_with_4(
             assert not guard.tasks_here()
         if guard.tasks_here():
             assert not StoredRun(client.folder).over
+
+
+def test_deaths_of_long_ago_do_not_count(
+    tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than three launchers die, no two of them in ten minutes: the run goes on."""
+    monkeypatch.setattr(session_client, "RESTART_SECONDS", 0.0)  # each is older than that
+    now = broken("what clients are sent", session_client.MOST_RESTARTS + 2)
+    with launched(tmp_path) as client:
+        before = running(client)
+        now.touch()
+        died = session_client.MOST_RESTARTS + 2
+        wait(client, lambda _: client.lost_launchers == died, "all of them die")
+        after = wait(client, stepping((before.step or 0) + 40), "later steps")
+        assert after.task(WORKER).pid == before.task(WORKER).pid and not after.launcher_error
+        client.kill_all()
+        assert client.wait(PATIENCE)
+        assert client.snapshot().exit_code == 130 and client.lost_launchers == died
 
 
 def test_what_breaks_behind_the_end_changes_nothing(tmp_path: Path, broken: Break) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from launcher.cluster import loads
 from tests.support.cluster_texts import GOOD, changed, problems
+from tui.main import main
 
 
 def test_the_good_file_is_read() -> None:
@@ -227,6 +228,18 @@ def test_a_mistake_is_named_with_its_place_and_what_to_write(case: str) -> None:
     assert advice in problem.message
     assert len(str(problem)) < 400
     assert str(problem).isprintable()
+
+
+def test_a_command_names_file_line_and_key_and_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sample of the mistakes; stdout, which is data, stays empty."""
+    file = tmp_path / "c.toml"
+    for old, new, key, line, _ in [*BAD.values()][::4]:
+        file.write_text(changed(old, new))
+        assert main(["plan", str(file)]) == 2, new
+        out, err = capsys.readouterr()
+        assert not out and f"{file}:{line}: {key}: " in err, err
 
 
 @pytest.mark.parametrize(
