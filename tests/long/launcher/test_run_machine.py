@@ -1,4 +1,4 @@
-"""Any sequence of events: the run never contradicts itself, and its journal gives it back."""
+"""Any sequence of events: the run never contradicts itself, and its stream gives it back."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_a_kill_by_who_has_no_record_of_a_run_that_is_in_the_queue() -> None:
 
 
 def test_a_launcher_takes_a_run_up_in_the_queue_and_on_its_nodes() -> None:
-    """The journal has the job and the nodes."""
+    """The stream has the job and the nodes."""
     driver = QueueDriver()
     driver.queue()
     driver.feed(ev.Attached)

@@ -63,7 +63,7 @@ def test_a_launcher_that_fails_after_the_receipt_keeps_it_and_exits_4(driver: Ru
 
 
 def attached(driver: RunDriver, *, complete: bool = True) -> RunDriver:
-    """A second launcher that has read the journal of the first one."""
+    """A second launcher that has read the stream of the first one."""
     driver.feed(ev.Attached, complete)
     return driver
 
@@ -148,7 +148,7 @@ def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
     assert other.feed(ev.HostsChecked, FACTS) == [StageHost("a"), StageHost("b")]
 
 
-def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
+def test_attach_takes_an_attempt_that_the_stream_does_not_know() -> None:
     """The launcher was killed between the start and the note of it."""
     driver = RunDriver()
     driver.staged()
@@ -157,7 +157,7 @@ def test_attach_takes_an_attempt_that_the_journal_does_not_know() -> None:
     assert other.task("ps:0").attempt == 2
 
 
-def test_a_restart_that_the_journal_does_not_know_is_not_done_again(driver: RunDriver) -> None:
+def test_a_restart_that_the_stream_does_not_know_is_not_done_again(driver: RunDriver) -> None:
     """Its launcher had seen the old attempt gone and started the next one: that one runs, and its
     end counts."""
     driver.feed(ev.Restart, name("worker:0"))

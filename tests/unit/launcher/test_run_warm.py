@@ -176,7 +176,7 @@ def attached(driver: RunDriver) -> None:
 
 
 def test_a_new_launcher_releases_what_waits(driver: RunDriver) -> None:
-    """The journal knows who is at the gate; the stage goes on where it was."""
+    """The stream knows who is at the gate; the stage goes on where it was."""
     attached(driver)
     driver.up("a", tasks=held(driver, "a", "worker:0"))
     driver.up("b", tasks=held(driver, "b", "worker:1 worker:2"))
@@ -186,13 +186,13 @@ def test_a_new_launcher_releases_what_waits(driver: RunDriver) -> None:
 
 
 def test_a_new_launcher_repeats_a_release_that_was_not_sent(driver: RunDriver) -> None:
-    """The launcher died between its journal and the host."""
+    """The launcher died between its stream and the host."""
     driver.ready("ps:0")
     attached(driver)
     assert released(driver.up("a", tasks=held(driver, "a", "worker:0"))) == [("worker:0", 1)]
 
 
-def test_a_new_launcher_learns_of_a_release_that_is_in_no_journal(driver: RunDriver) -> None:
+def test_a_new_launcher_learns_of_a_release_that_is_in_no_stream(driver: RunDriver) -> None:
     """The host's word counts."""
     attached(driver)
     driver.up("a", tasks=held(driver, "a"))
@@ -216,7 +216,7 @@ def test_a_lost_host_keeps_its_stage_when_a_launcher_takes_over(driver: RunDrive
     assert released(out) == [("worker:1", 1), ("worker:2", 1)]
 
 
-def test_attempts_that_are_in_no_journal_are_taken_over_at_their_gates() -> None:
+def test_attempts_that_are_in_no_stream_are_taken_over_at_their_gates() -> None:
     """The launcher died before it could note that it had started them."""
     driver = RunDriver(text=WARM)
     driver.checked()
