@@ -54,6 +54,19 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
         await shows(pilot, "worker:1 R")
 
 
+async def test_the_name_of_the_run_stands_first_at_80_columns(run: ScriptedRun) -> None:
+    """It is cut beside what is waited for; figures that stand elsewhere too go before it does."""
+    app = TfmuxApp(run)
+    async with app.run_test(size=(80, 24)) as pilot:
+        run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
+        await until(pilot, lambda: "waiting for ps:0 on tf1:2222 — " in screen_text(app)[0])
+        assert screen_text(app)[0].startswith(" mnist-")
+        run.all_tasks(state=TaskState.RUNNING, step=912_000, loss=0.4512, rate=331.0)
+        run.change(state=RunPhase.RUNNING, total_steps=2_000_000)
+        await until(pilot, lambda: "step 912,000/2,000,000" in screen_text(app)[0])
+        assert screen_text(app)[0].startswith(" mnist-async  running")
+
+
 async def test_zoom_and_back(run: ScriptedRun) -> None:
     """z shows one pane alone, Escape brings the others back."""
     app = TfmuxApp(run)

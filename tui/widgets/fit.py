@@ -9,6 +9,11 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.text import Text
 
+from tui.tables import cut
+
+_SHORTEST = 6
+"""Cells of a text that is cut so far that it says nothing any more if it is cut further."""
+
 
 class Rank(IntEnum):
     """Importance of a part of the header, the highest first."""
@@ -19,27 +24,35 @@ class Rank(IntEnum):
     CLOCK = 2
     SHARE = 3
     NAME = 4
-    LOSS = 5
-    BAR = 6
+    RATE = 5
+    LOSS = 6
+    BAR = 7
     """It repeats a figure."""
 
 
 class Part(NamedTuple):
     """Part of a row; a larger `rank` goes first when there is no room. `style` is a Rich style,
     or in the title of a pane one of its component classes. One that `joins` stands right behind
-    the part before it."""
+    the part before it. One that `shortens` is cut before it goes, to no fewer than six cells."""
 
     rank: int
     text: str
     style: str = ""
     joins: bool = False
+    shortens: bool = False
 
 
 def fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
     """The parts that fit into `width` cells, in their order; at least one."""
     kept = list(parts)
-    while len(kept) > 1 and row_width(kept, gap) > width:
-        del kept[max(range(len(kept)), key=lambda i: (kept[i].rank, i))]
+    while len(kept) > 1 and (missing := row_width(kept, gap) - width) > 0:
+        last = max(range(len(kept)), key=lambda i: (kept[i].rank, i))
+        part = kept[last]
+        left = cell_len(part.text) - missing
+        if part.shortens and left >= _SHORTEST:
+            kept[last] = part._replace(text=cut(part.text, left))
+        else:
+            del kept[last]
     return kept
 
 

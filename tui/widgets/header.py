@@ -112,7 +112,7 @@ def header_parts(
     name = snapshot.name
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"
-    parts = [Part(Rank.NAME, name, "bold")]
+    parts = [Part(Rank.NAME, name, "bold", shortens=True)]
     if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
@@ -177,9 +177,9 @@ def _progress(snapshot: Snapshot, now: float) -> list[Part]:
     if snapshot.loss is not None:
         parts.append(Part(Rank.LOSS, f"loss {figure(snapshot.loss)}"))
     if snapshot.state is not RunPhase.ENDED and rate is not None:
-        parts.append(Part(Rank.CLOCK, f"{figure(rate)} steps/s"))
+        parts.append(Part(Rank.RATE, f"{figure(rate)} steps/s"))
         if total and rate > 0 and step < total:
-            parts.append(Part(Rank.CLOCK, f"ETA {clock((total - step) / rate)}"))
+            parts.append(Part(Rank.RATE, f"ETA {clock((total - step) / rate)}"))
     return parts
 
 
