@@ -104,7 +104,7 @@ def _hosts(
     if not found:
         raise _error(source, None, "there is no host in it")
     if len(found) > MOST_HOSTS:
-        raise _error(source, None, f"more than {MOST_HOSTS} hosts")
+        raise _error(source, None, f"more than {MOST_HOSTS:,} hosts, and a run has no more")
     return tuple(found.values())
 
 

@@ -71,7 +71,6 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGINT, terminate)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     gc.freeze()  # under a flood a tenth of the processor time went into looking at modules
-    gc.set_threshold(5_000)  # a start of 8,000 tasks had 18 full collections of 0.1 s each
     gc.enable()
     link.setblocking(False)
     try:

@@ -61,7 +61,10 @@ def test_lists_as_they_are_written(text: str, expected: list[ListedHost]) -> Non
         ("tf1 rack=3", "slots="),
         ("\x1b[2Jtf1", "is not a host name"),
         ("\0", "is not a host name"),
-        ("\n".join(f"n{number}" for number in range(1025)), "more than 1024 hosts"),
+        (
+            "\n".join(f"n{number}" for number in range(1025)),
+            "more than 1,024 hosts, and a run has no more",
+        ),
     ],
 )
 def test_lines_that_are_no_hosts(text: str, said: str) -> None:
