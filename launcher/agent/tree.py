@@ -125,7 +125,7 @@ def _reuse_cached(cached_tree: str, folder: str) -> Index:
         return {}
     try:
         return _read_index(cached_tree)[1]
-    except (OSError, ValueError, LookupError, TypeError):  # of an earlier form, say
+    except (OSError, ValueError, LookupError, TypeError):  # damaged, say
         return {}
 
 
