@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ import pytest
 
 from tests.support import command
 from tests.support import fault_tasks as tasks
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up
 from tests.support.patience import wait_until
 from tests.support.requirements import require
@@ -29,20 +29,16 @@ IN_SLURM = f'[slurm]\nnodes = 2\ntime = "1"\npython = "{sys.executable}"'
 
 def file(folder: Path, python: str, hosts: str = "", run: str = "") -> Path:
     """A ps and a worker on two hosts that the file does not name."""
-    text = f"""
-name = "given"
-{hosts}
-[jobs.ps]
-tasks = ["node0:auto"]
-[jobs.worker]
-tasks = ["node1:auto"]
-[run]
-command = {json.dumps([python, *tasks.command()[1:]])}
-env = {{ LEDGER = "/tmp/ledger", PACE = "0.03", MODES = "stubborn daemon" }}
-workdir = ""
-grace = 1
-{run}
-"""
+    text = cluster_text(
+        {"ps": "node0", "worker": "node1"},
+        "given",
+        hosts,
+        command=[python, *tasks.command()[1:]],
+        env={"LEDGER": "/tmp/ledger", "PACE": "0.03", "MODES": "stubborn daemon"},
+        workdir="",
+        grace=1,
+        more=run,
+    )
     return command.write(folder, text)
 
 

@@ -15,6 +15,7 @@ from launcher.errors import TfmuxError
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import python_task, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
@@ -141,14 +142,9 @@ def test_escape_sequences_do_not_reach_stdout(tmp_path: Path) -> None:
     """The clipboard, the title, the cursor: nothing a task writes steers the terminal, on
     stdout, on stderr (its last lines, when it fails) or in JSON; the file has the raw bytes."""
     script = f"import sys, os; os.write(1, {ESCAPES!r} + b'\\nend\\n'); sys.exit(3)"
-    text = f"""
-name = "escapes"
-[jobs.worker]
-tasks = ["localhost:auto"]
-ready = "started"
-[run]
-command = {json.dumps(python_task(script))}
-"""
+    text = cluster_text(
+        {"worker": {"tasks": 1, "ready": "started"}}, "escapes", command=python_task(script)
+    )
     file = write(tmp_path, text)
     for words in (("--headless",), ("--json",)):
         done = subprocess.run(

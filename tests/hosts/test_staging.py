@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.testbed.faults import allow_one_session, full_home, read_only_home
 from tests.testbed.inprocess import SshServer
@@ -31,18 +32,15 @@ print("FOUND", json.dumps(found))
 
 def cluster(host: str, workdir: str, script: str = LISTING, run: str = "") -> str:
     """A cluster of one worker on the host `far`, that runs a script in its workdir."""
-    return f"""
-name = "staged"
-{host}
-[jobs.worker]
-tasks = ["far:auto"]
-[run]
-command = {json.dumps(list(python_task(script)))}
-workdir = "{workdir}"
-{run}
-[start.ready]
-worker = "started"
-"""
+    return cluster_text(
+        {"worker": "far"},
+        "staged",
+        host,
+        command=python_task(script),
+        workdir=workdir,
+        start={"ready": {"worker": "started"}},
+        more=run,
+    )
 
 
 def on_server(server: SshServer, workdir: str, script: str = LISTING, run: str = "") -> str:

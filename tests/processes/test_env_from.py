@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.session.client import connect
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer
 
@@ -23,20 +23,16 @@ time.sleep(1000)
 
 def cluster(host: str = "", place: str = "localhost:auto") -> str:
     """Two workers that say what they were given."""
-    return f"""
-name = "secrets"
-{host}
-[jobs.worker]
-tasks = ["{place}", "{place}"]
-env_from = ["TOKEN_OF_MINE"]
-[run]
-command = {json.dumps(list(python_task(SCRIPT)))}
-workdir = ""
-on_disconnect = "keep"
-grace = 1
-[start.ready]
-worker = "started"
-"""
+    return cluster_text(
+        {"worker": {"tasks": [place, place], "env_from": ["TOKEN_OF_MINE"]}},
+        "secrets",
+        host,
+        command=python_task(SCRIPT),
+        workdir="",
+        on_disconnect="keep",
+        grace=1,
+        start={"ready": {"worker": "started"}},
+    )
 
 
 def notes(up: Up) -> list[str]:

@@ -42,7 +42,7 @@ def on_server(
 ) -> str:
     """A cluster of one worker on the in-process SSH server."""
     host = server.host_toml("far", python)
-    return one_task(script, tasks='"far:auto"').replace("[jobs.worker]", f"{host}[jobs.worker]", 1)
+    return one_task(script, tasks="far", hosts=host)
 
 
 def test_a_run_that_works_ends_with_0_and_its_lines_on_stdout(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_port_in_use_names_its_holder_and_starts_nothing(tmp_path: Path) -> No
     """Exit 3 with the pid and command of who listens there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        text = one_task("print('x')", tasks=f'"localhost:{port}"')
+        text = one_task("print('x')", tasks=f"localhost:{port}")
         done = run("up", str(write(tmp_path, text)), "--headless")
     assert done.returncode == 3
     assert f"port {port} is in use by pid {os.getpid()} " in done.stderr

@@ -17,22 +17,20 @@ from launcher.agent import wire
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario
 
-CLUSTER = """
-name = "versions"
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sleep", "1000"]
-grace = 1
-on_disconnect = "keep"
-[start.ready]
-worker = "started"
-"""
+CLUSTER = cluster_text(
+    {"worker": 2},
+    "versions",
+    command=["sleep", "1000"],
+    grace=1,
+    on_disconnect="keep",
+    start={"ready": {"worker": "started"}},
+)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from markdown_it import MarkdownIt
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -34,15 +35,13 @@ PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
 VERSIONS = [f"3.{minor}" for minor in range(11, 15)]
 """Supported ones, and the next."""
 PYENV = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-TASKS = """
-name = "two"
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-workdir = ""
-success = "all"
-command = ["sh", "-c", "echo {job} {index} says hello"]
-"""
+TASKS = cluster_text(
+    {"worker": 2},
+    "two",
+    command=["sh", "-c", "echo {job} {index} says hello"],
+    workdir="",
+    success="all",
+)
 HOSTS = """
 name = "remote"
 [hosts.tf1]

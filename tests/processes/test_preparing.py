@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import zipfile
 from pathlib import Path
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.testbed.inprocess import SshServer
 
@@ -16,20 +16,17 @@ from tests.testbed.inprocess import SshServer
 def cluster(host: str, lines: list[str], more: str = "", command: list[str] | None = None) -> str:
     """One worker on `far`, and lines that prepare it."""
     words = command or list(python_task("print('trained')"))
-    return f"""
-name = "prepared"
-{host}
-[jobs.worker]
-tasks = ["far:auto"]
-[run]
-command = {json.dumps(words)}
-workdir = "work"
-prepare = {json.dumps(lines)}
-grace = 2.0
-{more}
-[start.ready]
-worker = "started"
-"""
+    return cluster_text(
+        {"worker": "far"},
+        "prepared",
+        host,
+        command=words,
+        workdir="work",
+        prepare=lines,
+        grace=2.0,
+        start={"ready": {"worker": "started"}},
+        more=more,
+    )
 
 
 def wheel(folder: Path, answer: int) -> None:

@@ -24,23 +24,18 @@ from launcher.session.records import (
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support import command
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 from tui.commands.ps import table
 
-TEXT = """
-name = "lists"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sleep", "1000"]
-workdir = ""
-[start.ready]
-ps = "started"
-worker = "started"
-"""
+TEXT = cluster_text(
+    {"ps": 1, "worker": 2},
+    "lists",
+    command=["sleep", "1000"],
+    workdir="",
+    start={"ready": {"ps": "started", "worker": "started"}},
+)
 WORKERS = (TaskId("worker", 0), TaskId("worker", 1))
 FAR = ListedRun(
     Summary("far-20261122-101132-e78e", "far", RunPhase.RUNNING, 1000.0, tasks=3),

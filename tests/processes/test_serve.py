@@ -18,6 +18,7 @@ import pytest_asyncio
 
 from launcher.cluster import load
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, until
@@ -33,16 +34,9 @@ TICKER = (
     "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
     "    time.sleep(0.1)\n"
 )
-CLUSTER = f'''
-name = "tick"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-workdir = ""
-command = ["{{python}}", "-u", "-c", """{TICKER}""", "{{port}}"]
-'''
+CLUSTER = cluster_text(
+    {"ps": 1, "worker": 2}, "tick", command=["{python}", "-u", "-c", TICKER, "{port}"], workdir=""
+)
 
 
 @pytest.fixture

@@ -16,20 +16,18 @@ from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import write_end
 from tests.support.patience import PATIENCE, wait_until
 from tui.run_clients import EndedRun, RunClients
 
-CLUSTER = """
-name = "many"
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["echo", "step 7 loss 0.5"]
-workdir = ""
-[start.ready]
-worker = "started"
-"""
+CLUSTER = cluster_text(
+    {"worker": 2},
+    "many",
+    command=["echo", "step 7 loss 0.5"],
+    workdir="",
+    start={"ready": {"worker": "started"}},
+)
 
 
 def launch() -> None:

@@ -8,20 +8,17 @@ from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.snapshot import AllocatedNode, HostReceipt
+from tests.support.cluster_texts import cluster_text
 from tests.support.run_driver import RunDriver
 
-ON_SLURM = """
-name = "t"
-[slurm]
-nodes = 2
-time = "10"
-[jobs.worker]
-tasks = ["node0:2222", "node1:2222"]
-[run]
-command = ["x"]
-grace = 5
-lease = 60
-"""
+ON_SLURM = cluster_text(
+    {"worker": "node0:2222 node1:2222"},
+    "t",
+    command=["x"],
+    grace=5,
+    lease=60,
+    slurm={"nodes": 2, "time": "10"},
+)
 
 
 NODES = {

@@ -30,30 +30,22 @@ from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Line
 from tests.support.agent_frames import Body, facts, welcome
+from tests.support.cluster_texts import cluster_text
 from tests.support.crash import failed
 from tests.support.patience import until
 from tests.support.short_programs import Obliging
 
-CLUSTER = """
-name = "two"
-[hosts.honest]
-ssh = "honest"
-[hosts.liar]
-ssh = "liar"
-[jobs.ps]
-tasks = ["honest:2222"]
-[jobs.worker]
-tasks = ["honest:2223", "liar:2222", "liar:auto"]
-[run]
-command = ["x"]
-workdir = ""
-grace = 0.5
-lease = 60
-log_limit = 100_000
-[start.ready]
-ps = "started"
-worker = "started"
-"""
+CLUSTER = cluster_text(
+    {"ps": "honest:2222", "worker": "honest:2223 liar:2222 liar"},
+    "two",
+    {"honest": {"ssh": "honest"}, "liar": {"ssh": "liar"}},
+    command=["x"],
+    workdir="",
+    grace=0.5,
+    lease=60,
+    log_limit=100000,
+    start={"ready": {"ps": "started", "worker": "started"}},
+)
 
 
 class Agent(Transport):

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -91,21 +92,8 @@ class Terminal:
 def cluster(folder: Path, pause: float = 0.1) -> Path:
     """1 ps and 2 workers that only count, with so many seconds between lines."""
     command = ["{python}", "-c", TICKER, "{port}", str(pause)]
-    words = ", ".join(repr(word) if "\n" not in word else f'"""{word}"""' for word in command)
-    return write(
-        folder,
-        f"""
-name = "ticking"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = [{words}]
-workdir = ""
-grace = 3.0
-""",
-    )
+    jobs = {"ps": 1, "worker": 2}
+    return write(folder, cluster_text(jobs, "ticking", command=command, workdir="", grace=3.0))
 
 
 def living() -> set[str]:

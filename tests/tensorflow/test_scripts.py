@@ -13,6 +13,7 @@ import pytest
 
 from launcher.cluster.templates import ANY_SCRIPT, ENVIRONMENT, MPI_LIKE, render
 from tests.support.budgets import soak, soon
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.paths import REPOSITORY
 from tests.testbed.namespaces import Testbed
@@ -90,16 +91,9 @@ def test_the_template_with_an_environment_and_a_hook_starts(
 def test_a_metric_line_makes_a_script_ready(tmp_path: Path) -> None:
     """The next stage begins, which a soak sees to come before the 5 s are over."""
     script = 'print("step 1 loss 0.5", flush=True)\n' + IDLE
-    text = f"""
-[jobs.one]
-tasks = ["localhost:auto"]
-[jobs.two]
-tasks = ["localhost:auto"]
-[run]
-command = {json.dumps(python_task(script))}
-[start]
-order = [["one"], ["two"]]
-"""
+    text = cluster_text(
+        {"one": 1, "two": 1}, command=python_task(script), start={"order": [["one"], ["two"]]}
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.state("two:0", "running")
         (tmp_path / "stop").touch()
@@ -215,14 +209,7 @@ def test_torch_on_this_machine(tmp_path: Path) -> None:
     """`init_process_group` finds the others by the variables."""
     if importlib.util.find_spec("torch") is None:
         pytest.skip("PyTorch is not installed")
-    text = f"""
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = {json.dumps(python_task(TORCH))}
-framework = "torch"
-success = "all"
-"""
+    text = cluster_text({"worker": 2}, command=python_task(TORCH), framework="torch", success="all")
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         assert up.wait() == 0, up.transcript()
         assert up.log("worker:1", "rank 1 of 2 sum 3.0")

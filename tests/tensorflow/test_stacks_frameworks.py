@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 from tests.testbed.namespaces import Testbed
@@ -132,16 +133,12 @@ def test_a_synchronous_worker_that_sleeps(tmp_path: Path) -> None:
     """`SyncReplicasOptimizer`: one worker waits for the token that the other one's gradient would
     bring; the ps serves."""
     (tmp_path / "sync.py").write_text(SYNC_REPLICAS)
-    text = """
-name = "sync"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["{python}", "sync.py", "{job}", "{index}", "{ps_hosts}", "{worker_hosts}"]
-grace = 1
-"""
+    text = cluster_text(
+        {"ps": 1, "worker": 2},
+        "sync",
+        command=["{python}", "sync.py", "{job}", "{index}", "{ps_hosts}", "{worker_hosts}"],
+        grace=1,
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.state("worker:1", "ready")
         found = wait_in(up.run_id, worker_1="sleeps", worker_0="train", ps_0="serve")
@@ -157,16 +154,14 @@ def test_a_rank_of_jax_that_is_late(tmp_path: Path, testbed: Testbed, tfmux_home
         pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
     testbed.give_access(tfmux_home)
     (tmp_path / "late.py").write_text(LATE_IN_JAX)
-    text = f"""
-name = "late"
-{testbed.hosts_toml()}
-[jobs.worker]
-tasks = ["tf1:auto", "tf3:auto"]
-command = ["{{python}}", "late.py"]
-[run]
-framework = "jax"
-grace = 1
-"""
+    text = cluster_text(
+        {"worker": {"tasks": "tf1 tf3", "command": ["{python}", "late.py"]}},
+        "late",
+        testbed.hosts_toml(),
+        command=None,
+        framework="jax",
+        grace=1,
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.state("worker:1", "ready")
         found = wait_in(up.run_id, worker_0="collective", worker_1="late")

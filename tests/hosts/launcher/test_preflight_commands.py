@@ -13,20 +13,16 @@ import pytest
 from launcher.cluster import loads
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.run import preflight
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.testbed.namespaces import Testbed
 
 
 def local(command: list[str], settings: str = "", workdir: str = "") -> str:
     """One task on this machine."""
-    return f"""
-[jobs.worker]
-tasks = ["localhost:auto"]
-command = {json.dumps(command)}
-[run]
-workdir = "{workdir}"
-{settings}
-"""
+    return cluster_text(
+        {"worker": {"tasks": 1, "command": command}}, command=None, workdir=workdir, more=settings
+    )
 
 
 def problems(report: Report) -> dict[str, str]:

@@ -24,20 +24,17 @@ from launcher.preflight import (
 )
 from launcher.preflight.findings import Result
 from launcher.preflight.run import preflight
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.support.patience import wait_until
 from tests.testbed import faults, proc
 from tests.testbed.host import Host
 from tests.testbed.namespaces import Testbed
 
-JOBS = """
-[jobs.ps]
-tasks = ["tf1:2222"]
-[jobs.worker]
-tasks = ["tf2:2222", "tf3:2222", "tf4:2222", "tf4:auto"]
-[run]
-command = ["{python}", "-m", "trainer", "async"]
-"""
+JOBS = cluster_text(
+    {"ps": "tf1:2222", "worker": "tf2:2222 tf3:2222 tf4:2222 tf4"},
+    command=["{python}", "-m", "trainer", "async"],
+)
 RUN = "old-20261120-183002-7f3a"
 
 

@@ -13,6 +13,7 @@ import pytest
 from launcher.cluster import Shell
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
 from tests.support.budgets import soak
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.testbed import faults
 from tests.testbed.namespaces import Testbed
@@ -381,15 +382,12 @@ def test_a_login_shell_that_never_runs_the_task_is_no_success(
     """The run fails with the reason, and `check` has said so before."""
     (tmp_path / "home" / ".profile").write_text("exec sh\n")
     monkeypatch.setenv("SHELL", "/bin/sh")
-    text = """
-[jobs.worker]
-tasks = ["localhost:auto"]
-ready = "started"
-[run]
-workdir = ""
-shell = "login"
-command = ["{python}", "-c", "print('ran')"]
-"""
+    text = cluster_text(
+        {"worker": {"tasks": 1, "ready": "started"}},
+        command=["{python}", "-c", "print('ran')"],
+        workdir="",
+        shell="login",
+    )
     file = str(write(tmp_path, text))
     reason = "the login shell /bin/sh ended with exit status 0 before the command"
     done = run("up", file, "--headless")

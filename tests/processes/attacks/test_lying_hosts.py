@@ -6,11 +6,11 @@ that names host and rule, and nobody else anything.
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 from tests.support.agent_client import family
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
@@ -58,19 +58,16 @@ def test_a_lying_agent_over_ssh_makes_no_success(ssh_server: SshServer, tmp_path
     hosts = ssh_server.host_toml("honest", sys.executable) + ssh_server.host_toml(
         "liar", str(proxy)
     )
-    text = f"""
-name = "lies"
-{hosts}
-[jobs.worker]
-tasks = ["honest:auto", "liar:auto"]
-[run]
-command = {json.dumps(python_task("import time; time.sleep(600)"))}
-workdir = ""
-grace = 0.5
-lease = 10
-[start.ready]
-worker = "started"
-"""
+    text = cluster_text(
+        {"worker": "honest liar"},
+        "lies",
+        hosts,
+        command=python_task("import time; time.sleep(600)"),
+        workdir="",
+        grace=0.5,
+        lease=10,
+        start={"ready": {"worker": "started"}},
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         lost = up.wait_for(
             lambda e: e["event"] == "host" and e["host"] == "liar" and e["state"] == "lost", "lost"

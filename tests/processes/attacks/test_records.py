@@ -21,6 +21,7 @@ from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer
 
@@ -290,19 +291,16 @@ def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) 
     """The launcher is dead and its stream is gone or worthless: `kill` asks every host of the
     cluster file, and what lives there ends."""
     script = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(1000)"
-    text = f"""
-name = "orphan"
-{ssh_server.host_toml("far", sys.executable)}
-[jobs.worker]
-tasks = ["far:auto"]
-[run]
-command = {json.dumps(list(python_task(script)))}
-workdir = ""
-on_disconnect = "keep"
-grace = 1
-[start.ready]
-worker = "started"
-"""
+    text = cluster_text(
+        {"worker": "far"},
+        "orphan",
+        ssh_server.host_toml("far", sys.executable),
+        command=python_task(script),
+        workdir="",
+        on_disconnect="keep",
+        grace=1,
+        start={"ready": {"worker": "started"}},
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         pid = int(up.log("worker:0", "pid ")["text"].split()[1])
         folder = RunFolder.find(up.run_id)

@@ -6,7 +6,6 @@ What a terminal acts on is judged here by character class: controls (Cc), format
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -32,6 +31,7 @@ from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder
 from tests.support.budgets import examples
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import python_task, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -145,15 +145,9 @@ async def test_a_prompt_of_a_server_is_shown_without_escapes(
 # --- what tasks wrote ----------------------------------------------------------------------------
 
 SCRIPT = f"import os; os.write(1, {EVIL.encode(errors='replace')!r} + b'\\nend\\n')"
-CLUSTER = f"""
-name = "escapes"
-[jobs.worker]
-tasks = ["localhost:auto"]
-ready = "started"
-[run]
-command = {json.dumps(python_task(SCRIPT))}
-workdir = ""
-"""
+CLUSTER = cluster_text(
+    {"worker": {"tasks": 1, "ready": "started"}}, "escapes", command=python_task(SCRIPT), workdir=""
+)
 RAW = EVIL.encode(errors="replace") + b"\nend\n"
 
 

@@ -11,19 +11,17 @@ import pytest
 
 from docs import events
 from launcher.paths import runs_home
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, write
 from tests.support.manual import DOCS
 
-FILE = """
-name = "two"
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-ready = "started"
-[run]
-workdir = ""
-success = "all"
-command = ["sh", "-c", "echo step 1 loss 0.5; exit {index}"]
-"""
+FILE = cluster_text(
+    {"worker": {"tasks": 2, "ready": "started"}},
+    "two",
+    command=["sh", "-c", "echo step 1 loss 0.5; exit {index}"],
+    workdir="",
+    success="all",
+)
 
 
 def _strict(schema: Any) -> Any:

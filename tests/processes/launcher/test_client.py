@@ -28,6 +28,7 @@ from launcher.session.launcher_process import LauncherProcess
 from launcher.session.records import StoredRun
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.patience import PATIENCE
 from tests.support.snapshots import wait
@@ -40,17 +41,13 @@ TICKER = (
     "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
     "    time.sleep(0.05)\n"
 )
-CLUSTER = f'''
-name = "seen"
-[jobs.ps]
-tasks = ["localhost:auto"]
-[jobs.worker]
-tasks = ["localhost:auto"]
-[run]
-workdir = ""
-on_disconnect = "stop"
-command = ["{{python}}", "-u", "-c", """{TICKER}""", "{{port}}"]
-'''
+CLUSTER = cluster_text(
+    {"ps": 1, "worker": 1},
+    "seen",
+    command=["{python}", "-u", "-c", TICKER, "{port}"],
+    workdir="",
+    on_disconnect="stop",
+)
 WORKER = TaskId("worker", 0)
 
 
@@ -109,7 +106,7 @@ def test_a_second_client_sees_all_that_the_first_sees(tmp_path: Path) -> None:
 
 def test_what_is_waited_for_is_seen(tmp_path: Path) -> None:
     """Which task holds up the start, and since when."""
-    never = CLUSTER.replace(TICKER, "import time\ntime.sleep(1000)\n")
+    never = CLUSTER.replace(json.dumps(TICKER), json.dumps("import time\ntime.sleep(1000)\n"))
     with launched(tmp_path, never) as first, attached(first.folder) as second:
         seen = wait(second, lambda s: "ps:0" in s.waiting, "waiting for ps:0")
         assert seen.state is RunPhase.STARTING and seen.waiting_since is not None
@@ -317,17 +314,14 @@ def test_a_line_is_awaited_of_an_attempt_that_the_stream_does_not_know(tmp_path:
     """Its launcher died before it had written down that it had started the task."""
     go = tmp_path / "go"
     wait_for_it = f"until [ -e {go} ]; do sleep 0.05; done; echo up; sleep 1000"
-    text = f"""
-name = "awaited"
-[jobs.worker]
-tasks = ["localhost:auto"]
-[run]
-workdir = ""
-on_disconnect = "keep"
-command = ["sh", "-c", "{wait_for_it}"]
-[start.ready]
-worker = {{ log = "up" }}
-"""
+    text = cluster_text(
+        {"worker": 1},
+        "awaited",
+        command=["sh", "-c", wait_for_it],
+        workdir="",
+        on_disconnect="keep",
+        start={"ready": {"worker": {"log": "up"}}},
+    )
     with launched(tmp_path, text) as first:
         wait(first, lambda s: s.task(WORKER).pid is not None, "started")
         first.stay_alive()

@@ -22,22 +22,15 @@ from launcher.run.run import RunStateMachine
 from launcher.session import hosts
 from launcher.session.hosts import Transfers
 from tests.support.agent_client import Client
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.ports import free_ports
 from tests.testbed.inprocess import SshServer
 
-CLUSTER = """
-name = "ports"
-[hosts.far]
-ssh = "10.0.0.1"
-gpus = 0
-[jobs.worker]
-tasks = ["far:auto", "far:auto"]
-[run]
-command = ["true"]
-workdir = ""
-"""
+CLUSTER = cluster_text(
+    {"worker": "far far"}, "ports", {"far": {"ssh": "10.0.0.1", "gpus": 0}}, workdir=""
+)
 
 
 class Here:
@@ -126,28 +119,22 @@ def test_gpus_of_a_host_reach_its_tasks(ssh_server: SshServer, tmp_path: Path) -
     host = ssh_server.host_toml("far", sys.executable).replace(
         "[hosts.far]", "[hosts.far]\ngpus = 2"
     )
-    text = f"""
-name = "gpus"
-{host}
-[jobs.ps]
-tasks = ["far:auto"]
-[jobs.worker]
-tasks = ["far:auto", "far:auto"]
-[jobs.own]
-tasks = ["far:auto"]
-in_cluster = false
-env = {{ CUDA_VISIBLE_DEVICES = "7" }}
-[run]
-command = {json.dumps(list(python_task(show)))}
-workdir = ""
-success = "all"
-[start]
-order = [["own", "ps"], ["worker"]]
-[start.ready]
-own = {{ log = "GPUS" }}
-ps = {{ log = "GPUS" }}
-worker = "started"
-"""
+    text = cluster_text(
+        {
+            "ps": "far",
+            "worker": "far far",
+            "own": {"tasks": "far", "in_cluster": False, "env": {"CUDA_VISIBLE_DEVICES": "7"}},
+        },
+        "gpus",
+        host,
+        command=python_task(show),
+        workdir="",
+        success="all",
+        start={
+            "order": [["own", "ps"], ["worker"]],
+            "ready": {"own": {"log": "GPUS"}, "ps": {"log": "GPUS"}, "worker": "started"},
+        },
+    )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         up.wait()
     seen = {e["task"]: e["text"] for e in up.of("log") if e["text"].startswith("GPUS")}

@@ -14,18 +14,16 @@ from launcher.plan import Resume
 from launcher.run.run import RunStateMachine
 from launcher.session.records import StoredRun, find_resumed
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 
-TEXT = """
-name = "again"
-[jobs.worker]
-tasks = ["localhost:auto"]
-ready = "started"
-[run]
-workdir = ""
-logdir = "logs/{run_id}"
-command = ["sh", "-c", "echo {logdir} $TFMUX_RESUME"]
-"""
+TEXT = cluster_text(
+    {"worker": {"tasks": 1, "ready": "started"}},
+    "again",
+    command=["sh", "-c", "echo {logdir} $TFMUX_RESUME"],
+    workdir="",
+    logdir="logs/{run_id}",
+)
 
 
 def up(file: Path, *words: str) -> tuple[RunFolder, list[str]]:

@@ -14,21 +14,19 @@ from launcher.session.launcher import RunLoop
 from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
+from tests.support.cluster_texts import cluster_text
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.streams import check_stream
 from tests.testbed.launcher_thread import LauncherThread
 
-CLUSTER = """
-name = "kept"
-[jobs.worker]
-tasks = ["localhost:auto", "localhost:auto"]
-[run]
-command = ["sh", "-c", "echo 'step 7 loss 0.5'; sleep 1000"]
-workdir = ""
-grace = 1
-[start.ready]
-worker = "started"
-"""
+CLUSTER = cluster_text(
+    {"worker": 2},
+    "kept",
+    command=["sh", "-c", "echo 'step 7 loss 0.5'; sleep 1000"],
+    workdir="",
+    grace=1,
+    start={"ready": {"worker": "started"}},
+)
 
 
 def tells(folder: RunFolder, run_loop: RunLoop) -> bool:

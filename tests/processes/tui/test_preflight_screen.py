@@ -28,6 +28,7 @@ from launcher.preflight import (
 from launcher.preflight.findings import Result, passed
 from launcher.preflight.probes import ConnectAnswer
 from launcher.slurm.script import request_of
+from tests.support.cluster_texts import cluster_text
 from tests.support.homes import home
 from tests.support.patience import PATIENCE
 from tests.support.screens import screen_text, shows, until
@@ -120,22 +121,18 @@ async def test_hosts_that_cannot_be_reached_are_told_apart_at_80_by_24(
             await shows(pilot, "not tried: h1 or h2 could not be asked")
 
 
-ELEVEN = """
-[hosts.a]
-ssh = "a.invalid"
-[hosts.b]
-ssh = "b.invalid"
-[hosts.c]
-ssh = "c.invalid"
-[jobs.ps]
-tasks = ["a:2222"]
-[jobs.worker]
-tasks = ["b:2222", "b:2223", "b:3", "b:4", "b:5", "b:6", "b:7", "b:8", "b:9", "b:10", "c:2222"]
-command = ["train"]
-[run]
-command = ["train"]
-workdir = ""
-"""
+ELEVEN = cluster_text(
+    {
+        "ps": "a:2222",
+        "worker": {
+            "tasks": "b:2222 b:2223 b:3 b:4 b:5 b:6 b:7 b:8 b:9 b:10 c:2222",
+            "command": ["train"],
+        },
+    },
+    hosts={"a": {"ssh": "a.invalid"}, "b": {"ssh": "b.invalid"}, "c": {"ssh": "c.invalid"}},
+    command=["train"],
+    workdir="",
+)
 
 
 def reached(outcome: str, address: str) -> ConnectAnswer:

@@ -13,18 +13,14 @@ from launcher.run.run import RunStateMachine
 from launcher.session.records import active_runs
 from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.streams import changes
 
-CLUSTER = """
-[hosts.tf1]
-ssh = "tf1"
-[hosts.tf2]
-ssh = "tf2"
-[jobs.worker]
-tasks = ["tf1:2222", "tf2:2222"]
-[run]
-command = ["x"]
-"""
+CLUSTER = cluster_text(
+    {"worker": "tf1:2222 tf2:2222"},
+    hosts={"tf1": {"ssh": "tf1"}, "tf2": {"ssh": "tf2"}},
+    command=["x"],
+)
 BEGIN = ev.Begin(1000.0)
 UP = ev.HostUp(1001.0, "tf1")
 REFUSED = ev.HostRefused(1002.0, "tf2", "no login")

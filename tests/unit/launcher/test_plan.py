@@ -14,6 +14,7 @@ from launcher.ids import TaskId
 from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.shell import split_python
 from launcher.printable import printable
+from tests.support.cluster_texts import cluster_text
 from tests.support.plans import BASE, plan_of, task
 
 MISSION = """\
@@ -250,24 +251,19 @@ def test_a_relative_log_directory_here_is_beside_the_file() -> None:
 
 def test_every_placeholder_is_put_in() -> None:
     """Each name of the contract, with IPv6 in brackets wherever a port may follow."""
-    text = """\
-name = "n"
-[hosts.a]
-ssh = "x"
-address = "fd00::1"
-[hosts.b]
-ssh = "y"
-[jobs.ps]
-tasks = ["a:1"]
-[jobs.worker]
-tasks = ["b:2", "a:3"]
-[run]
-workdir = ""
-logdir = "/l"
-command = ["{python} {name} {job} {index} {host} {port} {address} {ps_hosts} {worker_hosts}",
-  "{hosts.worker} {num.worker} {host.worker.1} {port.worker.1} {address.worker.1}",
-  "{cluster}", "{run_id} {logdir} {workdir} {{x}} {{{job}}}"]
-"""
+    text = cluster_text(
+        {"ps": "a:1", "worker": "b:2 a:3"},
+        "n",
+        {"a": {"ssh": "x", "address": "fd00::1"}, "b": {"ssh": "y"}},
+        command=[
+            "{python} {name} {job} {index} {host} {port} {address} {ps_hosts} {worker_hosts}",
+            "{hosts.worker} {num.worker} {host.worker.1} {port.worker.1} {address.worker.1}",
+            "{cluster}",
+            "{run_id} {logdir} {workdir} {{x}} {{{job}}}",
+        ],
+        workdir="",
+        logdir="/l",
+    )
     worker = task(plan_of(text, {"b": HostFacts(home="/h")}), "worker:0")
     assert worker.argv == (
         "python3 n worker 0 b 2 y [fd00::1]:1 y:2,[fd00::1]:3",

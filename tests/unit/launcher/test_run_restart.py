@@ -18,25 +18,21 @@ from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
+from tests.support.cluster_texts import cluster_text
 from tests.support.run_driver import CLUSTER, RunDriver, ends, held, kills, name, starts, timers
 
 RESTART = 'on_failure = "restart-all"\nmax_restarts = 2\n'
 ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
 BOARD = '[jobs.board]\ntasks = ["b:6006"]\nin_cluster = false\n'
-AUTO = """
-name = "t"
-[hosts.a]
-ssh = "a"
-[hosts.b]
-ssh = "b"
-[jobs.worker]
-tasks = ["a:auto", "b:auto"]
-[run]
-framework = "torch"
-command = ["x"]
-grace = 5
-lease = 60
-"""
+AUTO = cluster_text(
+    {"worker": "a b"},
+    "t",
+    {"a": {"ssh": "a"}, "b": {"ssh": "b"}},
+    command=["x"],
+    framework="torch",
+    grace=5,
+    lease=60,
+)
 BOTH = [("a", None, 5.0), ("b", None, 5.0)]
 PATIENCE = SetTimer(RestartTimeout(1), 5.0 + KILL_PATIENCE)
 
