@@ -89,9 +89,13 @@ def test_a_run_outlives_its_links_and_its_launcher(bed: Bed) -> None:
         run_id = up.run_id
         up.kill_launcher()
     file.unlink()
-    (listed,) = json.loads(command.run("ps", "--json").stdout)
-    assert listed["run"] == run_id and not listed["launcher"]
-    assert {task for host in listed["hosts"] for task in host["tasks"]} == set(bed.tasks)
+
+    def listed() -> bool:
+        (run,) = json.loads(command.run("ps", "--json").stdout)
+        assert run["run"] == run_id and not run["launcher"]
+        return {task for host in run["hosts"] for task in host["tasks"]} == set(bed.tasks)
+
+    wait_until(listed, "every host answers in the seconds that ps gives it")
     with Up("attach", run_id, "--json") as again:
         again.wait_for(lambda e: e.get("state") == "running" and e["event"] == "run", "running")
         ready(again, *bed.tasks)
