@@ -143,6 +143,8 @@ def with_the_next_attempt(up: Up) -> None:
 def test_a_kill_during_a_restart_ends_everything(
     tmp_path: Path, moment: Callable[[Up], None]
 ) -> None:
+    """Given a restart of all tasks at one of its three moments, when the run is killed, then every
+    process is gone and none is started any more."""
     slow = moment is while_ending
     with launch(
         tmp_path,

@@ -362,5 +362,6 @@ def test_stacks_that_break_a_bound_break_the_protocol(
 
 
 def test_too_many_processes_break_the_protocol() -> None:
+    """Given an answer with one process more than an agent may name, it is refused."""
     with pytest.raises(ProtocolError, match="processes"):
         stacks_answer(*[PROCESS] * (wire.MOST_PROCESSES + 1))

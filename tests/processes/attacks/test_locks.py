@@ -106,6 +106,8 @@ def fails(file: int, how: int) -> None:
 def test_a_look_at_a_lock_that_fails_finds_nobody_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Given a file system that gives no locks, when a launcher is looked for, then that is said,
+    and the run is not called abandoned."""
     fd = acquire(tmp_path)
     assert fd is not None
     monkeypatch.setattr(fcntl, "flock", fails)

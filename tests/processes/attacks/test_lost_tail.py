@@ -100,6 +100,7 @@ def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
 
 
 def test_a_whole_stream_says_that_its_run_is_over() -> None:
+    """Given its end record and nothing lost before it, nobody needs to be asked."""
     stored = StoredRun(run_folder(b"".join(whole_stream())))
     assert stored.over and stored.complete
 

@@ -146,6 +146,7 @@ def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
+    """Given a stream whose last line has no end, when it is read, then no record counts as lost."""
     folder = odd_run("crash", stream_of(BEGIN, NOTE) + b'{"time": 1, "eve')
     assert not StoredRun(folder).damage
 

@@ -43,6 +43,14 @@ def test_the_second_launcher_takes_over_and_the_first_does_not_come_back(client:
         second.leave()
 
 
+def test_tasks_cost_no_process_of_ours(client: Client) -> None:
+    """Given sixteen tasks, the host has their processes and three more: watchdog, agent, bridge."""
+    tasks = {client.start(f"w:{number}", ["sleep", "1000"])["pid"] for number in range(16)}
+    found = {process.pid for process in family(client.run_id)}
+    assert len(tasks) == 16 and tasks < found and len(found - tasks) == 3
+    assert client.kill()["confirmed"]
+
+
 def test_a_greeting_of_a_launcher_that_is_dead_replaces_nobody(client: Client) -> None:
     """Given an agent that stands still while a launcher greets and dies, when it goes on, then the
     launcher that lives keeps the run; a launcher that answers the welcome takes it over."""
