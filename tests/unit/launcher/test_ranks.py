@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from launcher.cluster import loads, ready_value
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
 from launcher.plan import HostFacts, Plan, make_plan
-from tests.support.cluster_texts import cluster_text
 
 HOSTS = """
 [hosts.tf1]
@@ -30,16 +30,24 @@ RANKS = [
     "{master_addr}",
     "{master_port}",
 ]
-JOBS = cluster_text(
-    {
-        "board": {"tasks": "tf1:6006", "in_cluster": False, "command": ["true"]},
-        "ps": {"tasks": "tf1:2221", "command": ["true"]},
-        "train": {"tasks": "tf2 tf1:2222 tf2:2223", "command": ["train", *RANKS]},
-        "more": {"tasks": "tf1:2225", "command": ["more", *RANKS]},
-        "evaluator": {"tasks": "tf1:2226", "command": ["true"]},
-    },
-    command=None,
-)
+JOBS = f"""
+[jobs.board]
+tasks = ["tf1:6006"]
+in_cluster = false
+command = ["true"]
+[jobs.ps]
+tasks = ["tf1:2221"]
+command = ["true"]
+[jobs.train]
+tasks = ["tf2:auto", "tf1:2222", "tf2:2223"]
+command = {json.dumps(["train", *RANKS])}
+[jobs.more]
+tasks = ["tf1:2225"]
+command = {json.dumps(["more", *RANKS])}
+[jobs.evaluator]
+tasks = ["tf1:2226"]
+command = ["true"]
+"""
 
 
 def planned(text: str, facts: Mapping[str, HostFacts] | None = None) -> Plan:
