@@ -65,6 +65,19 @@ async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> N
             assert not visible(app, words), words
 
 
+async def test_help_tears_no_group_where_there_is_room(run: ScriptedRun) -> None:
+    """Both of its columns begin with the title of a group."""
+    run.all_tasks(state=TaskState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "F9 kill all")
+        await pilot.press("question_mark")
+        await shows(pilot, "Half a page down, up")
+        first = next(row for row in screen_text(app) if " Log " in row)
+        assert " Task " in first
+
+
 async def test_stacks_of_a_run_that_has_ended_leave_no_empty_boxes(run: ScriptedRun) -> None:
     """The key does nothing after the end; on a screen that was open before, the last answer
     stays, or nothing but the sentence."""

@@ -73,7 +73,10 @@ class HelpScreen(Dialog[None]):
                 names = f"{keys[0]} – {keys[-1]}" if keys == _DIGITS else " ".join(keys)
                 rows.append(Text.assemble((f"{names:<{_KEY_CELLS}} ", accent), about))
         half = -(-len(rows) // 2)
-        columns = rows[:half], rows[half:]
+        # No group is torn where blank rows between them say that there is room.
+        between = [number for number, row in enumerate(rows) if not row]
+        half = min(between, key=lambda number: abs(number - half), default=half)
+        columns = rows[:half], rows[half + 1 :] if between else rows[half:]
         left, right = (Text("\n", no_wrap=True, overflow="ellipsis").join(c) for c in columns)
         return left, right
 

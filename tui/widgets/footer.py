@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from launcher.run.states import RunPhase
-from tui.keys import KeyHint, key_hints, key_of
+from tui.keys import KeyHint, display_name, key_hints, key_of
 from tui.widgets.colours import theme_colour
 
 Hints = Sequence[tuple[str, str]]
@@ -32,7 +32,8 @@ class KeyFooter(Widget):
         self._shown: tuple[Hints, Hints, bool] = (hints, (), False)
 
     def show(self, hints: Hints, *, fixed: Hints = (), typing: bool = False) -> None:
-        """Shows other keys: pairs of command ids and text, after pairs of `fixed` keys and text.
+        """Shows other keys: pairs of command ids and text, after pairs of `fixed` keys, as they are
+        bound, and text.
         While a person is `typing`, keys that type a character are no commands."""
         if (hints, fixed, typing) != self._shown:
             self._shown = (hints, fixed, typing)
@@ -45,7 +46,7 @@ class KeyFooter(Widget):
         self._ends.clear()
         row = Text(no_wrap=True, end="")
         key_style = f"bold {theme_colour(self.app, 'accent-text')}"
-        named = [KeyHint(key, does, "") for key, does in fixed]
+        named = [KeyHint(display_name(key), does, key) for key, does in fixed]
         kill = key_of(self, "kill_all")
         for key, does, first in [*named, *key_hints(self, hints, typing=typing)]:
             if row.cell_len + len(key) + len(does) + 3 > self.size.width:

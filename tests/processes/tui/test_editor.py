@@ -335,6 +335,21 @@ async def test_a_file_that_is_no_toml_is_shown_and_never_changed_by_the_table() 
         await until(pilot, lambda: path.read_text() == good)
 
 
+async def test_the_footer_of_a_text_tells_what_escape_does_and_undoes_by_a_click() -> None:
+    """Where the text is no TOML there is no table to go to: Escape leaves."""
+    async with editor() as pilot:
+        before = text_of(pilot)
+        await to_text(pilot)
+        await shows(pilot, "Esc table")
+        await pilot.press("ctrl+home", "x")
+        await shows(pilot, "Esc back")
+        row = screen_text(pilot.app)[-1]
+        assert "form" not in row
+        assert await pilot.click(offset=(row.index("undo"), pilot.app.size.height - 1))
+        await until(pilot, lambda: text_of(pilot) == before)
+        await shows(pilot, "Esc table")
+
+
 async def test_a_click_moves_the_cursor_and_another_opens_the_form() -> None:
     """Of the host; the mouse reaches the text, too."""
     async with editor() as pilot:

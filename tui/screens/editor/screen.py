@@ -255,7 +255,9 @@ class EditorScreen(Page):
         problem = [("edit.problem", "next problem")] if self.now.problems else []
         if self._text.has_focus:
             hints = [("edit.to_table", "table"), ("edit.save", "save"), ("edit.settings", "form")]
-            footer.show([*hints, *problem, kill], fixed=[("Ctrl-Z", "undo")], typing=True)
+            if self.now.document is None:  # no table to go to, and no form of one
+                hints = [("edit.to_table", "back"), ("edit.save", "save")]
+            footer.show([*hints, *problem, kill], fixed=[("ctrl+z", "undo")], typing=True)
             return
         hints = [("edit.launch", "launch"), ("edit.test", "test"), ("edit.save", "save"), *problem]
         if self._table.has_focus:
