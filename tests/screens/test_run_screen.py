@@ -80,6 +80,17 @@ async def test_zoom_and_back(run: ScriptedRun) -> None:
         assert focused_task(app) == "worker:0"
 
 
+async def test_the_strip_of_tasks_fits_a_terminal_that_gets_narrower(run: ScriptedRun) -> None:
+    """Where their names have no room, it shows their letters by job."""
+    run.all_tasks(state=TaskState.READY)
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=(120, 40)) as pilot:
+        await pilot.press("z")
+        await shows(pilot, "worker:2 r")
+        await pilot.resize_terminal(30, 40)
+        await shows(pilot, "worker rrr")
+
+
 async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
     """g reaches the first line of the run; what comes meanwhile is counted and moves nothing;
     G follows again."""

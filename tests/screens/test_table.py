@@ -50,6 +50,35 @@ async def test_the_next_frame_has_the_widths_of_the_new_rows() -> None:
         assert lines(table)[1] == " ended  all of it"
 
 
+async def test_a_click_on_a_title_orders_the_rows() -> None:
+    """First the smallest on top, then the largest, then as they were; the title says which."""
+    words = ["b", "c", "a"]
+
+    def shown() -> None:
+        ordered = table.ordered(words, [str])
+        table.show(TITLES, [row(word, word, "–") for word in ordered])
+
+    class Ordering(Shown):
+        def on_table_ordered(self) -> None:
+            shown()
+
+    table = Table("t")
+    async with Ordering(table).run_test(size=(40, 8)) as pilot:
+        await until(pilot, lambda: table.size.height > 0)
+        shown()
+        seen = []
+        for _ in range(3):
+            before = lines(table)
+            await pilot.click(Table, offset=(3, 0))
+            await until(pilot, lambda: lines(table) != before)  # noqa: B023
+            seen.append([line.split("note")[0].strip(" –") for line in lines(table)[:4]])
+        assert seen == [
+            ["state ▴", "a", "b", "c"],
+            ["state ▾", "c", "b", "a"],
+            ["state", "b", "c", "a"],
+        ]
+
+
 async def test_a_text_that_has_no_room_ends_in_an_ellipsis() -> None:
     """Its row stays one line, also when the text grows; more room shows more of it."""
     async with Shown(Table("t", fills=1)).run_test(size=(40, 8)) as pilot:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from pathlib import Path
 
@@ -157,6 +158,8 @@ BAD = {
     "open bracket": ('["tf1:2222"]', '["tf1:2222"', "jobs.ps.tasks[0]", 11, "not closed"),
     "no value": ('"mnist-async"', "", "name", 1, "value is missing"),
     "bare words": ('["tf1:2222"]', "[tf1:2222]", "jobs.ps.tasks[0]", 11, 'write "tf1:2222"'),
+    "nothing that TOML knows": ('"mnist-async"', "]", "name", 1, "not valid TOML: invalid value"),
+    "open braces": ("address =", "x = { a = 1,\naddress =", "hosts.tf1.x.a", 5, "on one line"),
     "no equals sign": ("name =", "name", "name", 1, "write key = value"),
     "table twice": ("[hosts.tf2]", "[hosts.tf1]", "hosts.tf1", 7, "defined twice"),
     "key twice": ("address =", "ssh =", "hosts.tf1.ssh", 5, "defined twice"),
@@ -240,6 +243,12 @@ def test_a_command_names_file_line_and_key_and_ends_with_2(
         assert main(["plan", str(file)]) == 2, new
         out, err = capsys.readouterr()
         assert not out and f"{file}:{line}: {key}: " in err, err
+
+
+def test_a_long_value_is_shown_shortened() -> None:
+    """And one sees that it is."""
+    (problem,) = problems(changed('address = "tf1"', f'gpus = "{"9" * 99}"'))
+    assert re.fullmatch('"9{30,80}…"', problem.found)
 
 
 @pytest.mark.parametrize(

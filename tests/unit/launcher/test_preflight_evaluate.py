@@ -205,6 +205,14 @@ def test_leftovers_are_told_run_by_run() -> None:
     assert second.todo.startswith("end them: tfmux kill B --file FILE")  # launched elsewhere
 
 
+@pytest.mark.parametrize(("count", "end"), [(10, ", 10 (x)"), (11, ", 10, … (x)")])
+def test_of_many_leftovers_the_first_ten_are_named(count: int, end: str) -> None:
+    """The sentence says whether there are more, and the column how many there are."""
+    rows = [["A", "ps:0", number, "x"] for number in range(1, count + 1)]
+    (finding,) = evaluate.leftovers("h1", rows, {"A"})
+    assert finding.sentence.endswith(end) and finding.brief == f"{count} left"
+
+
 # --- the matrix -------------------------------------------------------------------------------
 
 

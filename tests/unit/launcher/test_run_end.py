@@ -88,6 +88,17 @@ def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
     assert driver.state("worker:1") is TaskState.FAILED
 
 
+def test_silence_that_is_told_too_late_kills_nothing(driver: RunDriver) -> None:
+    """The task has ended meanwhile, a person has stopped it, or the run is being shut down."""
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    assert driver.feed(ev.OutputStalled, name("worker:1"), 60.0) == []
+    assert driver.exited("worker:2") == driver.shut_down()
+    assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == []
+    assert driver.state("worker:1") is driver.state("worker:2") is TaskState.EXITED
+    driver.confirmed()
+
+
 def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
     """It is we who hear nothing; the watch goes on."""
     driver.exited("worker:0")
