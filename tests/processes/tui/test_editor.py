@@ -39,6 +39,7 @@ from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
 from tui.screens.preflight import PreflightScreen
 from tui.screens.run import RunScreen
+from tui.widgets.colours import theme_colour
 from tui.widgets.line_input import LineInput
 
 
@@ -582,6 +583,18 @@ async def test_the_keys_of_the_table_under_the_cursor() -> None:
         await pilot.press("ctrl+end", "up")
         await shows(pilot, "keys of metrics")
         await shows(pilot, "total: ")
+
+
+async def test_another_theme_is_seen_everywhere_at_once() -> None:
+    """No colour of the theme before is left."""
+    async with editor(size=(120, 40)) as pilot:
+        await shows(pilot, "✓")
+        before = [theme_colour(pilot.app, name) for name in ("accent-text", "status-good")]
+        assert all(colour in pilot.app.export_screenshot() for colour in before)
+        pilot.app.theme = "textual-light"
+        await until(
+            pilot, lambda: not any(c in pilot.app.export_screenshot() for c in before), seconds=4
+        )
 
 
 async def test_ctrl_c_copies_selected_text_of_the_file() -> None:

@@ -114,6 +114,8 @@ class EditorScreen(Page):
         self._look()
         self.set_focus(self._table if self.now.document is not None else self._text)
         self.set_interval(DISK_SECONDS, self._check_disk)
+        # What is drawn here in colours of the theme is drawn again only as the text changes.
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._show(self.now))
 
     def on_resize(self) -> None:
         """Keeps the cursor of the text in sight."""
