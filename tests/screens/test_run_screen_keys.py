@@ -67,20 +67,6 @@ async def test_merged_log_with_tasks_switched_off(run: ScriptedRun) -> None:
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
 
 
-async def test_a_search_ends_where_a_task_leaves_the_merged_log(run: ScriptedRun) -> None:
-    """Its hits were in a log that is shown no longer, and so is their number."""
-    run.write("worker:0", b"needle\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("m")
-        await shows(pilot, "worker:0 needle")
-        await pilot.press("slash", *"needle", "enter")
-        await shows(pilot, "/needle 1 of 1")
-        await pilot.press("o")
-        await shows(pilot, "all logs, 3 of 4 tasks")
-        await until(pilot, lambda: not visible(app, "/needle"))
-
-
 async def test_errors_of_all_panes(run: ScriptedRun) -> None:
     """E goes to the newest error of any task, e around to the oldest, each in its own pane."""
     run.write("worker:2", b"fine\nValueError: first\n" + b"more\n" * 500, now=1000.0)
