@@ -7,6 +7,7 @@ text whatever the expression is; Python's own took seconds for a line of 30,000 
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Any
@@ -51,7 +52,8 @@ def cut_lines(text: bytes) -> bytes:
 
 def _words(raw: bytes, reason: str) -> str:
     try:
-        re.compile(raw)
+        with warnings.catch_warnings(action="ignore"):  # of sets that may mean more one day
+            re.compile(raw)
     except re.error as error:
         return f"not a regular expression: {error}"
     except (OverflowError, RecursionError):

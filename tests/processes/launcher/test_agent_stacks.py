@@ -224,9 +224,14 @@ def test_a_shell_script_is_described_by_the_kernel(client: Client, tmp_path: Pat
     script = "mkfifo $0/p; read line < $0/p"
     client.start("w:0", ["sh", "-c", f"{script}; true", str(tmp_path)], env={})
     client.start("w:1", ["sh", "-c", "sleep 4034; true"])
-    wait_until(lambda: len(look(client, "w:1").processes) == 2, "the child is there")
-    shell, child = look(client, "w:1").processes
-    assert shell.state == "waits for a child (wait4)" and child.state.startswith("sleeps in ")
+
+    def settled() -> bool:
+        states = [one.state for one in look(client, "w:1").processes]
+        waiting = ["waits for a child (wait4)"]
+        return states[:1] == waiting and states[-1].startswith("sleeps in ")
+
+    wait_until(settled, "the shell waits and its child sleeps")
+    child = look(client, "w:1").processes[1]
     assert child.command == "sleep 4034" and child.way == "proc" and not child.note
     assert any(file.startswith("1 pipe:[") for file in child.files)
 
