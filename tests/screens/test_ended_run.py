@@ -12,6 +12,7 @@ from tui.app import TfmuxApp
 from tui.screens.help import HelpScreen
 from tui.screens.hosts import HostsScreen
 from tui.screens.stacks import StacksScreen
+from tui.widgets.pane import Pane
 
 NOTHING_AFTERWARDS = ("Restart", "TERM, KILL", "Detach", "Stacks", "Kill all")
 
@@ -71,7 +72,7 @@ async def test_help_tears_no_group_where_there_is_room(run: ScriptedRun) -> None
     run.change(state=RunPhase.RUNNING)
     app = TfmuxApp(run)
     async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "F9 kill all")
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("question_mark")
         await shows(pilot, "Half a page down, up")
         first = next(row for row in screen_text(app) if " Log " in row)
