@@ -22,7 +22,7 @@ from launcher.session import launcher_process
 from launcher.store.runs import RunFolder
 from tests.support.forked import ForkServer, Process, replace_popen
 from tests.support.paths import REPOSITORY
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, wait_until
 
 MODULES = (
     "argparse",
@@ -229,11 +229,15 @@ class Up:
                 os.kill(pid, number)
 
     def kill_launcher(self) -> None:
-        """Kills the launcher process, and this command before it can start another one."""
+        """Kills the launcher process, and this command before it can start another one. On a busy
+        machine its threads take a while to end, and with the last one its lock."""
+        folder = RunFolder(runs_home() / self.run_id)
         self.process.send_signal(signal.SIGSTOP)
+        pid = folder.launcher_pid()
         self.signal_launcher(signal.SIGKILL)
         self.process.kill()
         self.process.wait()
+        wait_until(lambda: not pid or folder.launcher_pid() != pid, "the launcher has ended")
 
     def press_ctrl_c(self) -> None:
         """What a terminal does to the foreground process."""
