@@ -8,7 +8,6 @@ from ..plan.environment import gpu_shortage
 from ..plan.facts import HostFacts
 from ..quantities import counted
 from . import events as ev
-from .events import LeaseEnd
 from .instructions import (
     CheckHosts,
     Instruction,
@@ -145,7 +144,7 @@ class Hosts:
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):
             return settled
         lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
-        timer = SetTimer(LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
+        timer = SetTimer(ev.LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
         return [timer, *(self._when_all_answered() if data.attaching else ())]
 
     def on_lease_end(self, host: str) -> list[Instruction]:

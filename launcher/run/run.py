@@ -17,16 +17,7 @@ from ..plan.facts import Resume
 from ..plan.plan import Plan
 from . import events as ev
 from .allocation import Allocations
-from .events import (
-    Event,
-    LeaseEnd,
-    ReadyDelay,
-    ReadyTimeout,
-    RestartDelay,
-    RestartTimeout,
-    ShutdownTimeout,
-    Timer,
-)
+from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction
 from .restart import Restart
@@ -193,9 +184,9 @@ class RunStateMachine:
         ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
         return failed and attempt == view.attempt and not ending
 
-    def awaits(self, timer: Timer) -> bool:
+    def awaits(self, timer: ev.Timer) -> bool:
         """Whether the end of a timer matters: not where its task is ready or has ended."""
-        if isinstance(timer, ReadyTimeout | ReadyDelay):
+        if isinstance(timer, ev.ReadyTimeout | ev.ReadyDelay):
             return self._data.awaits_ready(timer.task, timer.attempt)
         return self.phase is not RunPhase.ENDED
 
@@ -341,19 +332,19 @@ class RunStateMachine:
             return self._restart.on_receipt(event)
         return self._shutdown.on_receipt(event.receipt)
 
-    def _timer_fired(self, timer: Timer) -> list[Instruction]:
+    def _timer_fired(self, timer: ev.Timer) -> list[Instruction]:
         match timer:
-            case ShutdownTimeout():
+            case ev.ShutdownTimeout():
                 return self._shutdown.on_timeout() if self.phase is RunPhase.KILLING else []
-            case LeaseEnd(host):
+            case ev.LeaseEnd(host):
                 return self._hosts.on_lease_end(host)
-            case ReadyTimeout():
+            case ev.ReadyTimeout():
                 return self._tasks.on_ready_timeout(timer)
-            case ReadyDelay(task, attempt):
+            case ev.ReadyDelay(task, attempt):
                 return self._tasks.on_ready(task, attempt)
-            case RestartDelay():
+            case ev.RestartDelay():
                 return self._tasks.on_restart_delay(timer)
-            case RestartTimeout():
+            case ev.RestartTimeout():
                 return self._restart.on_timeout()
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:

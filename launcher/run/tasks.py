@@ -12,7 +12,6 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts
 from ..plan.plan import Role, missing
 from . import events as ev
-from .events import ReadyDelay, ReadyTimeout, RestartDelay
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart
 from .shutdown import Shutdown
@@ -63,7 +62,7 @@ class Tasks:
         data = self._data
         data.update_run(state=RunPhase.STARTING)
         again: list[Instruction] = [
-            SetTimer(RestartDelay(task, view.attempt), _RESUME_SECONDS)
+            SetTimer(ev.RestartDelay(task, view.attempt), _RESUME_SECONDS)
             for task, view in data.tasks.items()
             if view.state is TaskState.BACKOFF and not data.ends_with_all(task)
         ]
@@ -176,7 +175,7 @@ class Tasks:
         plan = self._data.plan
         if isinstance(plan.task(task).ready, Finished):  # an installation takes the time it takes
             return []
-        return [SetTimer(ReadyTimeout(task, attempt), plan.start_timeout)]
+        return [SetTimer(ev.ReadyTimeout(task, attempt), plan.start_timeout)]
 
     def renew_time_limits(self, views: Iterable[TaskView]) -> list[Instruction]:
         """Gives those that are starting their full time again: the timers of a launcher that died
@@ -211,9 +210,9 @@ class Tasks:
         if isinstance(ready, ProcessStarted):
             return self.on_ready(task, attempt)
         if isinstance(ready, After):
-            return [SetTimer(ReadyDelay(task, attempt), ready.seconds)]
+            return [SetTimer(ev.ReadyDelay(task, attempt), ready.seconds)]
         if isinstance(ready, Auto):
-            return [SetTimer(ReadyDelay(task, attempt), AUTO_SECONDS)]
+            return [SetTimer(ev.ReadyDelay(task, attempt), AUTO_SECONDS)]
         return []
 
     def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
@@ -247,7 +246,7 @@ class Tasks:
             return []
         return self._start_stage(data.run.stage + 1)
 
-    def on_ready_timeout(self, timer: ReadyTimeout) -> list[Instruction]:
+    def on_ready_timeout(self, timer: ev.ReadyTimeout) -> list[Instruction]:
         """Fails an attempt that is still starting."""
         data, task = self._data, timer.task
         if not data.awaits_ready(task, timer.attempt) or data.ends_with_all(task):
@@ -327,7 +326,7 @@ class Tasks:
             data.note(f"{task} on {plan.host}: {how}; attempt {attempt + 1} in {delay:g} s")
             return [
                 self._kill_task(task, 0.0),  # what the attempt has left behind
-                SetTimer(RestartDelay(task, attempt), delay),
+                SetTimer(ev.RestartDelay(task, attempt), delay),
             ]
         data.update_task(task, state=TaskState.FAILED, ended=data.now)
         if killing:
@@ -382,7 +381,7 @@ class Tasks:
             return []
         return self._start(task, view.attempt + 1)
 
-    def on_restart_delay(self, timer: RestartDelay) -> list[Instruction]:
+    def on_restart_delay(self, timer: ev.RestartDelay) -> list[Instruction]:
         """Starts the next attempt, or as soon as the last one is seen gone."""
         data, task = self._data, timer.task
         view = data.view(task)

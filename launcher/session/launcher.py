@@ -35,7 +35,6 @@ from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
 from ..run import events as ev
 from ..run import instructions as do
-from ..run.events import ReadyTimeout, Timer
 from ..run.instructions import Instruction
 from ..run.run import RunStateMachine
 from ..run.snapshot import Metric, Receipt, RunView, Snapshot
@@ -88,8 +87,8 @@ class Executor:
     spawn: Spawn
     allocation: Allocation | None
     hangs: HangWatch | None = None
-    _timers: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
-    _looks: dict[Timer, asyncio.TimerHandle] = field(default_factory=dict)
+    _timers: dict[ev.Timer, asyncio.TimerHandle] = field(default_factory=dict)
+    _looks: dict[ev.Timer, asyncio.TimerHandle] = field(default_factory=dict)
     """Looks at tasks some seconds before they are called not ready in time."""
     _releases: list[asyncio.Task[None]] = field(default_factory=list)
     _starts: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
@@ -154,7 +153,7 @@ class Executor:
         for handle in (*self._timers.values(), *self._looks.values()):
             handle.cancel()
 
-    def _set_timer(self, timer: Timer, seconds: float) -> None:
+    def _set_timer(self, timer: ev.Timer, seconds: float) -> None:
         if timer in self._timers:
             self._timers[timer].cancel()
 
@@ -165,12 +164,12 @@ class Executor:
 
         loop = asyncio.get_running_loop()
         self._timers[timer] = loop.call_later(seconds, fire)
-        if isinstance(timer, ReadyTimeout):
+        if isinstance(timer, ev.ReadyTimeout):
             if timer in self._looks:
                 self._looks[timer].cancel()
             self._looks[timer] = loop.call_later(look_after(seconds), self._look, timer)
 
-    def _look(self, timer: ReadyTimeout) -> None:
+    def _look(self, timer: ev.ReadyTimeout) -> None:
         self._looks.pop(timer, None)
         if self.hangs is not None and self.run.awaits(timer):
             self.hangs.begin(Hang.NOT_READY, timer.task)

@@ -22,15 +22,6 @@ from launcher.ids import TaskId
 from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
-from launcher.run.events import (
-    LeaseEnd,
-    ReadyDelay,
-    ReadyTimeout,
-    RestartDelay,
-    RestartTimeout,
-    ShutdownTimeout,
-    Timer,
-)
 from launcher.run.run import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
@@ -80,12 +71,12 @@ RECEIPTS = st.builds(
 )
 HELD = st.lists(st.builds(ev.HeldTask, TASKS, ATTEMPTS, st.booleans()), max_size=4).map(tuple)
 TIMERS = st.one_of(
-    st.builds(ReadyTimeout, TASKS, ATTEMPTS),
-    st.builds(ReadyDelay, TASKS, ATTEMPTS),
-    st.builds(RestartDelay, TASKS, ATTEMPTS),
-    st.builds(RestartTimeout, ATTEMPTS),
-    st.builds(LeaseEnd, HOSTS),
-    st.just(ShutdownTimeout()),
+    st.builds(ev.ReadyTimeout, TASKS, ATTEMPTS),
+    st.builds(ev.ReadyDelay, TASKS, ATTEMPTS),
+    st.builds(ev.RestartDelay, TASKS, ATTEMPTS),
+    st.builds(ev.RestartTimeout, ATTEMPTS),
+    st.builds(ev.LeaseEnd, HOSTS),
+    st.just(ev.ShutdownTimeout()),
 )
 
 
@@ -119,7 +110,7 @@ class RunMachine(RuleBasedStateMachine):
         """The run as its stream tells it."""
         self.open: list[do.Instruction] = []
         """Instructions that nobody has answered."""
-        self.timers: list[Timer] = []
+        self.timers: list[ev.Timer] = []
         self.unproven: set[str] = set()
         """Hosts that have not proven that nothing is left of the attempt that is being ended."""
         self.feed(ev.Begin(self.now))
@@ -191,7 +182,7 @@ class RunMachine(RuleBasedStateMachine):
         for view in self.run.snapshot().tasks:
             seen = self.run.host(view.host).state is HostState.UP
             if seen and view.state is TaskState.STARTING:
-                assert ReadyTimeout(view.id, view.attempt) in self.timers, view
+                assert ev.ReadyTimeout(view.id, view.attempt) in self.timers, view
 
     # --- hosts that do what they are told -------------------------------------------------
 
@@ -222,7 +213,7 @@ class RunMachine(RuleBasedStateMachine):
     def is_cut_off_for_long(self, host: str) -> None:
         """All that is starting had to be ready meanwhile."""
         self.feed(ev.HostLost(self.later(), host, "no route", self.now + 600))
-        for timer in [timer for timer in self.timers if isinstance(timer, ReadyTimeout)]:
+        for timer in [timer for timer in self.timers if isinstance(timer, ev.ReadyTimeout)]:
             self.feed(ev.TimerFired(self.later(), timer))
         self.comes_up(host)
 
@@ -348,7 +339,7 @@ class RunMachine(RuleBasedStateMachine):
         self.feed(ev.OutputStalled(self.later(), task, 60.0))
 
     @rule(timer=TIMERS)
-    def times_out(self, timer: Timer) -> None:
+    def times_out(self, timer: ev.Timer) -> None:
         self.feed(ev.TimerFired(self.later(), timer))
 
     @rule(host=HOSTS, text=TEXT)
