@@ -1,8 +1,8 @@
 """Frozen dataclasses whose methods are written once.
 
 `@dataclass(frozen=True)` composes and compiles six methods for each class: of two hundred classes
-that was a third of what a launcher process imports before it can begin. Here all classes share
-them. They are dataclasses in all else: `fields`, `replace` and pydantic know them.
+that was a good part of the time in which a launcher process imports what it needs. Here all classes
+share them. They are dataclasses in all else: `fields`, `replace` and pydantic know them.
 """
 
 from __future__ import annotations

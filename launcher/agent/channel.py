@@ -335,20 +335,24 @@ class Channels:
         self._all.append(channel)
         return True
 
-    def admit(self, channel: Channel) -> None:
-        """Makes a launcher that has answered our welcome the run's. Every one that greeted before
-        is replaced; a greeting alone replaces nobody, as it may have waited here, in the input of
-        an agent that stood still, until its launcher was dead."""
+    def admit(self, channel: Channel) -> Rules:
+        """Makes a launcher that has answered our welcome the run's; returns its rules.
+
+        Every one that greeted before is replaced. A greeting alone replaces nobody, as it may have
+        waited here, in the input of an agent that stood still, until its launcher was dead.
+        """
         assert channel.greeting is not None
+        token, launcher, rules = channel.greeting
         channel.admitted = True  # first of all: else letting go of the others looks like a death
         greeted = [each for each in self._all if each.greeting is not None]
         for other in greeted[: greeted.index(channel)]:
             assert other.greeting is not None
-            if other.greeting.token != channel.greeting.token:
-                self._replaced[other.greeting.token] = channel.greeting.launcher
-                self._dismiss(other, channel.greeting.launcher)
+            if other.greeting.token != token:
+                self._replaced[other.greeting.token] = launcher
+                self._dismiss(other, launcher)
             else:
                 self._flush_and_drop(other)
+        return rules
 
     def _dismiss(self, channel: Channel, by: str) -> None:
         """Tells a launcher which other one has the run, and lets go of it."""

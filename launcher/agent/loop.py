@@ -307,9 +307,7 @@ class Agent:
 
     def _take_over(self, channel: Channel) -> None:
         """A launcher has read our welcome: the run is its own from now on."""
-        self._channels.admit(channel)
-        if channel.greeting is not None:
-            self._rules = channel.greeting.rules
+        self._rules = self._channels.admit(channel)
         if not self._left and not self._unguarded:
             self._ending = ""  # a launcher came while the agent was about to go by itself
 

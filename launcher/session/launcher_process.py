@@ -23,12 +23,10 @@ class LauncherProcess:
         before its order comes."""
         self.link, theirs = socket.socketpair()
         self._errors = _nameless_file()
+        words = [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "launcher.session.process"),
-                    *(str(theirs.fileno()), *(["ssh"] if ssh else [])),
-                ],
+                [*words, "ssh"] if ssh else words,
                 stdin=subprocess.DEVNULL,
                 stdout=self._errors,
                 stderr=self._errors,

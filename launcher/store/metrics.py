@@ -86,6 +86,7 @@ def stalled_for(times: Sequence[float], now: float) -> float | None:
     recent = times[-RECENT:]
     if len(recent) < 3:
         return None
+    # Their median: `statistics` imports fractions and decimal, which clients would wait for.
     pauses = sorted(later - earlier for earlier, later in pairwise(recent))
     usual = (pauses[(len(pauses) - 1) // 2] + pauses[len(pauses) // 2]) / 2
     silent = now - recent[-1]
