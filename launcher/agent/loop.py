@@ -46,8 +46,9 @@ _WAIT_FOR_REMOVAL = 120.0
 """A million files take so long; what is not removed by then stays on the host."""
 _TOUCH_SOCKET = 3600.0
 _IDLE = 5.0
-"""Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task.
-One that an engine has started waits for its lease."""
+"""Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task,
+or only tasks that have been killed with all the rest. One that an engine has started waits for its
+lease."""
 
 
 class Agent:
@@ -367,6 +368,10 @@ class Agent:
                 self._end("nothing was started")
                 return
         silent = now - self._channels.last_beat
+        dead = self._kills.proven and self._attempts.none_left
+        if dead and silent > _IDLE and not self._channels and not self._by_engine:
+            self._end("everything was killed")
+            return
         if silent < self._rules.lease:
             return
         if not self._rules.keep:

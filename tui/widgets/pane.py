@@ -399,8 +399,8 @@ class Pane(Widget, can_focus=True):
 
     def on_resize(self) -> None:
         self._rows.clear()
-        self._old_labels = True
         self._labels.clear()
+        self._show_labels()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Those for a screen without colours: else everything is drawn as it is to be, and text

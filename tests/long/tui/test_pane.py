@@ -39,16 +39,21 @@ async def test_borders_have_the_width_of_their_pane(tmp_path: Path, size: tuple[
         await shows(pilot, "x" * 30)
         if size[0] > 80:
             await shows(pilot, "host-漢字[red]")
-        rows = screen_text(app)
-        assert all(cell_len(row) == size[0] for row in rows)
-        for pane in app.screen.query(Pane):
-            region = pane.region
-            title = pane.render_lines(Region(0, 0, region.width, 1))[0]
-            assert (
-                title.cell_length == region.width
-                and str(pane.view and pane.view.task) in title.text
-            )
+        panes = list(app.screen.query(Pane))
+        await until(pilot, lambda: all(_task(pane) in _upper(pane).text for pane in panes))
+        assert all(cell_len(row) == size[0] for row in screen_text(app))
+        assert all(_upper(pane).cell_length == pane.region.width for pane in panes)
     run.logs.close()
+
+
+def _task(pane: Pane) -> str:
+    assert pane.view
+    return str(pane.view.task)
+
+
+def _upper(pane: Pane) -> Strip:
+    """The upper border."""
+    return pane.render_lines(Region(0, 0, pane.region.width, 1))[0]
 
 
 async def test_nothing_is_drawn_before_there_are_panes() -> None:

@@ -307,6 +307,27 @@ def test_an_agent_that_never_started_anything_does_not_wait_for_its_lease() -> N
     wait_until(lambda: family(run_id) == [], "the agent has gone")
 
 
+def test_an_agent_that_has_killed_everything_does_not_wait_for_its_lease() -> None:
+    """A launcher that dies between the receipt and its leave leaves no agent, under `keep` neither;
+    the next one finds the log, and has no doubt."""
+    run_id = f"t-{os.urandom(4).hex()}"
+    rules: dict[str, Any] = {"lease": 600.0, "on_disconnect": "keep"}
+    with Client(run_id, **rules) as client:
+        client.hello()
+        client.start("w:0", ["sh", "-c", "echo one; sleep 1000"])
+        client.follow("w:0")
+        client.log_until(b"one\n")
+        assert client.kill()["confirmed"]
+    wait_until(lambda: family(run_id) == [], "the agent has gone")
+    with Client(run_id, **rules) as again:
+        welcome = again.hello()
+        assert [(t["task"], t["signal"]) for t in welcome["tasks"]] == [("w:0", "KILL")]
+        assert again.kill()["confirmed"]
+        again.follow("w:0")
+        assert again.log_until(b"one\n") == b"one\n"
+        again.leave()
+
+
 def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
     """A cut between the files and the first start is longer than an idle agent waits."""
     run_id = f"t-{os.urandom(4).hex()}"
