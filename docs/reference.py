@@ -17,7 +17,7 @@ from docs import bindings, command_line, events
 from docs.markdown import table
 from launcher.cluster.reference import keys, markdown, schema_text
 from launcher.preflight import REPORT_SCHEMA
-from launcher.run import stacks
+from launcher.run import stack_groups
 from launcher.session.records import active_runs_schema
 from tui.commands.plan import SCHEMA as PLAN_SCHEMA
 from tui.config import SETTINGS
@@ -85,7 +85,7 @@ def generated() -> dict[Path, str]:
         SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
         SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
         SCHEMAS / "ps.schema.json": _json(active_runs_schema()),
-        SCHEMAS / "stacks.schema.json": _json(stacks.schema()),
+        SCHEMAS / "stacks.schema.json": _json(stack_groups.schema()),
     }
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
     from .ids import TaskId
     from .run.snapshot import HostView, Receipt, Snapshot, TaskView
-    from .run.stacks import Stacks
+    from .run.stack_groups import Stacks
     from .run.states import HostState, Outcome, RunPhase, TaskState
     from .store.stream import LogEvent, PublicEvent
 

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
-from .cluster.model import ClusterModel
+from .cluster.file_model import ClusterModel
 from .cluster.read import loads, read_text
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .frozen import frozen
@@ -28,7 +28,7 @@ from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
 
 if TYPE_CHECKING:
-    from .run.stacks import Stacks
+    from .run.stack_groups import Stacks
 
 _PACE = 0.05
 _Started = tuple[RunClient, EventFiles]

@@ -36,10 +36,10 @@ from tui.widgets.controls import NoControls
 if TYPE_CHECKING:
     from launcher.session.client import RunControl
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
-    from tui.screens.hosts import HostsScreen
-    from tui.screens.metrics import MetricsScreen
-    from tui.screens.prompts import PromptDialogs
-    from tui.screens.stacks import StacksScreen
+    from tui.screens.hosts_screen import HostsScreen
+    from tui.screens.metrics_screen import MetricsScreen
+    from tui.screens.prompt_dialogs import PromptDialogs
+    from tui.screens.stacks_screen import StacksScreen
 
 SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
@@ -177,7 +177,7 @@ class TfmuxApp(App[int]):
         """The run, when there is nothing but it, or the page for the first frame: a key may come
         before it, and must not find a blank screen."""
         if self._first is not None and not self._pages:
-            from tui.screens.run import RunScreen
+            from tui.screens.run_screen import RunScreen
 
             return RunScreen(self._first)
         if self._pages and not self._pages[0].CSS_PATH:
@@ -214,7 +214,7 @@ class TfmuxApp(App[int]):
 
     def open_run(self, control: RunControl) -> None:
         """Shows a run; F9 and leaving are about it from now on."""
-        from tui.screens.run import RunScreen
+        from tui.screens.run_screen import RunScreen
 
         self.control = control
         self._watch_end()  # it may be killed before the clock comes to it
@@ -341,24 +341,24 @@ class TfmuxApp(App[int]):
 
     def action_metrics(self) -> None:
         """Opens the metrics of the run on the screen."""
-        from tui.screens.metrics import MetricsScreen
+        from tui.screens.metrics_screen import MetricsScreen
 
         self._switch(MetricsScreen)
 
     def action_hosts(self) -> None:
         """Opens the hosts of the run on the screen."""
-        from tui.screens.hosts import HostsScreen
+        from tui.screens.hosts_screen import HostsScreen
 
         self._switch(HostsScreen)
 
     def action_stacks(self) -> None:
         """Opens the stacks of the run on the screen."""
-        from tui.screens.stacks import StacksScreen
+        from tui.screens.stacks_screen import StacksScreen
 
         self._switch(StacksScreen)
 
     def _switch(self, kind: type[MetricsScreen] | type[HostsScreen] | type[StacksScreen]) -> None:
-        from tui.screens.run import RunScreen
+        from tui.screens.run_screen import RunScreen
 
         if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):
             return
@@ -417,7 +417,7 @@ class TfmuxApp(App[int]):
         False when nothing is."""
         from textual.widgets import Input, TextArea
 
-        from tui.screens.run import RunScreen
+        from tui.screens.run_screen import RunScreen
 
         screen, focused = self.screen, self.focused
         if isinstance(focused, Input | TextArea) and focused.selected_text:

@@ -17,7 +17,7 @@ from collections import deque
 from typing import Callable, Mapping, NamedTuple
 
 from . import wire
-from .logs import Log
+from .task_logs import Log
 from .threads import Later, WorkerThread, error_text, log_line, start_thread
 from .wire import Json
 

@@ -15,6 +15,7 @@ import time
 from typing import Iterator
 
 from . import wire
+from .attempts import Attempts
 from .channel import Channels
 from .folders import Before, Word
 from .processes import (
@@ -26,7 +27,6 @@ from .processes import (
     send,
     table,
 )
-from .tasks import Attempts
 from .threads import error_text
 from .wire import Json
 

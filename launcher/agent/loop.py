@@ -21,13 +21,13 @@ from contextlib import suppress
 from typing import Callable
 
 from . import ports, processes, wire
+from .attempts import Attempt, Attempts, State
 from .channel import Channel, Channels, Greeting, Rules
 from .folders import Before, Folders, Word, lock_within
 from .kills import Kills
-from .logs import TaskLogs
-from .stacks import StackTaker
+from .stack_taker import StackTaker
 from .stats import StatsSampler
-from .tasks import Attempt, Attempts, State
+from .task_logs import TaskLogs
 from .threads import Wakeups, WorkerThread, error_text, log_line, write_lines_by
 from .wire import Json
 

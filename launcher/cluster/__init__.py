@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .addresses import LOCALHOST, AddressPart, SshDestination, TaskAddress, is_loopback
     from .choices import Framework, HostSource, OnDisconnect, OnFailure, OnHangup, Shell, Success
-    from .model import DEFAULT_LOG_LIMIT, TABLES, ClusterModel, HostDefaults, Slurm, node_name
+    from .file_model import DEFAULT_LOG_LIMIT, TABLES, ClusterModel, HostDefaults, Slurm, node_name
     from .patterns import IgnoreRules
     from .placeholders import literal
     from .problems import NO_LOCAL_TASKS
@@ -60,8 +60,8 @@ __all__ = [
 
 # From the bottom up: a name loads its own module and those below.
 _MODULES = (
-    "choices", "readiness", "addresses", "patterns", "values", "model", "placeholders", "problems",
-    "read",
+    "choices", "readiness", "addresses", "patterns", "values", "file_model", "placeholders",
+    "problems", "read",
 )  # fmt: skip
 
 if not TYPE_CHECKING:

@@ -13,9 +13,9 @@ from ..errors import ClusterFileError, Problem
 from ..frozen import frozen
 from ..paths import Stamp
 from .edit import ClusterDocument
+from .file_model import ClusterModel
 from .key_lines import KeyLines
 from .library import with_schema_line
-from .model import ClusterModel
 from .read import loads
 from .saved_file import SaveError, write
 

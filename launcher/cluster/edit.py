@@ -20,8 +20,8 @@ from tomlkit.items import AbstractTable, Array, InlineTable
 from ..errors import TfmuxError
 from ..printable import printable
 from .addresses import AUTO, TaskAddress, bracketed
+from .file_model import Slurm, node_name
 from .key_lines import KeyLines, KeyPath
-from .model import Slurm, node_name
 from .shorthand import hosts, missing_hosts, next_like, spec
 from .values import MOST_HOSTS
 

@@ -25,7 +25,7 @@ from ..frozen import frozen
 from ..printable import printable
 from .addresses import LOCALHOST, SshDestination, TaskAddress
 from .choices import Framework, HostSource, OnFailure
-from .model import Slurm, node_name
+from .file_model import Slurm, node_name
 from .shorthand import host_name
 from .values import LONGEST_NAME, MOST_HOSTS
 

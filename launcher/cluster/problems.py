@@ -27,8 +27,7 @@ from ..ids import TaskId
 from ..printable import escaped
 from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
 from .choices import Framework, OnFailure
-from .key_lines import KeyPath
-from .model import (
+from .file_model import (
     NAMED_TABLES,
     PENDING,
     SSH_OPTIONS,
@@ -39,6 +38,7 @@ from .model import (
     RunSettings,
     tables_in,
 )
+from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, names_in, nearest_job
 from .ranks import has_ranks
 from .values import COMMAND, MOST_HOSTS, MOST_TASKS, TEXT_NEEDED, nearest

@@ -11,7 +11,7 @@ from collections import Counter
 
 from ..frozen import frozen
 from ..ids import TaskId
-from .model import ClusterModel
+from .file_model import ClusterModel
 
 
 @frozen

@@ -17,8 +17,8 @@ from pydantic import ValidationError
 
 from ..errors import ClusterFileError, Problem
 from ..printable import escaped
+from .file_model import ClusterModel
 from .key_lines import FileLines, KeyLines
-from .model import ClusterModel
 from .problems import Violation, as_problem, value_problems, violations
 from .values import nearest
 

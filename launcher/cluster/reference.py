@@ -19,7 +19,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
 from ..frozen import frozen
-from .model import TABLES, ClusterModel, tables_in
+from .file_model import TABLES, ClusterModel, tables_in
 from .values import Key
 
 

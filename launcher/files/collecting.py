@@ -29,7 +29,7 @@ from ..hosts.frames import Frame, Number, Text
 from ..hosts.link import Link
 from ..hosts.programs import Program
 from ..on_host.transfer import MOST_LISTED, PIECE
-from ..plan.plan import HostPlan
+from ..plan.planner import HostPlan
 from ..quantities import counted, size
 from ..run import events as ev
 from .unpacking import Unpacker, UnpackError, display_name

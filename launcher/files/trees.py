@@ -16,7 +16,7 @@ from ..errors import TfmuxError
 from ..hosts.frames import Welcome
 from ..hosts.programs import Program
 from ..paths import installed_scripts, installed_trainer
-from ..plan.plan import HostPlan, Plan
+from ..plan.planner import HostPlan, Plan
 from . import staging
 from .staging import Manifest, Progress, Tree
 

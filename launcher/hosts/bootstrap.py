@@ -38,7 +38,7 @@ from ..errors import AgentError, HostError, InterpreterError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import EXTENDED, VISIBLE
-from ..plan.plan import HostPlan, Plan
+from ..plan.planner import HostPlan, Plan
 from ..printable import printable
 from .frame_checks import FrameChecker
 from .frames import Gone, Hello, Refusal, Rules, Welcome

@@ -24,7 +24,7 @@ from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 from ..printable import printable
 
 # --- types of fields ----------------------------------------------------------------------
@@ -507,8 +507,8 @@ Way = Literal["python", "py-spy", "proc"]
 
 class ProcessLook(Frame):
     """Where a process of a task stands: of each thread its name and the number of its stack, that
-    of the first thread first. `way` is how it was found (`launcher/agent/stacks.py`), `note` why no
-    better one led there; `state` is what the first thread does by the word of the kernel."""
+    of the first thread first. `way` is how it was found (`launcher/agent/stack_taker.py`), `note`
+    why no better one led there; `state` is what the first thread does by the word of the kernel."""
 
     task: Task
     pid: Pid

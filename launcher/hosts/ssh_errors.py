@@ -12,7 +12,7 @@ from enum import Enum, auto
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..frozen import frozen
-from ..plan.plan import SshTarget
+from ..plan.planner import SshTarget
 from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
 from .host_keys import HostKey, KnownHosts
 from .ssh_library import asyncssh

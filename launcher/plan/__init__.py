@@ -10,7 +10,7 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .facts import HostFacts, Resume
-    from .plan import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan, plan_json
+    from .planner import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan, plan_json
 
 __all__ = [
     "HostFacts",
@@ -28,5 +28,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "facts" if name in ("HostFacts", "Resume") else "plan"
+    module = "facts" if name in ("HostFacts", "Resume") else "planner"
     return getattr(import_module(f".{module}", __name__), name)

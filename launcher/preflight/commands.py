@@ -7,14 +7,14 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..frozen import frozen
 from ..ids import TaskId
 from ..on_host.executables import program_problem
 from ..plan.environment import EXTENDED, STACKS_FOLDER
-from ..plan.plan import HostPlan, Plan, TaskPlan
+from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
-from . import evaluate
+from . import evaluation
 from .findings import Finding
 from .probes import QUICK, SLOW, CommandAnswer, PathAnswer, ProbeSession
 
@@ -76,11 +76,11 @@ class CommandCheck:
             if why := await self._problem(command, having[0]):
                 problems += 1
                 unless = may_come(self._plan, self._host, having[0])
-                report(evaluate.command(self._host.name, names, why, unless=unless))
+                report(evaluation.command(self._host.name, names, why, unless=unless))
             elif command.program is None or command.script is None:
                 unknown += names
         if not problems:
-            report(evaluate.commands(self._host.name, unknown))
+            report(evaluation.commands(self._host.name, unknown))
 
     async def _problem(self, command: _Command, task: TaskPlan) -> str:
         program = command.program

@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from ..cluster.choices import Framework
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
 from ..errors import AgentError, HostError
 from ..frozen import frozen
@@ -20,10 +20,10 @@ from ..hosts.bootstrap import arrive
 from ..hosts.frames import GpusAnswer, PortsAnswer
 from ..hosts.ways import open_via
 from ..ids import TaskId
-from ..plan.plan import HostPlan, Plan, Role, TaskPlan
+from ..plan.planner import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
-from . import evaluate
+from . import evaluation
 from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed, warning
 from .probes import (
@@ -108,7 +108,7 @@ class HostCheck:
             try:
                 await self.session.begin()
             except HostError as error:
-                self._report(evaluate.failure(error))
+                self._report(evaluation.failure(error))
                 return
             took = self.session.start_seconds
             sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
@@ -157,7 +157,7 @@ class HostCheck:
         try:
             await question()
         except AgentError as error:
-            self._report(evaluate.unanswered(check, severity, error))
+            self._report(evaluation.unanswered(check, severity, error))
 
     async def _ports(self) -> None:
         fixed = {task.id: task.port for task in self._tasks if task.port is not None}
@@ -181,16 +181,16 @@ class HostCheck:
         }
         self.listening.set_result(TaskPorts(every, tokens))
         forbidden = listening.forbidden
-        self._report_all(evaluate.ports(self.name, fixed, answer.owners, failed, forbidden))
+        self._report_all(evaluation.ports(self.name, fixed, answer.owners, failed, forbidden))
 
     async def _account(self) -> None:
         answer = await self.session.ask(AccountAnswer, QUICK)
         if self._host.via:
             self._report(_shell_of_via(self.name, self.session.noise))
         else:
-            self._report_all(evaluate.shell(self.name, answer, self.session.noise))
+            self._report_all(evaluation.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
-        self._report(evaluate.proxies(self.name, answer.proxies | self._own_proxies(), hosts))
+        self._report(evaluation.proxies(self.name, answer.proxies | self._own_proxies(), hosts))
 
     async def _python(self) -> None:
         task = self._pythonic()
@@ -204,15 +204,15 @@ class HostCheck:
             cwd="/" if task is None else probe_cwd(self._plan, self._host, task),
         )
         unless = "" if task is None else may_come(self._plan, self._host, task)
-        self._report(evaluate.interpreter(self.name, python, answer, unless=unless))
+        self._report(evaluation.interpreter(self.name, python, answer, unless=unless))
         if answer.failed:
             return
         self.tensorflow = answer.tensorflow
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         if needed:
-            self._report_all(evaluate.trainer_python(self.name, python, answer))
+            self._report_all(evaluation.trainer_python(self.name, python, answer))
         used = self._cluster.run.framework is Framework.TENSORFLOW
-        found = evaluate.tensorflow(self.name, python, answer, needed=needed, used=used)
+        found = evaluation.tensorflow(self.name, python, answer, needed=needed, used=used)
         self._report(found)
 
     async def _commands(self) -> None:
@@ -223,28 +223,28 @@ class HostCheck:
         answer = await self.session.ask(GpusAnswer, SLOW)
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
-        self._report(evaluate.gpus(self.name, answer, promised))
+        self._report(evaluation.gpus(self.name, answer, promised))
         if answer.gpus or not answer.why:
             had = len(answer.gpus) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
-            self._report_all(evaluate.ranks(self.name, wanting, had))
+            self._report_all(evaluation.ranks(self.name, wanting, had))
 
     async def _room(self) -> None:
         answer = await self.session.ask(DiskSpaceAnswer, QUICK, paths=self._task_paths())
-        self._report_all(evaluate.disks(self.name, answer))
-        self._report(evaluate.memory(self.name, answer, len(self._tasks)))
+        self._report_all(evaluation.disks(self.name, answer))
+        self._report(evaluation.memory(self.name, answer, len(self._tasks)))
 
     async def _clock(self) -> None:
         before, began = time.time(), time.monotonic()
         answer = await self.session.ask(ClockAnswer, QUICK)
         round_trip = time.monotonic() - began
         offset = answer.time - (before + round_trip / 2)
-        self._report(evaluate.clock(self.name, offset, round_trip))
+        self._report(evaluation.clock(self.name, offset, round_trip))
 
     async def _leftovers(self) -> None:
         answer = await self.session.ask(LeftoversAnswer, QUICK)
         known = {folder.run_id for folder in RunFolder.all()}
-        self._report_all(evaluate.leftovers(self.name, answer.found, known))
+        self._report_all(evaluation.leftovers(self.name, answer.found, known))
 
     async def _logdirs(self, keep_mark: bool) -> None:
         for number, path in enumerate(self._task_paths()):
@@ -255,7 +255,7 @@ class HostCheck:
             answer = await self.session.ask(LogdirAnswer, QUICK, path=path, mark=mark, keep=keep)
             if number == 0 and not answer.why:
                 self.folder = LogFolder(answer.path, answer.base, answer.above)
-            self._report_all(evaluate.logdir(self.name, answer))
+            self._report_all(evaluation.logdir(self.name, answer))
 
     def _task_paths(self) -> list[str]:
         """The log directories of the host's tasks, those of cluster jobs first."""
@@ -302,7 +302,7 @@ async def _check_via(host: HostPlan, run_id: str) -> Finding:
         finally:
             await transport.aclose()
     except HostError as error:
-        return evaluate.failure(error)
+        return evaluation.failure(error)
     if ended:
         sentence = f"{host.destination} passes every byte on at once, and ends with its input"
         return passed(Check.LOGIN, host.name, "8-bit clean", sentence)

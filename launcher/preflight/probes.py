@@ -15,7 +15,7 @@ from ..hosts.frames import Answer, Figure, Number, Port, Seconds, Text
 from ..hosts.programs import Program, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
-from ..plan.plan import HostPlan
+from ..plan.planner import HostPlan
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks
     from ..hosts.ssh import SshConnector

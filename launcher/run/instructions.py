@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.plan import TaskPlan
+from ..plan.planner import TaskPlan
 from .events import Timer
 from .states import Outcome
 

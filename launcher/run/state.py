@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any
 
 from ..cluster.choices import OnFailure
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
-from ..plan.plan import Plan, Role, make_plan
+from ..plan.planner import Plan, Role, make_plan
 from ..printable import printable
 from .snapshot import (
     AllocatedNode,

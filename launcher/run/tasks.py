@@ -10,7 +10,7 @@ from ..cluster.choices import OnFailure, Success
 from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
 from ..ids import TaskId
 from ..plan.facts import HostFacts
-from ..plan.plan import Role, missing
+from ..plan.planner import Role, missing
 from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart

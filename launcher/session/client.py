@@ -41,8 +41,8 @@ from .prompts import PROMPTS, PromptResponder
 from .records import StoredRun, find_resumed
 
 if TYPE_CHECKING:
-    from ..cluster.model import ClusterModel
-    from ..run.stacks import Stacks
+    from ..cluster.file_model import ClusterModel
+    from ..run.stack_groups import Stacks
 
 
 class RunControl(Protocol):
@@ -985,7 +985,7 @@ class RunClient:
 def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:
     """The stacks in a message of a launcher process, or why there are none."""
     if "stacks" in message:
-        from ..run.stacks import stacks_type  # of which only those know who ask
+        from ..run.stack_groups import stacks_type  # of which only those know who ask
 
         return stacks_type().validate_python(printable_values(message["stacks"]))
     return LauncherError(printable(str(message["error"]), 1000))

@@ -24,10 +24,10 @@ from typing import IO, Any, NotRequired, TypedDict
 
 from pydantic import TypeAdapter
 
-from ..cluster.model import ClusterModel, hook_problem
+from ..cluster.file_model import ClusterModel, hook_problem
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 from ..run.snapshot import Failure, HangView, Metric, Snapshot, TaskView
 from ..run.states import Hang, Outcome, TaskState
 from ..store.logs import tail_lines

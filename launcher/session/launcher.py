@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..agent import wire
 from ..agent.folders import FolderError
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..cluster.readiness import LogMatches
 from ..errors import LauncherError
 from ..hosts.auth_prompt import PromptHandler
@@ -30,15 +30,15 @@ from ..hosts.frames import Kill, Release, Start
 from ..hosts.transport import allow_connections
 from ..ids import TaskId, tag
 from ..plan.facts import Resume
-from ..plan.plan import TaskPlan, unset_names, unset_note
+from ..plan.planner import TaskPlan, unset_names, unset_note
 from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
 from ..run import events as ev
 from ..run import instructions as do
 from ..run.instructions import Instruction
-from ..run.run import RunStateMachine
+from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, Receipt, RunView, Snapshot
-from ..run.stacks import Stacks
+from ..run.stack_groups import Stacks
 from ..run.state import named
 from ..run.states import Hang, Outcome, RunPhase
 from ..run.views import Views
@@ -49,8 +49,7 @@ from ..store.run_writer import RunWriter
 from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
 from ..subprocesses import Workers
-from .hooks import HookRunner
-from .hosts import (
+from .connections import (
     Connections,
     Forwarding,
     HostStats,
@@ -58,16 +57,17 @@ from .hosts import (
     Teardown,
     Transfers,
 )
+from .control_socket import ControlSocket
+from .hooks import HookRunner
 from .output import DiskWatch, Outputs
 from .prompts import PromptQueue
 from .records import StoredRun
-from .server import ControlSocket
-from .stacks import HangWatch, StackTaker, look_after
+from .stack_watch import HangWatch, StackTaker, look_after
 
 if TYPE_CHECKING:
     from ..files.collecting import Results
     from ..files.trees import HostFiles
-    from .allocation import Allocation
+    from .slurm_allocation import Allocation
 
 END = "end"
 Spawn = Callable[[Coroutine[Any, Any, None], str], asyncio.Task[None]]
@@ -363,7 +363,7 @@ class RunLoop:
         """The allocation of nodes; None without `[slurm]`."""
         if cluster.slurm is None:
             return None
-        from .allocation import Allocation
+        from .slurm_allocation import Allocation
 
         logins = self.connections.logins
         return Allocation.of(cluster.slurm, self.run, logins, self.feed, attached=attached)

@@ -21,9 +21,9 @@ from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link, Stored
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 from ..run import events as ev
-from ..run.run import RunStateMachine
+from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.disk import DiskThread
@@ -32,7 +32,7 @@ from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import STALLED_SECONDS
-from .stacks import look_after
+from .stack_watch import look_after
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20

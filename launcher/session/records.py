@@ -38,11 +38,11 @@ from ..store.stream import (
 )
 
 if TYPE_CHECKING:
-    from ..cluster.model import ClusterModel
+    from ..cluster.file_model import ClusterModel
     from ..hosts.ssh import SshConnector
-    from ..plan.plan import Plan
-    from ..run.run import RunStateMachine
-    from ..run.stacks import Stacks
+    from ..plan.planner import Plan
+    from ..run.machine import RunStateMachine
+    from ..run.stack_groups import Stacks
     from ..run.state import RunData
     from .client import RunClient
 
@@ -87,7 +87,7 @@ class StoredRun:
     @cached_property
     def run(self) -> RunStateMachine:
         """The run, to be taken up."""
-        from ..run.run import RunStateMachine
+        from ..run.machine import RunStateMachine
 
         return RunStateMachine(self.cluster, self.folder.run_id, past=self.data)
 

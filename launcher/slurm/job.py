@@ -19,11 +19,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..agent.wire import NO_FOLDER_STATUS
-from ..cluster.model import Slurm
+from ..cluster.file_model import Slurm
 from ..errors import TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Rules
-from ..plan.plan import Plan, SshTarget
+from ..plan.planner import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
 from .limits import (

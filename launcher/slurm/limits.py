@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import Enum, auto
 
-from ..cluster.model import Slurm
+from ..cluster.file_model import Slurm
 from ..frozen import frozen
 from ..printable import printable
 from .login import SlurmError

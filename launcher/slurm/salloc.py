@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from ..cluster.file_model import Slurm
 from ..cluster.hostfile import with_table
-from ..cluster.model import Slurm
 from ..printable import printable
 from .job import node_names
 from .login import SlurmError

@@ -12,12 +12,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from ..cluster.model import ClusterModel, Slurm, node_name
+from ..cluster.file_model import ClusterModel, Slurm, node_name
 from ..frozen import frozen
 from ..hosts import bootstrap
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import Rules
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
 """Variables that sbatch must not have: no option of its command line undoes them."""

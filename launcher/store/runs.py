@@ -24,7 +24,7 @@ from ..paths import runs_home
 from .launcher_lock import launcher_pid
 
 if TYPE_CHECKING:
-    from ..cluster.model import ClusterModel
+    from ..cluster.file_model import ClusterModel
 
 STALLED_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""

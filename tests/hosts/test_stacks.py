@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.run.stacks import schema
+from launcher.run.stack_groups import schema
 from tests.support.command import Up, run, start, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until

@@ -32,7 +32,7 @@ def failing(act):
     return acts
 
 from tui.widgets.pane_area import PaneArea
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.header import RunHeader
 from tui.widgets.pane import Pane
 

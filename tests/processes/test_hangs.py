@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from launcher.paths import runs_home
-from launcher.run.stacks import schema
+from launcher.run.stack_groups import schema
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 

@@ -19,7 +19,7 @@ import pytest
 from launcher.cluster import NO_LOCAL_TASKS
 from launcher.cluster.draft import parse
 from launcher.errors import TfmuxError
-from launcher.session import server
+from launcher.session import control_socket
 from tests.support.command import Up, run, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -77,7 +77,7 @@ def test_every_module_can_be_imported(macos: None) -> None:
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     names = done.stdout.split()
-    assert {"launcher.session.process", "tui.app", "tui.web.server"} <= set(names)
+    assert {"launcher.session.process", "tui.app", "tui.web.page_server"} <= set(names)
 
 
 def test_the_stand_in_has_no_proc(macos: None) -> None:
@@ -206,6 +206,6 @@ def test_the_user_of_a_client_is_read_as_macos_tells_it(monkeypatch: pytest.Monk
     """`struct xucred`; where there is neither of the two options, the folder's mode must do."""
     peer: Any = Peer(501)
     monkeypatch.delattr(socket, "SO_PEERCRED")
-    assert server.peer_uid(peer) == os.getuid()
+    assert control_socket.peer_uid(peer) == os.getuid()
     monkeypatch.setattr(socket, "LOCAL_PEERCRED", 1, raising=False)
-    assert server.peer_uid(peer) == 501
+    assert control_socket.peer_uid(peer) == 501

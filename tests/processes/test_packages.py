@@ -194,7 +194,9 @@ for package in (launcher, tui):
             print(each.name, error.name)
 """
     done = subprocess.run([base / "python", "-c", script], capture_output=True, text=True)
-    assert done.stdout.split() == ["tui.web.access", "aiohttp", "tui.web.server", "aiohttp"], done
+    assert done.stdout.split() == ["tui.web.access", "aiohttp", "tui.web.page_server", "aiohttp"], (
+        done
+    )
 
 
 def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, shows, until, visible
 from tui.app import TfmuxApp
 from tui.screens.help import HelpScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.stacks import StacksScreen
+from tui.screens.hosts_screen import HostsScreen
+from tui.screens.stacks_screen import StacksScreen
 from tui.widgets.pane import Pane
 
 NOTHING_AFTERWARDS = ("Restart", "TERM, KILL", "Detach", "Stacks", "Kill all")

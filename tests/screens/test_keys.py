@@ -13,7 +13,7 @@ from textual.screen import ModalScreen, Screen
 
 from tui.app import TfmuxApp
 from tui.keys import bound_keys, classes_with_keys, display_name, key_hints, key_of
-from tui.screens.host_keys import HostKeyList
+from tui.screens.host_key_dialog import HostKeyList
 
 
 @pytest.mark.parametrize(

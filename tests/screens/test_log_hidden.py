@@ -13,9 +13,9 @@ from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN, REMARKS
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.log.document import Document
+from tui.log.log_views import LogView, LogViews
 from tui.log.viewport import Viewport
-from tui.log.views import LogView, LogViews
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
 
 TASK = TaskId("worker", 0)

@@ -16,7 +16,7 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.screens.run import FrameClock, RunScreen
+from tui.screens.run_screen import FrameClock, RunScreen
 from tui.task_monitor import TaskMonitor
 from tui.widgets.pane import Pane
 from tui.widgets.prompt import Prompt
@@ -116,13 +116,13 @@ async def test_the_clock_slows_down_and_rests(monkeypatch: pytest.MonkeyPatch) -
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("tui.screens.run.asyncio.sleep", sleep)
+    monkeypatch.setattr("tui.screens.run_screen.asyncio.sleep", sleep)
     news = iter([True] * 3 + [False] * 40 + [True])
     clock = FrameClock(lambda: next(news), lambda: len(waits) < 44)
     await clock.run()
     assert waits[:5] == [1 / 30] * 5 and waits[42] == 1 / 10 and waits[43] == 1 / 30
     now = 100.0
-    monkeypatch.setattr("tui.screens.run.time.monotonic", lambda: now)
+    monkeypatch.setattr("tui.screens.run_screen.time.monotonic", lambda: now)
     states = [clock.resting]
     clock.rest_after(now - 0.05)
     states.append(clock.resting)

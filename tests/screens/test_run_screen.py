@@ -17,7 +17,7 @@ from tests.support.screens import focused_task, screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
-from tui.screens.run import OutcomePanel, RunScreen
+from tui.screens.run_screen import OutcomePanel, RunScreen
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
@@ -256,7 +256,7 @@ async def test_closing_between_two_frames_is_silent(
         screen.show_run(time.time())
         return frame(screen)
 
-    monkeypatch.setattr("tui.screens.run.FRAME", 0)
+    monkeypatch.setattr("tui.screens.run_screen.FRAME", 0)
     monkeypatch.setattr(RunScreen, "_frame", draw_all)
     app = TfmuxApp(run)
     async with app.run_test(size=(200, 50)) as pilot:

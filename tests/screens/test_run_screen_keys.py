@@ -18,7 +18,7 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
 

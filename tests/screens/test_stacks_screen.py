@@ -8,7 +8,7 @@ from pathlib import Path
 from launcher.errors import LauncherError
 from launcher.ids import TaskId
 from launcher.run.snapshot import HangView, Snapshot
-from launcher.run.stacks import (
+from launcher.run.stack_groups import (
     ProcessStack,
     StackFrame,
     Stacks,
@@ -21,8 +21,8 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.screens.run import RunScreen
-from tui.screens.stacks import StacksScreen
+from tui.screens.run_screen import RunScreen
+from tui.screens.stacks_screen import StacksScreen
 from tui.widgets.table import Table
 
 LOADS = (StackFrame("__next__", "/srv/data.py", 12), StackFrame("step", "/srv/train.py", 41))

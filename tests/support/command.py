@@ -27,14 +27,14 @@ from tests.support.patience import PATIENCE, wait_until
 MODULES = (
     "argparse",
     "launcher.hosts.ssh",
-    "launcher.preflight.run",
+    "launcher.preflight.preflight",
     "launcher.session.launcher",
     "tui.commands.check",
     "tui.commands.kill",
     "tui.commands.launch",
     "tui.commands.plan",
     "tui.commands.ps",
-    "tui.commands.runs",
+    "tui.commands.attach",
 )
 """What commands and launcher processes import."""
 

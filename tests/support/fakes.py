@@ -12,9 +12,9 @@ from typing import Any
 
 from launcher.cluster import load
 from launcher.ids import TaskId
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
-from launcher.run.stacks import Stacks
+from launcher.run.stack_groups import Stacks
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.logs import LogFile, LogStore
 from launcher.store.metric_lines import Extractor

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from launcher.cluster import loads
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import SLEEPERS
 from tests.support.fakes import write_end

@@ -40,7 +40,7 @@ from tui.config import Config
 from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.preflight import PreflightScreen
+from tui.screens.preflight_screen import PreflightScreen
 
 KEYS = 300
 STARTS = (
@@ -302,7 +302,7 @@ def monkeys_home(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with patch("tui.screens.preflight.preflight", _preflight):
+        with patch("tui.screens.preflight_screen.preflight", _preflight):
             yield
     finally:
         os.chdir(before)

@@ -12,7 +12,7 @@ from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import Event, ReadyTimeout, ShutdownTimeout, Timer
 from launcher.run.instructions import End, Instruction, KillHost, ReleaseHost, SetTimer, StartTask
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Failure, HostReceipt, Snapshot, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState

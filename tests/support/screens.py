@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tests.support.fakes import ScriptedRun
 from tui.app import TfmuxApp
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
 
 

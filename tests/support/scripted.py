@@ -23,7 +23,7 @@ from launcher.plan import HostPlan
 from launcher.run import shutdown
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState, TaskState
-from launcher.session import hosts
+from launcher.session import connections
 from launcher.session.launcher import RunLoop
 from launcher.store.logs import LogStore
 from launcher.store.run_writer import RunWriter
@@ -182,7 +182,7 @@ class Bench:
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
 
-        monkeypatch.setattr(hosts, "transport_factory", transport_factory)
+        monkeypatch.setattr(connections, "transport_factory", transport_factory)
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
         spec = loads(cluster, "two.toml", folder)
         self.run_loop = RunLoop(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary, encode, read_end, read_stream
 

@@ -127,8 +127,10 @@ class Serve:
         """The processes of pages with this server's home, not what a page itself forks."""
         found = [
             each
-            for each in proc.scan(having=self._home, saying="tui.web.page")
-            if each.alive and "tui.web.page" in each.argv and each.environ.get("HOME") == self._home
+            for each in proc.scan(having=self._home, saying="tui.web.browser_page")
+            if each.alive
+            and "tui.web.browser_page" in each.argv
+            and each.environ.get("HOME") == self._home
         ]
         return [each.pid for each in proc.without_forks(found)]
 

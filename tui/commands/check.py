@@ -15,7 +15,7 @@ from rich.text import Text
 from launcher.cluster import ClusterModel
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from launcher.quantities import counted
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit

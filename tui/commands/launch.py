@@ -19,7 +19,7 @@ from tui.streams import message, write_line
 
 if TYPE_CHECKING:
     from launcher.session.launcher_process import LauncherProcess
-    from tui.screens.prompts import PromptDialogs
+    from tui.screens.prompt_dialogs import PromptDialogs
 
 
 def up(arguments: argparse.Namespace) -> int:
@@ -68,7 +68,7 @@ def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
 
 
 def _prompts() -> PromptDialogs:
-    from tui.screens.prompts import PromptDialogs
+    from tui.screens.prompt_dialogs import PromptDialogs
 
     return PromptDialogs()
 

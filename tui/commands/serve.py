@@ -21,9 +21,9 @@ from tui import extras
 from tui.exits import Exit
 from tui.extras import Extra
 from tui.streams import message
-from tui.web import peers
+from tui.web import peer_user
 from tui.web.clients import FOLDER_VARIABLE, ServedRuns
-from tui.web.peers import is_loopback
+from tui.web.peer_user import is_loopback
 
 
 def serve(arguments: argparse.Namespace) -> int:
@@ -38,10 +38,10 @@ def serve(arguments: argparse.Namespace) -> int:
     """
     extras.require(Extra.WEB, "pages in a browser")
     from tui.web.access import RequestGuard
-    from tui.web.server import PageServer
+    from tui.web.page_server import PageServer
 
     file, host, port = arguments.file, arguments.host, arguments.port
-    words = [sys.executable, "-P", "-m", "tui.web.page"]
+    words = [sys.executable, "-P", "-m", "tui.web.browser_page"]
     if file is not None:
         load(file)
         words.append(str(file.absolute()))
@@ -119,7 +119,7 @@ def _netloc(listener: socket.socket, host: str) -> str:
 
 def _welcome(address: str, out: TextIO) -> None:
     print(address, file=out, flush=True)
-    if not peers.are_known():
+    if not peer_user.are_known():
         message("this system does not tell whose a connection is: the token alone keeps others out")
     message(
         "open it in a browser; who has this address, token and all, acts as you; "

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from launcher.errors import LauncherError, TaskNotFoundError
 from launcher.ids import TaskId
-from launcher.run.stacks import Stacks, record
+from launcher.run.stack_groups import Stacks, record
 from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from tui.exits import Exit

@@ -46,8 +46,8 @@ from tui.screens.home_rows import (
 )
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import STYLES, OpenRun, Page
-from tui.screens.preflight import PreflightScreen
-from tui.screens.prompts import PromptDialogs
+from tui.screens.preflight_screen import PreflightScreen
+from tui.screens.prompt_dialogs import PromptDialogs
 from tui.tables import TableRow
 from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter

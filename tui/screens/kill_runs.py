@@ -21,7 +21,7 @@ from tui.keys import key_of
 from tui.outcome import receipt_text
 from tui.run_clients import RunClients
 from tui.screens.dialogs import Dialog
-from tui.screens.prompts import PromptDialogs
+from tui.screens.prompt_dialogs import PromptDialogs
 from tui.widgets.colours import status_colours
 
 _FRAME = 0.1

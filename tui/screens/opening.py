@@ -58,4 +58,4 @@ class Opening(Page):
         for key in self._typed:
             app.simulate_key(key)
         # The screen needed next, while a person still reads the home screen.
-        await asyncio.to_thread(importlib.import_module, "tui.screens.run")
+        await asyncio.to_thread(importlib.import_module, "tui.screens.run_screen")

@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tui.web import peers
+from tui.web import peer_user
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _BYTES = 32
@@ -53,7 +53,7 @@ class RequestGuard:
         self._cookie = secrets.token_urlsafe(_BYTES)
         self._tls = tls
         self._names = {host.lower(), "localhost"}
-        if not peers.is_loopback(host):
+        if not peer_user.is_loopback(host):
             self._names |= {socket.gethostname().lower(), socket.getfqdn().lower()}
 
     def watch(self, app: web.Application) -> None:
@@ -114,7 +114,7 @@ class RequestGuard:
 def _other_user(request: web.Request) -> str:
     """Reason to refuse a connection of another user of this machine; empty if it is this user's, if
     it comes from another machine, or where only the token tells."""
-    if not peers.are_known():
+    if not peer_user.are_known():
         return ""
     transport = request.transport
     if transport is None:
@@ -122,10 +122,10 @@ def _other_user(request: web.Request) -> str:
     peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
     if not peer or not own:
         return "the connection is closed"
-    user = peers.uid(peer, own)
+    user = peer_user.uid(peer, own)
     if user is not None and user not in (0, os.getuid()):
         return f"this server belongs to another user, not to uid {user}"
-    if user is None and (peers.is_loopback(own[0]) or peers.is_here(peer)):
+    if user is None and (peer_user.is_loopback(own[0]) or peer_user.is_here(peer)):
         return "the kernel does not say which user of this machine asks; load the page again"
     return ""
 

@@ -34,10 +34,10 @@ from launcher.errors import TfmuxError
 from launcher.paths import expand_user
 from launcher.quantities import counted, thousands
 from tui.keys import key_of
+from tui.log.log_views import LogView
 from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
 from tui.log.viewport import MOST_HIDDEN, Viewport
-from tui.log.views import LogView
 
 from .colours import theme_colour
 from .fit import Part, fit

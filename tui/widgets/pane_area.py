@@ -16,10 +16,10 @@ from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunControl
 from tui.log.document import Document
 from tui.log.finder import Finder
+from tui.log.log_views import LogView, LogViews
 from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
-from tui.log.views import LogView, LogViews
 from tui.pane_layout import Arrangement, PaneLayout, columns, framed, spans
 
 from .pane import Pane

@@ -3,9 +3,10 @@
 Python imports this before the program, since its folder is the first on the `PYTHONPATH` of tasks.
 From then on the interpreter writes the stacks of its threads into a file in memory when it gets a
 real-time signal; `faulthandler` does that in C, so that it works inside of extensions and while the
-interpreter's lock is held. `launcher/agent/stacks.py` sends the signal and reads the file, which it
-finds by name and number. The program finds all as it would be without this file: its path, its
-modules, `sitecustomize`. `TFMUX_STACKS=0` switches it off. Whatever fails here, the program starts.
+interpreter's lock is held. `launcher/agent/stack_taker.py` sends the signal and reads the file,
+which it finds by name and number. The program finds all as it would be without this file: its path,
+its modules, `sitecustomize`. `TFMUX_STACKS=0` switches it off. Whatever fails here, the program
+starts.
 """
 
 import os

@@ -12,7 +12,7 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.preflight import Check, Report, Severity
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.testbed.namespaces import Testbed

@@ -23,7 +23,7 @@ from launcher.preflight import (
     Severity,
 )
 from launcher.preflight.findings import Result
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write
 from tests.support.patience import wait_until

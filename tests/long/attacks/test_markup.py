@@ -22,8 +22,8 @@ from tests.support.paths import REPOSITORY
 from tests.support.screens import until
 from tui.app import TfmuxApp
 from tui.screens.dialogs import AskText, Confirm
-from tui.screens.host_keys import HostKeyDialog, OpenPrompt
-from tui.screens.prompts import PromptDialog
+from tui.screens.host_key_dialog import HostKeyDialog, OpenPrompt
+from tui.screens.prompt_dialogs import PromptDialog
 
 EVIL = "\x1b[31m\x9b5m\x1b]0;t\x07\u202e\u200b[bold]e[/] [@click=app.quit]v[/] [link=x]i[/oops] l"
 EVIL_KEY = OfferedKey(EVIL, EVIL, EVIL, EVIL)

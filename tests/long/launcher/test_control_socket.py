@@ -18,10 +18,10 @@ from launcher.ids import new_run_id
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session import server
+from launcher.session import control_socket
 from launcher.session.client import connect
+from launcher.session.control_socket import ControlSocket
 from launcher.session.prompts import PromptQueue
-from launcher.session.server import ControlSocket
 from launcher.store.runs import socket_path
 from tests.support.crash import failed
 from tests.support.patience import PATIENCE, until
@@ -82,13 +82,13 @@ async def test_connections_that_say_nothing_lock_nobody_out(
         reader, writer = await asyncio.open_unix_connection(path)
         writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
         assert "changed" in json.loads(await reader.readline())
-        monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", 0.1)
+        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
         idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
         for silent, end in idle:
             assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
             assert await silent.read() == b""
             end.close()
-        monkeypatch.setattr(server, "_SUBSCRIBE_SECONDS", PATIENCE)
+        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", PATIENCE)
         late, end = await asyncio.open_unix_connection(path)
         end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
         assert "changed" in json.loads(await late.readline())
@@ -147,7 +147,7 @@ async def test_the_beginning_of_a_kill_waits_for_no_pause(
 ) -> None:
     """A client that hears for three seconds nothing of its kill has another launcher take the run
     over."""
-    monkeypatch.setattr(server, "_SECONDS_BETWEEN", PATIENCE * 2)
+    monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)
     run_id = new_run_id("paced")
     views = views_of(run_id)
     control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
@@ -202,7 +202,7 @@ async def serving() -> AsyncIterator[Launcher]:
 @pytest.fixture
 def links(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExitStack]:
     """Connections that are closed at the end; how long a last message takes is not the matter."""
-    monkeypatch.setattr(server, "_FLUSH_SECONDS", PATIENCE)
+    monkeypatch.setattr(control_socket, "_FLUSH_SECONDS", PATIENCE)
     with ExitStack() as stack:
         yield stack
 
@@ -289,7 +289,7 @@ async def test_prompts_that_nobody_reads_are_sent_once(
     monkeypatch: pytest.MonkeyPatch, links: ExitStack
 ) -> None:
     """A stopped screen was sent the list again for each answer of hundreds."""
-    monkeypatch.setattr(server, "_MERGE_SECONDS", 0.0)
+    monkeypatch.setattr(control_socket, "_MERGE_SECONDS", 0.0)
     questions = [AuthPrompt(f"tf{n}", "x" * 1000, False, PromptKind.HOST_KEY) for n in range(300)]
     async with serving() as launcher:
         link = subscribe(links, launcher, prompts=True)

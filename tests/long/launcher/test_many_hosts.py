@@ -15,7 +15,7 @@ from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.events import Event, ReadyTimeout
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import HostReceipt
 from launcher.run.states import RunPhase
 from tests.support.streams import changes

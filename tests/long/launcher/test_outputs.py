@@ -18,7 +18,7 @@ from launcher.cluster import loads
 from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.session import output as module
 from launcher.session.output import Found, Outputs
 from launcher.store.logs import LogFile, LogStore

@@ -22,7 +22,7 @@ from launcher.ids import TaskId
 from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run import instructions as do
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
 from launcher.run.views import Views

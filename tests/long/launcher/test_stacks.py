@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.ids import TaskId
-from launcher.run.stacks import (
+from launcher.run.stack_groups import (
     ProcessStack,
     StackFrame,
     Stacks,
@@ -17,7 +17,7 @@ from launcher.run.stacks import (
     schema,
     stacks_type,
 )
-from launcher.session.stacks import bounded
+from launcher.session.stack_watch import bounded
 from tests.support.budgets import examples
 
 

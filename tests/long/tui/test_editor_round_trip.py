@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from launcher.cluster import loads
 from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.file_model import NAMED_TABLES, TABLES, ClusterModel
 from launcher.cluster.key_lines import KeyPath
-from launcher.cluster.model import NAMED_TABLES, TABLES, ClusterModel
 from launcher.cluster.reference import keys
 from tests.support.budgets import examples
 from tests.support.cluster_strategies import cluster_tables

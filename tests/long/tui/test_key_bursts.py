@@ -23,8 +23,8 @@ from tui.config import Config
 from tui.run_clients import RunClients
 from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.run import RunScreen
+from tui.screens.hosts_screen import HostsScreen
+from tui.screens.run_screen import RunScreen
 
 
 def burst(app: TfmuxApp, keys: Iterable[str]) -> None:

@@ -25,12 +25,12 @@ from tui.keys import classes_with_keys, display_name
 from tui.run_clients import RunClients
 from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
-from tui.screens.host_keys import HostKeyDialog, OpenPrompt
+from tui.screens.host_key_dialog import HostKeyDialog, OpenPrompt
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.opening import Opening
 from tui.screens.page import Page
-from tui.screens.prompts import PromptDialog
-from tui.screens.run import RunScreen
+from tui.screens.prompt_dialogs import PromptDialog
+from tui.screens.run_screen import RunScreen
 from tui.widgets.footer import KeyFooter
 
 IDS = {
@@ -125,7 +125,7 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
     async def fake(cluster: ClusterModel, *_: object) -> Report:
         return Report(cluster.name, (), (), (), (), 0.1)
 
-    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    monkeypatch.setattr("tui.screens.preflight_screen.preflight", fake)
     path = library.create("mine", render(ONE_MACHINE, "mine", {}, tmp_path))
     clients = RunClients()
     home = HomeScreen(clients)

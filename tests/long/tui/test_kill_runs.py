@@ -20,7 +20,7 @@ from tui.app import TfmuxApp
 from tui.run_clients import RunClients
 from tui.screens.home import HomeScreen
 from tui.screens.kill_runs import KillRunsDialog
-from tui.screens.prompts import PromptDialogs
+from tui.screens.prompt_dialogs import PromptDialogs
 
 
 class SlowClients(RunClients):

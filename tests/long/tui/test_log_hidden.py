@@ -15,9 +15,9 @@ from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.log.document import Document, Line
+from tui.log.log_views import LogView, LogViews
 from tui.log.remarks import remark_source
 from tui.log.viewport import MOST_HIDDEN, Viewport
-from tui.log.views import LogView, LogViews
 from tui.widgets.pane import Pane
 
 TASK = TaskId("worker", 0)

@@ -15,7 +15,7 @@ from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.pane_layout import PaneLayout, listed
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.task_list import SUMMARY_ROWS, StatusStrip, TaskClicked
 
 TASKS = tuple(

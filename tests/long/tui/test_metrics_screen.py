@@ -12,8 +12,8 @@ from tests.support.screens import shows, until
 from tui import curves
 from tui.app import TfmuxApp
 from tui.config import Config
-from tui.screens import metrics
-from tui.screens.metrics import MetricsScreen
+from tui.screens import metrics_screen
+from tui.screens.metrics_screen import MetricsScreen
 from tui.widgets.table import Table
 
 STEP = b"After %d training steps (%d global steps), loss on training batch is %.4f.\n"
@@ -36,7 +36,7 @@ async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> N
         return curves.rates(*args)  # type: ignore[arg-type]
 
     app = TfmuxApp(run, config=Config())
-    with patch.object(metrics, "rates", counted):
+    with patch.object(metrics_screen, "rates", counted):
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.press("M")
             await until(pilot, lambda: isinstance(app.screen, MetricsScreen))

@@ -14,8 +14,8 @@ from tests.support.screens import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config, load_config
 from tui.palette import Palette
-from tui.screens.hosts import HostsScreen
-from tui.screens.run import RunScreen
+from tui.screens.hosts_screen import HostsScreen
+from tui.screens.run_screen import RunScreen
 
 
 async def test_enter_waits_for_the_commands_that_are_looked_for(

@@ -19,8 +19,8 @@ from tui.app import TfmuxApp
 from tui.run_clients import RunClients
 from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
-from tui.screens.host_keys import HostKeyDialog, OpenPrompt
-from tui.screens.prompts import PromptDialog
+from tui.screens.host_key_dialog import HostKeyDialog, OpenPrompt
+from tui.screens.prompt_dialogs import PromptDialog
 from tui.widgets.footer import KeyFooter
 
 PASSWORD = AuthPrompt("tf1", "Password", True, PromptKind.PASSWORD)

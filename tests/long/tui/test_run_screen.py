@@ -11,7 +11,7 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import focused_task, shows, until
 from tui.app import TfmuxApp
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
-from tui.screens.run import RunScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
 from tui.widgets.task_list import StatusStrip
 

@@ -16,9 +16,9 @@ from tui.app import TfmuxApp
 from tui.config import Config
 from tui.pane_layout import Arrangement
 from tui.screens.help import HelpScreen
-from tui.screens.hosts import HostsScreen
-from tui.screens.metrics import MetricsScreen
-from tui.screens.run import RunScreen
+from tui.screens.hosts_screen import HostsScreen
+from tui.screens.metrics_screen import MetricsScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.pane_area import PaneArea, PaneGrid
 
 STEP = (

@@ -21,9 +21,9 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
 from launcher.session import client as session_client
-from launcher.session import launcher_process, server
+from launcher.session import control_socket, launcher_process
 from launcher.session.client import RunClient
-from launcher.session.hosts import HostStats
+from launcher.session.connections import HostStats
 from launcher.session.records import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support import command
@@ -338,7 +338,7 @@ def unusable(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) ->
     def path(run_id: str) -> Path:
         raise request.param
 
-    monkeypatch.setattr(server, "socket_path", path)
+    monkeypatch.setattr(control_socket, "socket_path", path)
 
 
 ERRORS = [OSError("no room"), FolderError("/tmp: no room")]
@@ -382,7 +382,7 @@ def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(server, "socket_path", unusable)
+        patch.setattr(control_socket, "socket_path", unusable)
         client = RunClient.attach(abandoned, process=LauncherThread())
         client.kill_all()
         assert client.wait(PATIENCE)

@@ -18,7 +18,7 @@ import pytest
 from tests.support.command import run
 from tests.support.patience import PATIENCE
 from tests.testbed.serving import OTHER_USER, Serve, client, network, serving
-from tui.web import peers
+from tui.web import peer_user
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="needs root to become another user")
 IPV4, IPV6 = "192.0.2.7", "2001:db8::7"
@@ -98,14 +98,14 @@ def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
         far, _ = listener.accept()
         with closing(near), closing(far):
             ends = (far.getpeername(), far.getsockname())
-            assert peers.uid(*ends) == os.getuid()
-            assert peers.uid(ends[1], ends[0]) == os.getuid()
+            assert peer_user.uid(*ends) == os.getuid()
+            assert peer_user.uid(ends[1], ends[0]) == os.getuid()
             near.shutdown(socket.SHUT_WR)
             far.recv(1)
-            assert peers.uid(*ends) is None
+            assert peer_user.uid(*ends) is None
             near.close()
             far.close()
-            assert peers.uid(*ends) is None
+            assert peer_user.uid(*ends) is None
 
 
 def test_a_half_closed_connection_is_refused(loopback: Serve) -> None:

@@ -26,7 +26,7 @@ from launcher.ids import TaskId
 from launcher.plan import SshTarget
 from launcher.printable import PICTURES, pictured, printable, without_escapes
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
 from launcher.store.runs import RunFolder

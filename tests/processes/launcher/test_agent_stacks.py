@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.agent import stacks, wire
+from launcher.agent import stack_taker, wire
 from launcher.hosts.frames import StacksAnswer
 from launcher.paths import installed_scripts
 from tests.support.agent_client import Client, sleepers
@@ -34,7 +34,7 @@ def begin(client: Client, task: str, script: str, **said: Any) -> int:
     return pid
 
 
-LATE = f"it did not answer within {stacks.SECONDS:g} s"
+LATE = f"it did not answer within {stack_taker.SECONDS:g} s"
 
 
 def look(client: Client, *tasks: str, late: str = LATE) -> StacksAnswer:
@@ -177,7 +177,7 @@ def test_a_number_that_the_program_has_taken_is_left_alone(client: Client, tmp_p
     file = tmp_path / "results"
     script = f"""
 made = os.open({str(file)!r}, os.O_CREAT | os.O_RDWR)
-for number in {stacks.NUMBERS}:
+for number in {stack_taker.NUMBERS}:
     os.dup2(made, number)
 {SAYS}time.sleep(1000)
 """
@@ -344,6 +344,6 @@ for _ in range(300):
 def test_interpreters_and_the_agent_speak_of_the_same_signal_and_numbers() -> None:
     """Neither can import the other."""
     text = (Path(installed_scripts()) / "stacks" / "sitecustomize.py").read_text()
-    assert f"_NUMBERS = {stacks.NUMBERS}" in text
-    assert "SIGRTMAX - 7" in text and signal.SIGRTMAX - 7 == stacks.SIGNAL
+    assert f"_NUMBERS = {stack_taker.NUMBERS}" in text
+    assert "SIGRTMAX - 7" in text and signal.SIGRTMAX - 7 == stack_taker.SIGNAL
     assert "tfmux-stacks" in text and sys.platform == "linux"

@@ -39,7 +39,7 @@ PREFLIGHT = """
 import asyncio, json, resource, sys
 from pathlib import Path
 from launcher.cluster import loads
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
 hosts = "".join(f'[hosts.h{n}]\\nssh = "127.0.0.1:1"\\n' for n in range(int(sys.argv[1])))
 jobs = "[jobs.worker]\\ntasks = ['h0:2222']\\n[run]\\ncommand = ['x']\\nworkdir = ''\\n"

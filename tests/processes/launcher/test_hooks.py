@@ -18,8 +18,8 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Metric, TaskView
 from launcher.run.states import TaskState
 from launcher.session import hooks as hooks_module
+from launcher.session.connections import Teardown
 from launcher.session.hooks import HookProgram, HookRunner
-from launcher.session.hosts import Teardown
 from tests.support.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
 

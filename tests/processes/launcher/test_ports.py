@@ -18,9 +18,9 @@ from launcher.cluster import loads
 from launcher.files.trees import HostFiles
 from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
-from launcher.session import hosts
-from launcher.session.hosts import Transfers
+from launcher.run.machine import RunStateMachine
+from launcher.session import connections
+from launcher.session.connections import Transfers
 from tests.support.agent_client import Client
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
@@ -49,13 +49,13 @@ class Here:
 
 async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.Event:
     """What a launch says of its hosts when there are just these ports to pick from."""
-    monkeypatch.setattr(hosts, "shuffled_ports", lambda: candidates)
+    monkeypatch.setattr(connections, "shuffled_ports", lambda: candidates)
     welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
     link: Any = Here()
     told: list[ev.Event] = []
     run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
     transfers = Transfers(run.views, lambda: None)
-    preparation = hosts.LaunchPreparation(
+    preparation = connections.LaunchPreparation(
         {"far": link}, {"far": welcome}, transfers, told.append, ports={}, files=HostFiles()
     )
     await preparation.check(run.plan, ports=True)
@@ -117,7 +117,7 @@ def test_gpus_of_a_host_reach_its_tasks(ssh_server: SshServer, tmp_path: Path) -
     gets both; a value of the file's own stands."""
     show = "import os; print('GPUS', os.environ['CUDA_VISIBLE_DEVICES'])"
     host = ssh_server.host_toml("far", sys.executable).replace(
-        "[hosts.far]", "[hosts.far]\ngpus = 2"
+        "[connections.far]", "[connections.far]\ngpus = 2"
     )
     text = cluster_text(
         {

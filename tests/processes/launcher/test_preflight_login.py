@@ -24,7 +24,7 @@ from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
 from launcher.plan import SshTarget
 from launcher.preflight import Check, Severity
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from tests.support.patience import PATIENCE, until
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer

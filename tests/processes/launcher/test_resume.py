@@ -11,7 +11,7 @@ from launcher import Cluster, RunNotFoundError
 from launcher.cluster import load, loads
 from launcher.ids import is_run_id, new_run_id
 from launcher.plan import Resume
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.session.records import StoredRun, find_resumed
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text

@@ -15,7 +15,7 @@ import pytest
     [
         "from launcher.hosts.ways import ssh_connector; ssh_connector()",
         "import tui.commands.run",
-        "import launcher.preflight.run",
+        "import launcher.preflight.preflight",
     ],
 )
 def test_no_compiler_is_started_for_a_login(tmp_path: Path, line: str) -> None:

@@ -21,7 +21,7 @@ from launcher.hosts.ssh import SshConnector
 from launcher.hosts.ways import transport_factory
 from launcher.plan import HostPlan, make_plan
 from launcher.preflight import Check, Report, Severity
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from tests.support.agent_frames import RULES
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc

@@ -37,8 +37,8 @@ from tui.screens.editor.cluster_text import ClusterText
 from tui.screens.editor.form import Form
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.preflight import PreflightScreen
-from tui.screens.run import RunScreen
+from tui.screens.preflight_screen import PreflightScreen
+from tui.screens.run_screen import RunScreen
 from tui.widgets.colours import theme_colour
 from tui.widgets.line_input import LineInput
 
@@ -82,7 +82,7 @@ async def save_check_launch(pilot: Pilot[int], person: Typing, path: Path) -> li
 
     await person.press("ctrl+s")
     await shows(pilot, "saved in")
-    with patch("tui.screens.preflight.preflight", checked):
+    with patch("tui.screens.preflight_screen.preflight", checked):
         await person.press("T")
         await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
         await shows(pilot, "ready to launch")

@@ -29,8 +29,8 @@ from tui.run_clients import RunClients
 from tui.screens import home as screens_home
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.prompts import PromptDialogs
-from tui.screens.run import RunScreen
+from tui.screens.prompt_dialogs import PromptDialogs
+from tui.screens.run_screen import RunScreen
 
 STARTED = (
     ev.HostUp(1001.0, "localhost"),

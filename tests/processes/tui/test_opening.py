@@ -73,8 +73,8 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the run loop nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
-        "launcher.run.snapshot", "launcher.session.launcher", "launcher.cluster.model",
-        "tui.screens.run", "tui.screens.editor.screen",
+        "launcher.run.snapshot", "launcher.session.launcher", "launcher.cluster.file_model",
+        "tui.screens.run_screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"
     code += f"print([name for name in {heavy} if name in sys.modules])"

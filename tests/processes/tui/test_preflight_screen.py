@@ -36,7 +36,7 @@ from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tui.app import TfmuxApp
 from tui.screens.home import HomeScreen
-from tui.screens.preflight import PreflightScreen
+from tui.screens.preflight_screen import PreflightScreen
 from tui.widgets.table import Table
 
 REMOTE = """
@@ -166,7 +166,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
         findings = tuple(each for each in found if isinstance(each, Finding))
         return Report("many", ("a", "b", "c"), findings, pairs, (), 0.1)
 
-    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    monkeypatch.setattr("tui.screens.preflight_screen.preflight", fake)
     library.create("many", ELEVEN)
     async with home() as pilot:
         await pilot.press("T")
@@ -212,7 +212,7 @@ async def test_all_findings_of_a_cell_are_read_at_80_by_24(
             tell(each)
         return Report("many", ("a", "b", "c"), findings, (), (), 0.1)
 
-    monkeypatch.setattr("tui.screens.preflight.preflight", fake)
+    monkeypatch.setattr("tui.screens.preflight_screen.preflight", fake)
     library.create("many", ELEVEN)
     async with home(size=(80, 24)) as pilot:
         await pilot.press("T")
@@ -285,7 +285,7 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
         request = request_of(cluster, make_plan(cluster, "c-1"))
         return Report(cluster.name, ("Slurm",), (finding,), (), (), 0.1, request, ENGINE_CHECKS)
 
-    monkeypatch.setattr("tui.screens.preflight.preflight", checked)
+    monkeypatch.setattr("tui.screens.preflight_screen.preflight", checked)
     library.create("c", render(SLURM, "c", {}, Path("/srv")))
     async with home() as pilot:
         await pilot.press("T")

@@ -16,19 +16,19 @@ PLACES: dict[str, tuple[str, str, str]] = {
     # Before anybody wants the end.
     "the worker that reads logs": ("launcher.store.metric_lines", "Extractor", "feed"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
-    "a decision": ("launcher.run.run", "RunStateMachine", "handle"),
-    "what clients are sent": ("launcher.session.hosts", "HostStats", "note_heard"),
+    "a decision": ("launcher.run.machine", "RunStateMachine", "handle"),
+    "what clients are sent": ("launcher.session.connections", "HostStats", "note_heard"),
     "the records": ("launcher.run.views", "Views", "pop_changed"),
     "the stream": ("launcher.store.run_writer", "RunWriter", "_append"),
     # From the kill on.
-    "the kill": ("launcher.run.run", "RunStateMachine", "handle:KillAll"),
-    "the receipt": ("launcher.run.run", "RunStateMachine", "handle:ReceiptReceived"),
-    "a release": ("launcher.session.hosts", "Teardown", "release"),
+    "the kill": ("launcher.run.machine", "RunStateMachine", "handle:KillAll"),
+    "the receipt": ("launcher.run.machine", "RunStateMachine", "handle:ReceiptReceived"),
+    "a release": ("launcher.session.connections", "Teardown", "release"),
     "the end": ("launcher.session.launcher", "Executor", "_finish"),
-    "the links' end": ("launcher.session.hosts", "Connections", "aclose"),
+    "the links' end": ("launcher.session.connections", "Connections", "aclose"),
     "the last wait": ("launcher.session.launcher", "Launcher", "_finish_writing"),
     # In the beginning.
-    "the take-up": ("launcher.run.run", "RunStateMachine", "handle:HostsChecked"),
+    "the take-up": ("launcher.run.machine", "RunStateMachine", "handle:HostsChecked"),
     "the start": ("launcher.session.launcher", "RunLoop", "_begin"),
 }
 

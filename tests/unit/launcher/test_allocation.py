@@ -10,8 +10,8 @@ import pytest
 
 from launcher.run import events as ev
 from launcher.run.states import Outcome
-from launcher.session import allocation
-from launcher.session.allocation import Allocation
+from launcher.session import slurm_allocation
+from launcher.session.slurm_allocation import Allocation
 from launcher.slurm.job import JobState, SlurmJob
 from launcher.slurm.limits import SlurmFinding, Verdict
 from launcher.slurm.login import NoAnswerError, SlurmError
@@ -111,9 +111,9 @@ class Shell:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is waited for long."""
-    monkeypatch.setattr(allocation, "FIRST_PACE", 0.01)
-    monkeypatch.setattr(allocation, "_WORD_PACE", 0.01)
-    monkeypatch.setattr(allocation, "_FIND_SECONDS", 0.05)
+    monkeypatch.setattr(slurm_allocation, "FIRST_PACE", 0.01)
+    monkeypatch.setattr(slurm_allocation, "_WORD_PACE", 0.01)
+    monkeypatch.setattr(slurm_allocation, "_FIND_SECONDS", 0.05)
 
 
 async def test_a_kill_waits_for_the_answer_to_a_request() -> None:
@@ -136,7 +136,7 @@ async def test_a_second_kill_gives_the_answer_up(monkeypatch: pytest.MonkeyPatch
         (PATIENCE, ["", "7"], ["find", "find", "release 7"], "Slurm 7 was cancelled in the queue"),
         (0.05, [""], None, "should it come after all: scancel --name=x"),
     ):
-        monkeypatch.setattr(allocation, "_FIND_SECONDS", seconds)
+        monkeypatch.setattr(slurm_allocation, "_FIND_SECONDS", seconds)
         engine = FakeJob(PENDING, found=found)
         shell = Shell(engine)
         await engine.under_way.wait()
@@ -170,7 +170,7 @@ async def test_a_request_that_was_refused_is_looked_for_once(late: str) -> None:
 
 async def test_a_request_that_got_no_answer_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its job may come a moment later."""
-    monkeypatch.setattr(allocation, "_FIND_SECONDS", PATIENCE)
+    monkeypatch.setattr(slurm_allocation, "_FIND_SECONDS", PATIENCE)
     engine = FakeJob(PENDING, found=["", "", "7"])
     shell = Shell(engine)
     engine.answer.set_exception(NoAnswerError("sbatch did not answer within 60 s"))

@@ -9,7 +9,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.session.records import active_runs
 from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent import logs
-from launcher.agent.logs import Drain, Log
+from launcher.agent import task_logs
+from launcher.agent.task_logs import Drain, Log
 from tests.support.patience import wait_until
 
 PIECE = bytes(range(256)) * 1024
@@ -52,7 +52,7 @@ def test_all_bytes_stand_behind_what_was_there(tmp_path: Path) -> None:
         assert (log.size, log.lost, log.cut) == (path.stat().st_size, 0, 0)
 
 
-@pytest.mark.parametrize("limit", [0, 1000, logs._CHUNK, 3 * logs._CHUNK + 17])
+@pytest.mark.parametrize("limit", [0, 1000, task_logs._CHUNK, 3 * task_logs._CHUNK + 17])
 def test_a_limit_is_kept_to_the_byte(tmp_path: Path, limit: int) -> None:
     """What is beyond is counted, and the task writes on."""
     log = Log(str(tmp_path / "log"), limit)

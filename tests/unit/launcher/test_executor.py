@@ -13,7 +13,7 @@ from launcher.hosts.frames import Kill, Release, Request, Start
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyTimeout, ShutdownTimeout
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.session.launcher import Executor
 from tests.support.patience import PATIENCE
 

@@ -14,10 +14,10 @@ from launcher.errors import AgentError
 from launcher.files import staging
 from launcher.files.trees import HostFiles
 from launcher.hosts.programs import Program
-from launcher.plan.plan import Plan
+from launcher.plan.planner import Plan
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
-from launcher.session.hosts import LaunchPreparation, Transfers
+from launcher.run.machine import RunStateMachine
+from launcher.session.connections import LaunchPreparation, Transfers
 from launcher.subprocesses import Workers
 from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE

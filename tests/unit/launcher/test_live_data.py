@@ -14,8 +14,8 @@ from launcher.hosts.frames import StatsAnswer
 from launcher.run.snapshot import HostView, RunView
 from launcher.run.states import HostState, RunPhase
 from launcher.run.views import Views
-from launcher.session import hosts
-from launcher.session.hosts import HostStats
+from launcher.session import connections
+from launcher.session.connections import HostStats
 from tests.support.patience import PATIENCE
 
 
@@ -63,8 +63,8 @@ def test_a_host_that_was_never_heard_has_no_time() -> None:
 
 async def test_a_host_that_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are asked again and again meanwhile, and it is asked once."""
-    monkeypatch.setattr(hosts, "STATS_SECONDS", 0.01)
-    monkeypatch.setattr(hosts, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(connections, "STATS_SECONDS", 0.01)
+    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.05)
     asked = {"quick": 0, "slow": 0}
     often = asyncio.Event()
 

@@ -16,8 +16,8 @@ from launcher.run.snapshot import RunView, Snapshot
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
 from launcher.session.client import RunClient, connect
+from launcher.session.control_socket import ControlSocket
 from launcher.session.prompts import PromptQueue
-from launcher.session.server import ControlSocket
 from launcher.store.runs import RunFolder, socket_path
 from tests.support.crash import failed
 from tests.support.patience import PATIENCE

@@ -12,7 +12,7 @@ from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import LeaseEnd, RestartTimeout
 from launcher.run.instructions import Instruction, KillHost, PickPorts, SetTimer
-from launcher.run.run import RunStateMachine
+from launcher.run.machine import RunStateMachine
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState

@@ -9,8 +9,8 @@ from launcher.ids import new_run_id
 from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
+from launcher.session.control_socket import ControlSocket
 from launcher.session.prompts import PromptQueue
-from launcher.session.server import ControlSocket
 from launcher.store.runs import socket_path
 from tests.support.crash import failed
 from tests.support.patience import PATIENCE

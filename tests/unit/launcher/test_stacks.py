@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.agent.stacks import parse_faulthandler, parse_py_spy
+from launcher.agent.stack_taker import parse_faulthandler, parse_py_spy
 from launcher.ids import TaskId
-from launcher.run.stacks import (
+from launcher.run.stack_groups import (
     ProcessStack,
     StackFrame,
     Stacks,

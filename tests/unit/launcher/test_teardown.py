@@ -16,9 +16,9 @@ from launcher.cluster import loads
 from launcher.files.collecting import Results
 from launcher.ids import TaskId
 from launcher.run import events as ev
-from launcher.run.run import RunStateMachine
-from launcher.session import hosts
-from launcher.session.hosts import Teardown, Transfers
+from launcher.run.machine import RunStateMachine
+from launcher.session import connections
+from launcher.session.connections import Teardown, Transfers
 from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE
 
@@ -136,7 +136,7 @@ async def test_a_host_that_does_not_come_back_is_not_waited_for(
     link: Any, whole: list[bool], tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it has of the logs stays there, and that is said."""
-    monkeypatch.setattr(hosts, "COLLECT_STALL", 2 * PATIENCE)
+    monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
     setattr(link, how, True)
     async with asyncio.timeout(PATIENCE):
         (told,) = await release(link, Logs(whole), tmp_path)
@@ -149,7 +149,7 @@ async def test_the_end_of_a_log_that_a_survivor_holds_is_not_waited_for(
 ) -> None:
     """What waits in the kernel may hold the log for days: `up` lingered for the ten seconds that a
     slow host has for its last bytes."""
-    monkeypatch.setattr(hosts, "COLLECT_STALL", 2 * PATIENCE)
+    monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
     link.connected = True
     told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors=("rsync",))
     async with asyncio.timeout(PATIENCE):

@@ -26,8 +26,8 @@ from textual.widgets import Input, Label
 
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.file_model import NAMED_TABLES, TABLES
 from launcher.cluster.key_lines import KeyPath
-from launcher.cluster.model import NAMED_TABLES, TABLES
 from launcher.cluster.reference import KeyReference, keys, plain
 from launcher.cluster.shorthand import ShorthandError, aliases, entries
 from launcher.printable import invisible, visible

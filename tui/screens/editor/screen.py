@@ -36,8 +36,8 @@ from tui.screens.editor.cluster_text import ClusterText, KeyList
 from tui.screens.editor.form import EDIT_ERRORS, NAME, PAUSE, Completion, Form, filled, table_at
 from tui.screens.editor.preview import PlanPreview
 from tui.screens.page import STYLES, OpenRun, Page
-from tui.screens.preflight import PreflightScreen
-from tui.screens.prompts import PromptDialogs
+from tui.screens.preflight_screen import PreflightScreen
+from tui.screens.prompt_dialogs import PromptDialogs
 from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
 

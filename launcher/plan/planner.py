@@ -21,7 +21,7 @@ from typing import Any
 
 from ..cluster.addresses import SshDestination, bracketed, join
 from ..cluster.choices import Framework, OnFailure, Shell
-from ..cluster.model import ClusterModel, Host, Job, RunSettings
+from ..cluster.file_model import ClusterModel, Host, Job, RunSettings
 from ..cluster.placeholders import expand, expanded
 from ..cluster.problems import PREPARE
 from ..cluster.ranks import ranks

@@ -18,7 +18,7 @@ from launcher.preflight import (
     Reach,
     Reachability,
     Severity,
-    evaluate,
+    evaluation,
     reachability,
 )
 from launcher.preflight.probes import (
@@ -59,7 +59,7 @@ def only(findings: Iterable[Finding]) -> Finding:
 )
 def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
     """Plain ones pass, odd ones and ones that print are warned of; no escape gets through."""
-    found = list(evaluate.shell("h1", AccountAnswer(user="me", shell=shell, proxies={}), noise))
+    found = list(evaluation.shell("h1", AccountAnswer(user="me", shell=shell, proxies={}), noise))
     assert [finding.code for finding in found] == codes
     assert all(finding.severity is not Severity.ERROR for finding in found)
     assert not any("\x1b" in finding.sentence for finding in found)
@@ -77,7 +77,7 @@ def test_login_shells(shell: str, noise: bytes, codes: list[str]) -> None:
 def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: Severity) -> None:
     """Its absence stops the bundled trainer, and is only a warning for a script of one's own."""
     python = PythonAnswer(version="3.11.2", **answer)
-    found = evaluate.tensorflow("h1", "python3", python, needed=needed)
+    found = evaluation.tensorflow("h1", "python3", python, needed=needed)
     assert (found.code, found.severity) == (code, severity)
 
 
@@ -87,7 +87,7 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
 )
 def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
     """It needs a newer one than the agent does."""
-    found = list(evaluate.trainer_python("h1", "python3", PythonAnswer(version=version)))
+    found = list(evaluation.trainer_python("h1", "python3", PythonAnswer(version=version)))
     assert [(one.code, one.severity) for one in found] == [("python-old", Severity.ERROR)] * old
     if old:
         told = f"the bundled trainer needs Python 3.10 or newer, and python3 is {version}"
@@ -106,23 +106,23 @@ def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
 )
 def test_gpus(rows: list[tuple[str, str, str, str]], why: str, promised: int, code: str) -> None:
     """Fewer than the file counts on, and a driver that fails."""
-    assert evaluate.gpus("h1", GpusAnswer(gpus=tuple(rows), why=why), promised).code == code
+    assert evaluation.gpus("h1", GpusAnswer(gpus=tuple(rows), why=why), promised).code == code
 
 
 def test_gpus_are_told_with_their_kinds_and_driver() -> None:
     """In a sentence, and in short for a cell."""
     rows = tuple((str(number), "T4", "535.161", "15 GB") for number in range(2))
-    found = evaluate.gpus("h1", GpusAnswer(gpus=rows), 2)
+    found = evaluation.gpus("h1", GpusAnswer(gpus=rows), 2)
     assert found.sentence == "2 × T4, driver 535.161"
     assert found.brief == "2, driver 535.161"
 
 
 def test_more_ranks_than_gpus() -> None:
     """A warning where a host has some; without any all train on the CPU."""
-    found = only(evaluate.ranks("h1", 3, 2))
+    found = only(evaluation.ranks("h1", 3, 2))
     assert (found.code, found.severity) == ("gpus-fewer-than-ranks", Severity.WARN)
     assert "3 ranks on h1, which has 2 GPUs" in found.sentence
-    assert not [*evaluate.ranks("h1", 2, 2), *evaluate.ranks("h1", 3, 0)]
+    assert not [*evaluation.ranks("h1", 2, 2), *evaluation.ranks("h1", 3, 0)]
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_more_ranks_than_gpus() -> None:
 def test_disks(free: int, code: str) -> None:
     """One finding a file system, however many folders lie on it."""
     disks = (("one", "/home/me", free, 7), ("two", "/home/me/logs", free, 7))
-    assert only(evaluate.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
+    assert only(evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_disks(free: int, code: str) -> None:
 )
 def test_clocks(offset: float, round_trip: float, code: str) -> None:
     """What a slow round trip may have caused is not blamed on the clock."""
-    assert evaluate.clock("h1", offset, round_trip).code == code
+    assert evaluation.clock("h1", offset, round_trip).code == code
 
 
 @pytest.mark.parametrize(
@@ -159,13 +159,13 @@ def test_clocks(offset: float, round_trip: float, code: str) -> None:
 )
 def test_addresses(name: str, resolved: list[str], code: str) -> None:
     """Public ones are warned of: gRPC has no authentication."""
-    found = evaluate.address("h1", name, resolved)
+    found = evaluation.address("h1", name, resolved)
     assert found is not None and found.code == code
 
 
 def test_an_address_that_nobody_resolved_is_not_judged() -> None:
     """Nothing is reported that was not seen."""
-    assert evaluate.address("h1", "h1", []) is None
+    assert evaluation.address("h1", "h1", []) is None
 
 
 def test_held_ports_name_their_holder() -> None:
@@ -175,7 +175,7 @@ def test_held_ports_name_their_holder() -> None:
     foreign = PortOwner(port=3, pid=0, command="")
     wanted = {TaskId("w", index): port for index, port in enumerate((1, 2, 3, 80))}
     failed = {"80": "Permission denied"}
-    found = list(evaluate.ports("h1", wanted, [task, other, foreign], failed, [80]))
+    found = list(evaluation.ports("h1", wanted, [task, other, foreign], failed, [80]))
     assert [finding.task for finding in found] == list(wanted)
     assert [finding.code for finding in found] == ["port-in-use"] * 3 + ["port-forbidden"]
     assert found[0].sentence.endswith("by pid 7 of worker:1 of the run R-1 (python x)")
@@ -188,9 +188,9 @@ def test_ports_are_free_when_all_of_them_are() -> None:
     """One that is held, or that cannot be listened on, is not called free beside that."""
     wanted = {TaskId("w", index): 2000 + index for index in range(9)}
     held = PortOwner(port=2000, pid=8, command="nginx")
-    assert only(evaluate.ports("h1", wanted, [held], {})).code == "port-in-use"
-    assert only(evaluate.ports("h1", wanted, [], {"2001": "in use"})).code == "port-unusable"
-    free = only(evaluate.ports("h1", wanted, [], {}))
+    assert only(evaluation.ports("h1", wanted, [held], {})).code == "port-in-use"
+    assert only(evaluation.ports("h1", wanted, [], {"2001": "in use"})).code == "port-unusable"
+    free = only(evaluation.ports("h1", wanted, [], {}))
     assert free.code == "ok"
     assert free.sentence == "free: 2000, 2001, 2002, 2003, 2004, 2005, 2006, 2007, …"
 
@@ -198,7 +198,7 @@ def test_ports_are_free_when_all_of_them_are() -> None:
 def test_leftovers_are_told_run_by_run() -> None:
     """Run, tasks, pids, and the command that ends them."""
     rows = [["A", "ps:0", 1, "x"], ["B", "", 2, "y"], ["A", "worker:0", 3, "z"]]
-    first, second = evaluate.leftovers("h1", rows, {"A"})
+    first, second = evaluation.leftovers("h1", rows, {"A"})
     assert "run A" in first.sentence and "ps:0, worker:0" in first.sentence
     assert "pid 1, 3" in first.sentence and first.todo == "end them: tfmux kill A"
     assert (first.run, second.run) == ("A", "B")
@@ -209,7 +209,7 @@ def test_leftovers_are_told_run_by_run() -> None:
 def test_of_many_leftovers_the_first_ten_are_named(count: int, end: str) -> None:
     """The sentence says whether there are more, and the column how many there are."""
     rows = [["A", "ps:0", number, "x"] for number in range(1, count + 1)]
-    (finding,) = evaluate.leftovers("h1", rows, {"A"})
+    (finding,) = evaluation.leftovers("h1", rows, {"A"})
     assert finding.sentence.endswith(end) and finding.brief == f"{count} left"
 
 
@@ -289,12 +289,12 @@ def test_what_was_not_tried_is_unknown_and_blames_nobody() -> None:
 
 def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
     """The version that most hosts have is taken for the wanted one."""
-    assert list(evaluate.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
-    found = only(evaluate.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
+    assert list(evaluation.versions({"h1": "2.21.0", "h2": "2.21.0"})) == []
+    found = only(evaluation.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
     assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
     assert "is 2.16.1 here and 2.21.0 on h1, h3: their" in found.sentence
     many = {**{f"h{number}": "2.21.0" for number in range(9)}, "odd": "2.16.1"}
-    assert "on h0, h1, h2, h3, h4: their" in only(evaluate.versions(many)).sentence
+    assert "on h0, h1, h2, h3, h4: their" in only(evaluation.versions(many)).sentence
 
 
 @pytest.mark.parametrize(
@@ -311,27 +311,27 @@ def test_who_must_share_the_chiefs_log_directory(
     jobs: str, settings: str, others: tuple[str, ...]
 ) -> None:
     """An evaluator always, everybody when a restart must find the last checkpoint."""
-    assert evaluate.sharers(plan(jobs, settings))[1] == others
+    assert evaluation.sharers(plan(jobs, settings))[1] == others
 
 
 @pytest.mark.parametrize(
     ("free", "code"),
     [
-        (evaluate.DISK_LOW, "ok"),
-        (evaluate.DISK_LOW - 1, "disk-low"),
-        (evaluate.DISK_FULL, "disk-low"),
-        (evaluate.DISK_FULL - 1, "disk-full"),
+        (evaluation.DISK_LOW, "ok"),
+        (evaluation.DISK_LOW - 1, "disk-low"),
+        (evaluation.DISK_FULL, "disk-low"),
+        (evaluation.DISK_FULL - 1, "disk-full"),
     ],
 )
 def test_a_disk_is_low_below_its_threshold(free: int, code: str) -> None:
     """Not at it."""
     answer = DiskSpaceAnswer(disks=(("logs", "/", free, 7),), memory=(0, 0))
-    assert only(evaluate.disks("h1", answer)).code == code
+    assert only(evaluation.disks("h1", answer)).code == code
 
 
 @pytest.mark.parametrize(("lacking", "code"), [(0, "ok"), (1, "memory-low")])
 def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> None:
     """All of them together."""
-    memory = (3 * evaluate.MEMORY_LOW - lacking, 64 << 30)
+    memory = (3 * evaluation.MEMORY_LOW - lacking, 64 << 30)
     answer = DiskSpaceAnswer(disks=(("logs", "/", 1, 7),), memory=memory)
-    assert evaluate.memory("h1", answer, 3).code == code
+    assert evaluation.memory("h1", answer, 3).code == code

@@ -10,12 +10,12 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..cluster.choices import OnFailure
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..errors import HostError
 from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
-from ..plan.plan import Plan, Role
+from ..plan.planner import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (

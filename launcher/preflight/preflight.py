@@ -12,18 +12,18 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..cluster.addresses import join
-from ..cluster.model import ClusterModel, hook_problem
+from ..cluster.file_model import ClusterModel, hook_problem
 from ..errors import AgentError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
-from ..plan.plan import Plan, TaskPlan, make_plan, unset_names, unset_note
+from ..plan.planner import Plan, TaskPlan, make_plan, unset_names, unset_note
 from ..slurm.job import SlurmJob, slurm_job
 from ..slurm.limits import SlurmFinding, Subject, Verdict
 from ..slurm.login import SlurmError
 from ..slurm.script import JobRequest, request_of
-from . import evaluate, reachability
+from . import evaluation, reachability
 from .findings import (
     CHECKS,
     ENGINE_CHECKS,
@@ -99,7 +99,7 @@ async def _check_queue(
         findings.append(finding)
         on_result(finding)
 
-    for found in evaluate.restarts(cluster, Check.QUEUE, _SLURM):
+    for found in evaluation.restarts(cluster, Check.QUEUE, _SLURM):
         add(found)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
     try:
@@ -171,10 +171,10 @@ class _Preflight:
 
     async def run(self) -> Report:
         began = time.monotonic()
-        chief, others, why = evaluate.sharers(self._plan)
+        chief, others, why = evaluation.sharers(self._plan)
         self._report_unset()
         cell = (Check.COMMAND, self._plan.hosts[0].name)
-        for finding in evaluate.restarts(self._cluster, *cell):
+        for finding in evaluation.restarts(self._cluster, *cell):
             self._add_finding(finding)
         await _check_hooks(self._cluster, *cell, self._add_finding)
         try:
@@ -244,7 +244,7 @@ class _Preflight:
             async with gate:
                 return await source.connect(name, port, token, reachability.CONNECT_SECONDS)
         except AgentError as error:
-            finding = evaluate.unanswered(Check.REACH, Severity.ERROR, error)
+            finding = evaluation.unanswered(Check.REACH, Severity.ERROR, error)
             self._add_finding(replace(finding, task=task.id, other=task.host))
             return None
 
@@ -252,12 +252,14 @@ class _Preflight:
         self, checks: dict[str, HostCheck], chief: str, others: tuple[str, ...], why: str
     ) -> None:
         found = {name: check.tensorflow for name, check in checks.items() if check.tensorflow}
-        for finding in evaluate.versions(found):
+        for finding in evaluation.versions(found):
             self._add_finding(finding)
         for name in reachability.sources(self._plan):
             self._report_reachability(name)
             address = self._cluster.address(name)
-            public = evaluate.address(name, address, sorted(self._resolved.get(name, set()) - {""}))
+            public = evaluation.address(
+                name, address, sorted(self._resolved.get(name, set()) - {""})
+            )
             if public is not None:
                 self._add_finding(public)
         folder = checks[chief].folder if others else None
@@ -270,9 +272,9 @@ class _Preflight:
             try:
                 seen = await check.sees(folder, f".{self._plan.run_id}")
             except AgentError as error:
-                self._add_finding(evaluate.unanswered(Check.LOGDIR, Severity.WARN, error))
+                self._add_finding(evaluation.unanswered(Check.LOGDIR, Severity.WARN, error))
                 continue
-            self._add_finding(evaluate.sharing(name, chief, check.folder.path, why, seen=seen))
+            self._add_finding(evaluation.sharing(name, chief, check.folder.path, why, seen=seen))
 
     def _report_unset(self) -> None:
         """Warns of variables that the tasks of a host would not get from this shell."""

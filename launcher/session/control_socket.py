@@ -42,7 +42,7 @@ from typing import Any, NoReturn
 
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.stacks import Stacks, stacks_type
+from ..run.stack_groups import Stacks, stacks_type
 from ..run.views import Record, Views
 from ..store.runs import socket_path
 from ..store.stream import plain

@@ -29,7 +29,7 @@ from launcher.preflight import (
     Report,
     Severity,
 )
-from launcher.preflight.run import preflight
+from launcher.preflight.preflight import preflight
 from launcher.quantities import counted
 from launcher.session.records import read_run, stored
 from tui.format import StatusColor, request_text
@@ -47,7 +47,7 @@ from tui.preflight_view import (
 from tui.run_clients import RunClients
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import Page
-from tui.screens.prompts import PromptDialogs
+from tui.screens.prompt_dialogs import PromptDialogs
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.table import Table

@@ -36,10 +36,10 @@ from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..plan.facts import HostFacts
-from ..plan.plan import HostPlan, Plan, TaskPlan
+from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..quantities import counted, size
 from ..run import events as ev
-from ..run.run import RunStateMachine
+from ..run.machine import RunStateMachine
 from ..run.snapshot import HostReceipt, Survivor, TaskView
 from ..run.state import named
 from ..run.states import RunPhase

@@ -19,7 +19,7 @@ from textual.widgets import Input, Label
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from tui.keys import key_of
 from tui.screens.dialogs import Dialog
-from tui.screens.host_keys import HostKeyDialog, OpenPrompt
+from tui.screens.host_key_dialog import HostKeyDialog, OpenPrompt
 from tui.screens.page import Answer
 from tui.widgets.line_input import LineInput
 

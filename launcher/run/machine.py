@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..cluster.model import ClusterModel
+from ..cluster.file_model import ClusterModel
 from ..ids import TaskId
 from ..plan.facts import Resume
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 from . import events as ev
 from .allocation import Allocations
 from .events import Event

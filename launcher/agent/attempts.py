@@ -29,7 +29,6 @@ from typing import Mapping, NamedTuple, Sequence
 
 from . import ports, wire
 from .channel import Channels
-from .logs import Log, TaskLogs
 from .processes import (
     Killer,
     ProcessTracker,
@@ -41,6 +40,7 @@ from .processes import (
     restore_limit,
     set_parent_death_signal,
 )
+from .task_logs import Log, TaskLogs
 from .threads import Later, WorkerThread, error_text
 from .wire import Json
 

@@ -20,12 +20,12 @@ from ..errors import AgentError
 from ..hosts import frames
 from ..hosts.link import Link
 from ..ids import TaskId
-from ..plan.plan import Plan
+from ..plan.planner import Plan
 from ..printable import printable
 from ..run import events as ev
-from ..run.run import RunStateMachine
+from ..run.machine import RunStateMachine
 from ..run.snapshot import HangView, TaskView
-from ..run.stacks import (
+from ..run.stack_groups import (
     ProcessStack,
     StackFrame,
     Stacks,

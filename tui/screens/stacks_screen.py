@@ -18,7 +18,7 @@ from textual.widgets import DataTable, Static
 
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
-from launcher.run.stacks import StackGroup, Stacks, named_tasks
+from launcher.run.stack_groups import StackGroup, Stacks, named_tasks
 from launcher.run.states import RunPhase
 from launcher.session.client import RunControl
 from tui.format import time_of_day

@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from ..cluster.model import Slurm, node_name
+from ..cluster.file_model import Slurm, node_name
 from ..errors import HostError, TfmuxError
 from ..ids import TaskId
-from ..plan.plan import HostPlan, Plan
+from ..plan.planner import HostPlan, Plan
 from ..preflight.findings import Reach
 from ..preflight.probes import ConnectAnswer
 from ..preflight.reachability import CONNECT_SECONDS, sources
 from ..run import events as ev
-from ..run.run import RunStateMachine
+from ..run.machine import RunStateMachine
 from ..run.snapshot import AllocatedNode
 from ..run.states import HostState
 from ..slurm.job import JobState, SlurmJob, slurm_job
 from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
-from .hosts import Ask
+from .connections import Ask
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
