@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import groupby
 
 from textual.binding import BindingsMap
 from textual.dom import DOMNode
@@ -55,8 +56,18 @@ def markdown() -> Iterator[str]:
             (" ".join(map(_kbd, keys)), f"`{command}`" if command else "", text)
             for keys, command, text in keys_of(owner)
         )
-        yield from table(("key", "id", "does"), rows)
+        yield from table(("key", "id", "does"), _joined(rows))
         yield ""
+
+
+def _joined(rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
+    """One row for rows that differ in their numbers alone, as those of pane 1 to pane 9 do."""
+    for _, alike in groupby(rows, key=lambda row: re.sub(r"\d", "", " ".join(row))):
+        first, *others = alike
+        if others:
+            yield tuple(f"{begin} … {end}" for begin, end in zip(first, others[-1], strict=True))
+        else:
+            yield first
 
 
 def _kbd(key: str) -> str:

@@ -87,14 +87,13 @@ def markdown() -> Iterator[str]:
         for field, value in made["properties"].items():
             if field in inner:
                 continue
-            always = "yes" if field in made["required"] else ""
-            row = (f"`{field}`", _type_of(name, field, value), always, _about(value))
+            row = (f"`{field}`", _type_of(name, field, value), _about(value))
             if row in earlier:
                 same[earlier[row]].append(row[0])
             else:
                 rows.append(row)
                 earlier[row] = title
-        yield from (*table(("field", "type", "always", "is"), rows), "")
+        yield from (*table(("field", "type", "is"), rows), "")
         if same:
             found = (f"{', '.join(fields)} as in {where}" for where, fields in same.items())
             yield from (f"Also, {'; '.join(found)}.", "")
