@@ -13,7 +13,7 @@ if not __package__:  # a folder was run: its modules belong to `trainer` all the
     sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 from trainer import flags, modes
-from trainer.errors import TrainerError, reason
+from trainer.exceptions import TrainerError, reason
 
 
 def main() -> None:

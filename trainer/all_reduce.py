@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import inputs, peers, server
-from trainer.errors import TrainerError
+from trainer.exceptions import TrainerError
 from trainer.model import MLP
 from trainer.modes import Context
 from trainer.parameters import Parameters, Values, local_devices, mean

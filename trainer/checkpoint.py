@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer.data import Split
-from trainer.errors import CheckpointError, reason
+from trainer.exceptions import CheckpointError, reason
 from trainer.model import Model
 from trainer.parameters import Values, assign, variable
 

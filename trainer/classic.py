@@ -23,7 +23,7 @@ import tensorflow.compat.v1 as tf
 
 from trainer import data, role
 from trainer.data.tutorial import DataSet
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 
 BATCH = 100
 HIDDEN = 500

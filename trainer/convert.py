@@ -7,7 +7,7 @@ import numpy as np
 
 from trainer import data
 from trainer.data import Split, idx, tfrecord
-from trainer.errors import DataError
+from trainer.exceptions import DataError
 
 STEMS = {"idx": ("train", "t10k"), "tfrecord": ("train", "test")}
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.modes import Context
 from trainer.parameters import mean
 from trainer.progress import Step

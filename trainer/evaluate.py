@@ -17,7 +17,7 @@ from trainer import data, stop
 from trainer.checkpoint import Checkpoints
 from trainer.convolution import MODELS
 from trainer.data import Dataset
-from trainer.errors import CheckpointError
+from trainer.exceptions import CheckpointError
 from trainer.parameters import Values
 from trainer.progress import Summaries
 from trainer.stop import Stop

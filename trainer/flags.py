@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from trainer import role
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.modes import MODES, Mode
 
 TOUR = "tour"

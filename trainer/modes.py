@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainer import data, role, stop
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.role import Role
 from trainer.stop import Stop
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import tensorflow as tf
 
-from trainer.errors import TrainerError, named_task, socket_reason
+from trainer.exceptions import TrainerError, named_task, socket_reason
 from trainer.role import Role, Task
 from trainer.stop import Stop
 

@@ -9,7 +9,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainer.errors import TrainerError, UsageError
+from trainer.exceptions import TrainerError, UsageError
 
 Task = tuple[str, int]  # job and index
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^\s:'\"/,]+):(?P<port>\d{1,9})")

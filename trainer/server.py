@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import peers
-from trainer.errors import reason
+from trainer.exceptions import reason
 from trainer.role import Role, Task
 from trainer.stop import Stop
 

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from trainer.errors import TrainerError, reason
+from trainer.exceptions import TrainerError, reason
 
 _POLL = 0.1
 _MARGIN = 0.2  # share of the grace that is left for the exit itself

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import tensorflow
 
 from trainer.data import tutorial
-from trainer.errors import TrainerError
+from trainer.exceptions import TrainerError
 
 v1 = tensorflow.compat.v1
 MODULES = "tensorflow._api.v2.compat.v1"

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from trainer import peers, server
 from trainer.checkpoint import Checkpoints, read
-from trainer.errors import TrainerError
+from trainer.exceptions import TrainerError
 from trainer.inputs import Input
 from trainer.model import MLP, Model, Schedule
 from trainer.modes import Context

@@ -17,7 +17,7 @@ from tests.support.trainer_tasks import PROGRESS, STARTED, Cluster, Task, Tasks
 from trainer import data, inputs, role
 from trainer.checkpoint import read
 from trainer.downpour import DownpourWorker
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.flags import parse
 from trainer.model import MLP, Schedule
 from trainer.modes import Context

@@ -9,7 +9,7 @@ import pytest
 
 from trainer.checkpoint import KEEP, Checkpoints
 from trainer.convolution import CNN
-from trainer.errors import CheckpointError
+from trainer.exceptions import CheckpointError
 from trainer.flags import parse
 from trainer.model import MLP, Model
 from trainer.parameters import Values

@@ -13,7 +13,7 @@ from tests.support.budgets import soon
 from tests.support.digits import example_directory
 from tests.support.trainer_tasks import Cluster, Tasks
 from trainer import flags
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 
 
 @pytest.mark.parametrize("flags", [(), ("--sync",)], ids=["asynchronous", "synchronous"])

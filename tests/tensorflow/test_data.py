@@ -12,7 +12,7 @@ import pytest
 from tests.support.digits import example_directory
 from trainer import data
 from trainer.data import digits, idx
-from trainer.errors import DataError
+from trainer.exceptions import DataError
 
 
 def test_embedded_digits_are_whole() -> None:

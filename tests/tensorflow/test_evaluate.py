@@ -8,7 +8,7 @@ import pytest
 
 from trainer import evaluate
 from trainer.checkpoint import Checkpoints
-from trainer.errors import CheckpointError
+from trainer.exceptions import CheckpointError
 from trainer.parameters import Values
 
 VALUES = Values(0, [], [], [])

@@ -20,7 +20,7 @@ from tests.support.paths import REPOSITORY
 from tests.support.trainer_tasks import server
 from trainer import data, flags
 from trainer.data import digits, idx, tutorial
-from trainer.errors import DataError, UsageError
+from trainer.exceptions import DataError, UsageError
 
 EXAMPLES = REPOSITORY / "docs" / "examples" / "tf1"
 CLUSTER = """

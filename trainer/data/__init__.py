@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainer.data import digits, idx
-from trainer.errors import DataError
+from trainer.exceptions import DataError
 
 SIDE = digits.SIDE
 PIXELS = SIDE * SIDE

@@ -13,7 +13,7 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from trainer.errors import DataError
+from trainer.exceptions import DataError
 
 IMAGES_MAGIC = 0x00000803
 LABELS_MAGIC = 0x00000801

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from trainer.data import PIXELS, Records, Split
 from trainer.data.idx import CLASSES
-from trainer.errors import DataError, reason
+from trainer.exceptions import DataError, reason
 
 _SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
 _BATCH = 1000

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trainer import data
 from trainer.data import idx
-from trainer.errors import DataError
+from trainer.exceptions import DataError
 
 VALIDATION = 5000
 MNIST = 60_000

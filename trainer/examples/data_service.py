@@ -5,7 +5,7 @@ from argparse import Namespace
 import tensorflow as tf
 
 from trainer import stop
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.stop import Stop
 
 BATCHES = 20

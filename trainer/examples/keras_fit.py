@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import data
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 
 EPOCHS = 3
 STEPS = 100

@@ -5,8 +5,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.errors import reason
 from trainer.examples.tour import executed, table, traced
+from trainer.exceptions import reason
 from trainer.parameters import local_devices
 
 ABSENT = "/device:GPU:7"

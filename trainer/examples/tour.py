@@ -6,7 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import server
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 from trainer.modes import Context
 from trainer.role import Role
 

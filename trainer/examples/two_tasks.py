@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import role, server, stop
-from trainer.errors import UsageError
 from trainer.examples.tour import Barrier, executed, table, traced
+from trainer.exceptions import UsageError
 from trainer.role import Role
 
 

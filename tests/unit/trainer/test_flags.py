@@ -7,7 +7,7 @@ import json
 import pytest
 
 from trainer import flags, modes, role
-from trainer.errors import UsageError
+from trainer.exceptions import UsageError
 
 CLUSTER = ["--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]
 

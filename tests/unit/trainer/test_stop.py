@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from trainer import stop
-from trainer.errors import TrainerError
+from trainer.exceptions import TrainerError
 
 
 def test_a_call_that_cannot_return_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from trainer.errors import named_task, reason, socket_reason
+from trainer.exceptions import named_task, reason, socket_reason
 
 
 @pytest.mark.parametrize(

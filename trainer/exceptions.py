@@ -1,4 +1,4 @@
-"""Errors of the trainer, each told in one line instead of a traceback.
+"""Exceptions of the trainer, each told in one line instead of a traceback.
 
 TrainerError            exit status 1: the run cannot go on
 ├── UsageError          exit status 2: flags or TF_CONFIG are wrong, nothing was started
