@@ -57,7 +57,7 @@ _MODULES = {
     "api": ("Cluster", "Run"),
     "ids": ("TaskId",),
     "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
-    "run.stacks": ("Stacks",),
+    "run.stack_groups": ("Stacks",),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
     "store.stream": ("LogEvent", "PublicEvent"),
 }

@@ -114,8 +114,8 @@ _PACKAGES = ("agent", "on_host")
 _NOT_SENT = {
     _AGENT: ("on_host.",),
     _PROGRAM: (
-        *("agent.channel", "agent.kills", "agent.logs", "agent.loop", "agent.stacks"),
-        *("agent.start", "agent.tasks", "agent.watchdog", "on_host.prepare", "on_host.warm"),
+        *("agent.attempts", "agent.channel", "agent.kills", "agent.loop", "agent.stack_taker"),
+        *("agent.start", "agent.task_logs", "agent.watchdog", "on_host.prepare", "on_host.warm"),
     ),
 }
 """Modules that each does not need: half of what an interpreter would have to unpack."""

@@ -117,7 +117,7 @@ def test_gpus_of_a_host_reach_its_tasks(ssh_server: SshServer, tmp_path: Path) -
     gets both; a value of the file's own stands."""
     show = "import os; print('GPUS', os.environ['CUDA_VISIBLE_DEVICES'])"
     host = ssh_server.host_toml("far", sys.executable).replace(
-        "[connections.far]", "[connections.far]\ngpus = 2"
+        "[hosts.far]", "[hosts.far]\ngpus = 2"
     )
     text = cluster_text(
         {
