@@ -17,7 +17,7 @@ from trainer import inputs, peers, server
 from trainer.exceptions import TrainerError
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, local_devices, mean
+from trainer.parameters import Parameters, Values, local_devices, mean, subtract
 from trainer.progress import Step
 from trainer.role import Role
 from trainer.worker import Training
@@ -65,7 +65,7 @@ class MirroredWorker(Training):
             with strategy.scope(), self._waiting():
                 # Made everywhere with the chief's values: creation broadcasts the first worker's.
                 self._shared = Parameters(MLP, [""], self.options, first)
-            self._call = self._build(strategy)
+            self._step_of_all = self._step_function(strategy)
             seed = self.options.seed + role.number
             self._batches = iter(inputs.pipeline(self.dataset, self._batch, seed))
             stop.worth_waiting = True
@@ -78,36 +78,49 @@ class MirroredWorker(Training):
         """One step; what all learn with it is whether one of them was told to end."""
         asked = tf.constant(1.0 if self.stop.requested else 0.0)
         with self._waiting():
-            loss, asking = self._call(*next(self._batches), asked)
+            loss, asking = self._step_of_all(*next(self._batches), asked)
             self._told_to_end = float(asking) > 0
         return [Step(float(loss), step + 1)]
 
     def fetch(self) -> Values:
         return self._shared.values([one.numpy() for one in self._shared.variables])
 
-    def _build(self, strategy: Any) -> Any:
+    def _step_function(self, strategy: Any) -> Any:
         """One step: the gradients of this worker's devices, and their mean over all workers."""
-        shared, count = self._shared, self.options.devices
+        shared, layout, count = self._shared, self._shared.layout, self.options.devices
+        (flat,) = shared.flats
         devices = local_devices(count) if count > 1 else [""]
 
         def replica(images: Any, labels: Any, asked: Any) -> Any:
             rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
-            # images (batch, 784), labels (batch,); one gradient a device: (all numbers,)
-            loss, (of_devices,) = shared.gradients(devices, shared.fetch(), (images, labels))
+            numbers = flat.read_value()  # w: (all numbers,)
+            losses, gradients = [], []  # g ← ∇loss(w, batch); of each device: (all numbers,)
+            parts = inputs.parts((images, labels), count)  # (batch, 784) and (batch,) a device
+            for device, part in zip(devices, parts, strict=True):
+                with tf.device(device):
+                    weights = layout.split([tf.identity(numbers)])
+                    losses.append(self.loss(weights, *part))
+                    gradients += layout.join(tf.gradients(losses[-1], weights))
+
             context = tf.distribute.get_replica_context()
             # An argument has no device of its own, and all_reduce wants one: hence the identity.
             gradient, asking = context.all_reduce(
-                tf.distribute.ReduceOp.MEAN, [mean(of_devices), tf.identity(asked)]
+                tf.distribute.ReduceOp.MEAN, [mean(gradients), tf.identity(asked)]
             )
-            shared.average(shared.count(shared.descend([[gradient]], rate)))
-            return loss, asking
+            pushed = subtract(flat, rate, gradient)  # w ← w − η(step) · g
+            with tf.control_dependencies([pushed]):  # step ← step + 1
+                tf.raw_ops.AssignAddVariableOp(
+                    resource=shared.step.handle, value=tf.constant(1, tf.int64)
+                )
+            shared.average(shared.step.read_value())
+            return mean(losses), asking
 
         # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
         @tf.function(autograph=False)  # type: ignore[untyped-decorator]
-        def call(images: Any, labels: Any, asked: Any) -> Any:
+        def step(images: Any, labels: Any, asked: Any) -> Any:
             return strategy.run(replica, args=(images, labels, asked))
 
-        return call
+        return step
 
 
 def set_devices(role: Role, options: Namespace) -> int:

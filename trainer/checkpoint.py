@@ -129,7 +129,7 @@ class Checkpoints:
         return new
 
     def _write(self, prefix: pathlib.Path, values: Values) -> None:
-        self._build()
+        self._open_session()
         arrays = [*values.weights, *values.averages, *values.momenta]
         assign(self._session, self._variables, [self._run_id, values.step, *arrays])
         try:
@@ -144,7 +144,7 @@ class Checkpoints:
 
     def accuracy(self, values: Values, test: Split) -> float:
         """The share of `test` whose label is the first choice of the averaged weights."""
-        self._build()
+        self._open_session()
         assign(self._session, self._averages, values.averages)
         right = 0.0
         for at in range(0, len(test), _TEST_BATCH):
@@ -153,7 +153,7 @@ class Checkpoints:
             right += float(self._session.run(self._share, feed)) * len(labels)
         return right / len(test)
 
-    def _build(self) -> None:
+    def _open_session(self) -> None:
         """Makes the variables when they are needed: a chief listens before it builds graphs."""
         if self._session:
             return

@@ -38,51 +38,86 @@ class DownpourWorker(Worker):
             )
         super().__init__(context)
 
-    def build(self) -> None:
-        self._calls: dict[int, list[Any]] = {}
+    def build_graph(self) -> None:
+        self._steps: dict[int, list[Any]] = {}
 
     def take_steps(self, step: int) -> list[Step]:
         count = min(self._count, self.options.steps - step)
-        if count not in self._calls:
-            self._calls[count] = self._build_steps(count)
-        losses, done, *_ = self.session.run(self._calls[count])
+        if count not in self._steps:
+            self._steps[count] = self._steps_in_a_row(count)
+        losses, done, *_ = self.session.run(self._steps[count])
         return [Step(float(loss), int(done) - count + n) for n, loss in enumerate(losses, 1)]
 
-    def _build_steps(self, count: int) -> list[Any]:
-        """The operations of `count` steps: losses, the global step after them, the rest.
+    def _steps_in_a_row(self, count: int) -> list[Any]:
+        """The operations of `count` steps: losses, shape (count,), the global step after them, the
+        last push.
 
         `base` is the local weights less the changes that were not pushed yet.
         """
         shared, options = self.shared, self.options
+        with tf.device(shared.step.device):
+            first = tf.cast(shared.step.read_value(), tf.float32)
         losses: list[Any] = []
         pushed: list[Any] = []
         counted = 0
-        with tf.device(shared.step.device):
-            first = tf.cast(shared.step.read_value(), tf.float32)
-        with tf.device(self.cpu):
-            local = base = shared.fetch()  # of each ps: (numbers there,)
-            for number, (_, batch) in enumerate(self.input.batches(count), 1):
-                # a number; of each ps one gradient a device: (numbers there,)
-                loss, of_devices = shared.gradients(self.devices, local, batch)
+        local = base = self._fetch([])  # of each ps: (numbers there,)
+        for number, (_, parts) in enumerate(self.input.batches(count), 1):
+            with tf.device(self.cpu):  # local ← local − η(step) · ∇loss(local, batch)
+                loss, gradients = self._gradients(local, parts)
                 losses.append(loss)
                 rate = self.schedule(first + (number - 1))
-                gradients = [mean(several) for several in of_devices]
                 local = [old - rate * one for old, one in zip(local, gradients, strict=True)]
-                if number == count or number % options.push_every == 0:
-                    with tf.control_dependencies(pushed):
-                        changes = [[old - new] for old, new in zip(base, local, strict=True)]
-                    pushed = shared.descend(changes, tf.constant(1.0))
-                    done = shared.count(pushed, number - counted)
-                    averaged = shared.average(done) if self.role.is_chief else []
-                    pushed, base, counted = [done, *pushed, *averaged], local, number
-                if number < count and number % options.fetch_every == 0:
-                    with tf.control_dependencies([*pushed, *local]):
-                        after = tf.no_op()
-                    fetched = shared.fetch([after] * len(shared.flats))
+
+            if number == count or number % options.push_every == 0:
+                with tf.device(self.cpu), tf.control_dependencies(pushed):
+                    changes = [new - old for new, old in zip(local, base, strict=True)]
+                done, pushed = self._push(changes, number - counted)
+                base, counted = local, number
+
+            if number < count and number % options.fetch_every == 0:
+                fetched = self._fetch([*pushed, *local])
+                with tf.device(self.cpu):  # local ← w + what was not pushed yet
                     if counted == number:
                         local = fetched
                     else:
                         changes = [new - old for new, old in zip(local, base, strict=True)]
                         local = [w + one for w, one in zip(fetched, changes, strict=True)]
-                    base = fetched
+                base = fetched
+        with tf.device(self.cpu):
             return [tf.stack(losses), done, *pushed]
+
+    def _fetch(self, after: list[Any]) -> list[Any]:
+        """The weights of each ps, shape (numbers there,), read when `after` is done."""
+        with tf.device(self.cpu), tf.control_dependencies(after):
+            begin = [tf.no_op()] if after else []  # one message to each ps
+        fetched = []
+        for flat in self.shared.flats:
+            with tf.device(flat.device), tf.control_dependencies(begin):
+                fetched.append(flat.read_value())
+        return fetched
+
+    def _gradients(self, local: list[Any], parts: list[tuple[Any, Any]]) -> tuple[Any, list[Any]]:
+        """The loss, and of each ps the gradient of its weights, shape (numbers there,).
+
+        `parts` are a batch a device: images, shape (batch, 784), and labels, shape (batch,).
+        """
+        layout = self.shared.layout
+        losses, gradients = [], []
+        for device, (images, labels) in zip(self.devices, parts, strict=True):
+            with tf.device(device):
+                weights = layout.split([tf.identity(flat) for flat in local])
+                losses.append(self.loss(weights, images, labels))
+                gradients.append(layout.join(tf.gradients(losses[-1], weights)))
+        return mean(losses), [mean(list(of_devices)) for of_devices in zip(*gradients, strict=True)]
+
+    def _push(self, changes: list[Any], steps: int) -> tuple[Any, list[Any]]:
+        """`w ← w + changes; step ← step + steps`: the global step after them, all operations."""
+        shared = self.shared
+        pushed = []
+        for flat, change in zip(shared.flats, changes, strict=True):
+            with tf.device(flat.device):
+                pushed.append(flat.assign_add(change, read_value=False))
+        with tf.device(shared.step.device), tf.control_dependencies(pushed):
+            done = tf.identity(shared.step.assign_add(steps))
+        averaged = shared.average(done) if self.role.is_chief else []
+        return done, [done, *pushed, *averaged]

@@ -33,11 +33,22 @@ def pipeline(dataset: Dataset, size: int, seed: int | None, arrays: Any = None) 
     return epochs.rebatch(size, drop_remainder=True).map(pick).prefetch(2)
 
 
-class Input:
-    """Numbered batches on `device`, whose task holds the examples: none is fed at a step."""
+def parts(batch: tuple[Any, Any], count: int) -> list[tuple[Any, Any]]:
+    """Images and labels of a batch, cut into `count` equal parts."""
+    if count == 1:
+        return [batch]
+    images, labels = batch
+    return list(zip(tf.split(images, count), tf.split(labels, count), strict=True))
 
-    def __init__(self, device: str, dataset: Dataset, size: int, seed: int) -> None:
-        self._device = device
+
+class Input:
+    """Numbered batches on `device`, whose task holds the examples: none is fed at a step.
+
+    A batch has `size` examples in equal `parts`.
+    """
+
+    def __init__(self, device: str, dataset: Dataset, size: int, seed: int, parts: int = 1) -> None:
+        self._device, self._parts = device, parts
         self._feed: dict[Any, Any] = {}
         with tf.device(device):
             if isinstance(dataset.train, Split):
@@ -50,10 +61,11 @@ class Input:
         """Brings the examples to their task and starts from batch 0; needed once a session."""
         session.run(self._iterator.initializer, self._feed)
 
-    def batches(self, count: int) -> list[tuple[Any, tuple[Any, Any]]]:
-        """Number, images and labels of the next `count` batches, in their order."""
-        batches: list[tuple[Any, tuple[Any, Any]]] = []
+    def batches(self, count: int) -> list[tuple[Any, list[tuple[Any, Any]]]]:
+        """Number, and the images and labels of each part, of the next `count` batches in order."""
+        batches: list[tuple[Any, list[tuple[Any, Any]]]] = []
         for _ in range(count):
             with tf.device(self._device), tf.control_dependencies([one for one, _ in batches[-1:]]):
-                batches.append(self._iterator.get_next())
+                number, batch = self._iterator.get_next()
+                batches.append((number, parts(batch, self._parts)))
         return batches

@@ -53,7 +53,7 @@ _MODES = (
     Mode("classic", "classic", "the tutorials' program, in one file", ("classic",)),
     Mode("async", "asynchronous", "between-graph, gradients applied as they come", ASYNC, PS),
     Mode("sync", "synchronous", "between-graph, one update from several workers", SYNC, PS),
-    Mode("in-graph", "asynchronous", "one client feeds all workers' devices", GRAPH, PS, "chief"),
+    Mode("in-graph", "in_graph", "one client feeds all workers' devices", GRAPH, PS, "chief"),
     Mode("towers", "towers", "one machine, a tower a device", TOWERS, defaults={"log-every": 10}),
     Mode(
         "ps-strategy",

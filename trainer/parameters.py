@@ -1,4 +1,4 @@
-"""Shared variables of a training: one flat variable a ps task, and the operations on them.
+"""Shared variables of a training: one flat variable a ps task, and where each weight stands in it.
 
 Sent one by one, each weight of a network would be a transfer of its own at every step, and each
 update an operation of its own: a step of `async` took a third more processor time. Checkpoints
@@ -69,7 +69,6 @@ class Parameters:
     def __init__(
         self, model: Model, devices: list[str], options: Namespace, first: Values | None = None
     ) -> None:
-        self.model = model
         self.layout = Layout(model, len(devices))
         self._options = options
         arrays = self.arrays(first) if first else None
@@ -82,7 +81,7 @@ class Parameters:
                     self.variables.append(variable(name, shape, value=value))
         count = len(devices)
         self.flats, self._averages = self.variables[:count], self.variables[count : 2 * count]
-        self._momenta = self.variables[2 * count :]
+        self.momenta = self.variables[2 * count :]
         with tf.device(devices[0]):
             step = np.int64(first.step) if first else None
             self.step = variable("global_step", dtype=tf.int64, value=step)
@@ -106,59 +105,6 @@ class Parameters:
             for at in range(0, len(flats), count)
         ]
         return Values(int(step), *kinds)
-
-    def fetch(self, after: list[Any] | None = None) -> list[Any]:
-        """The flat weights, each read where it is when its item of `after` is done."""
-        fetched = []
-        for flat, last in zip(self.flats, after or [None] * len(self.flats), strict=True):
-            with tf.device(flat.device), tf.control_dependencies([] if last is None else [last]):
-                fetched.append(flat.read_value())
-        return fetched
-
-    def gradients(
-        self, devices: list[str], flats: list[Any], batch: tuple[Any, Any]
-    ) -> tuple[Any, list[list[Any]]]:
-        """The mean loss of a batch, cut into one part a device, and for each of `flats` its
-        gradients, one a device."""
-        losses, towers = [], []
-        parts = [tf.split(tensor, len(devices)) for tensor in batch]
-        for device, images, labels in zip(devices, *parts, strict=True):
-            with tf.device(device):
-                # One copy a device: otherwise each use of a weight would be transferred again.
-                weights = self.layout.split([tf.identity(flat) for flat in flats])
-                loss = self.model.loss(weights, images, labels, self._options.l2)
-                losses.append(loss)
-                towers.append(self.layout.join(tf.gradients(loss, weights)))
-        return mean(losses), [list(of_a_flat) for of_a_flat in zip(*towers, strict=True)]
-
-    def descend(self, gradients: list[list[Any]], rate: Any) -> list[Any]:
-        """`w ← w − rate · mean(gradients)` for each flat variable, where it is; the operations."""
-        updates = []
-        for number, (flat, several) in enumerate(zip(self.flats, gradients, strict=True)):
-            with tf.device(flat.device):
-                gradient = mean(several)
-                if not self._momenta:
-                    updates.append(subtract(flat, rate, gradient))
-                    continue
-                update = tf.raw_ops.ResourceApplyMomentum(
-                    var=flat.handle,
-                    accum=self._momenta[number].handle,
-                    lr=rate,
-                    grad=gradient,
-                    momentum=self.model.momentum,
-                    use_nesterov=True,
-                )
-                updates.append(update)
-        return updates
-
-    def count(self, after: list[Any], steps: Any = 1) -> Any:
-        """Counts global steps when `after` is done; returns the new global step."""
-        with tf.device(self.step.device), tf.control_dependencies(after):
-            added = tf.raw_ops.AssignAddVariableOp(
-                resource=self.step.handle, value=tf.cast(steps, tf.int64)
-            )
-            with tf.control_dependencies([added]):
-                return self.step.read_value()
 
     def average(self, step: Any, since: Any = None) -> list[Any]:
         """Brings the moving averages from step `since`, or the last time, up to global `step`."""

@@ -20,7 +20,7 @@ import tensorflow as tf
 from trainer import inputs, peers, server
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, common_devices, mean
+from trainer.parameters import Parameters, Values, common_devices, mean, subtract
 from trainer.progress import Step
 from trainer.worker import Training
 
@@ -62,7 +62,7 @@ class Coordinator(Training):
         with strategy.scope():  # round robin: the first of each kind is on the first ps
             first = self.checkpoints.first_values()
             self._shared = Parameters(MLP, [""] * len(self._ps), self.options, first)
-        self._step_on_a_worker = self._build_step(strategy)
+        self._step_on_a_worker = self._step_function(strategy)
         make = tf.autograph.experimental.do_not_convert(
             lambda: inputs.pipeline(self.dataset, self._examples, None)
         )
@@ -122,21 +122,36 @@ class Coordinator(Training):
         names = [device.name for device in tf.config.list_logical_devices()]
         return common_devices(map(role.device_of, role.tasks("worker")), count, names)
 
-    def _build_step(self, strategy: Any) -> Any:
+    def _step_function(self, strategy: Any) -> Any:
         """One step, as a function that the coordinator runs on a worker; it returns the loss."""
-        shared, towers = self._shared, self._towers()
+        shared, layout, towers = self._shared, self._shared.layout, self._towers()
 
         def replica(iterator: Any) -> Any:
             with tf.device(shared.step.device):  # left alone it would travel to the worker and back
                 rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
-            weights = shared.fetch()  # of each ps: (numbers there,)
-            loss, gradients = shared.gradients(towers, weights, iterator.get_next())
-            pushed = shared.descend([[mean(several)] for several in gradients], rate)
-            step_after = shared.count(pushed)
-            with tf.device(shared.step.device):
+            fetched = []  # w' ← w; of each ps: (numbers there,)
+            for flat in shared.flats:
+                with tf.device(flat.device):
+                    fetched.append(flat.read_value())
+
+            losses, gradients = [], []  # g ← ∇loss(w', batch); of each tower, of each ps the same
+            parts = inputs.parts(iterator.get_next(), len(towers))
+            for tower, (images, labels) in zip(towers, parts, strict=True):
+                with tf.device(tower):
+                    weights = layout.split([tf.identity(flat) for flat in fetched])
+                    losses.append(self.loss(weights, images, labels))
+                    gradients.append(layout.join(tf.gradients(losses[-1], weights)))
+            means = [mean(list(of_towers)) for of_towers in zip(*gradients, strict=True)]
+
+            pushed = []  # w ← w − η(step) · g
+            for flat, gradient in zip(shared.flats, means, strict=True):
+                with tf.device(flat.device):
+                    pushed.append(subtract(flat, rate, gradient))
+            with tf.device(shared.step.device), tf.control_dependencies(pushed):
+                step_after = tf.identity(shared.step.assign_add(1))  # step ← step + 1
                 step_before = step_after - 1
             shared.average(step_after, step_before)  # its own step: others average theirs
-            return loss
+            return mean(losses)
 
         # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
         @tf.function(autograph=False)  # type: ignore[untyped-decorator]

@@ -29,7 +29,7 @@ import tensorflow as tf
 
 from trainer.exceptions import UsageError
 from trainer.modes import Context
-from trainer.parameters import mean
+from trainer.parameters import mean, subtract
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -58,7 +58,7 @@ class SyncWorker(Worker):
     Behind the gradients travel a few more numbers: which worker's which batch they are of.
     """
 
-    def build(self) -> None:
+    def build_graph(self) -> None:
         workers = len(self.role.clients)
         numbers = sum(self.shared.layout.sizes) + 2 * workers
         with tf.device(SHARED):
@@ -72,7 +72,7 @@ class SyncWorker(Worker):
             own = queues[self.role.number]
             self._forget_tokens = own.dequeue_many(own.size())
             self.end_own = own.enqueue([tf.constant(END, tf.int64)])
-        self._step = self._build_step(accumulator, own)
+        self._step = self._one_step(accumulator, own)
         self._watching = False
         self._update = Update(self, accumulator, queues) if self.role.is_chief else None
 
@@ -103,20 +103,33 @@ class SyncWorker(Worker):
         with contextlib.suppress(tf.errors.OpError, RuntimeError):  # the ps may be gone
             self.session.run(self.end_own)
 
-    def _build_step(self, accumulator: Any, tokens: Any) -> tuple[Any, ...]:
+    def _one_step(self, accumulator: Any, tokens: Any) -> tuple[Any, ...]:
         """One step: fetch, compute, push, wait for a token. Returns the loss and, shape (3,), the
         global steps at fetch and push, and the token, which is the step after the update."""
-        shared = self.shared
-        ((number, batch),) = self.input.batches(1)
+        shared, layout = self.shared, self.shared.layout
+        # One batch a device: images, shape (batch, 784), and labels, shape (batch,).
+        ((number, parts),) = self.input.batches(1)
         # The step is read before the weights: weights that change in between are newer than
         # their label, and the accumulator takes them for stale instead of for fresh.
         with tf.device(SHARED):
             at_fetch = tf.identity(shared.step.read_value())
+        fetched = []  # w' ← w; of each ps: (numbers there,)
+        for flat in shared.flats:
+            with tf.device(flat.device), tf.control_dependencies([at_fetch]):
+                fetched.append(flat.read_value())
+
+        losses, gradients = [], []  # g ← ∇loss(w', batch); of each device, of each ps the same
+        for device, (images, labels) in zip(self.devices, parts, strict=True):
+            with tf.device(device):
+                weights = layout.split([tf.identity(flat) for flat in fetched])
+                losses.append(self.loss(weights, images, labels))
+                gradients.append(layout.join(tf.gradients(losses[-1], weights)))
         with tf.device(self.cpu):
-            weights = shared.fetch([at_fetch] * len(shared.flats))  # of each ps: (numbers there,)
-            loss, gradients = shared.gradients(self.devices, weights, batch)
+            loss = mean(losses)
+            means = [mean(list(of_devices)) for of_devices in zip(*gradients, strict=True)]
             # (all numbers of the network + 2 · workers,)
-            pushed = tf.concat([*map(mean, gradients), self._sender(number)], 0)
+            pushed = tf.concat([*means, self._sender(number)], 0)
+
         with tf.device(SHARED):
             # To wait for `pushed` itself would be a message of its own beside the tensor's.
             arrived = tf.identity(pushed)
@@ -145,7 +158,7 @@ class Update:
     def __init__(self, worker: SyncWorker, accumulator: Any, queues: list[Any]) -> None:
         self._worker = worker
         self._error: BaseException | None = None
-        self._update = self._build_update(accumulator, queues)
+        self._update = self._one_update(accumulator, queues)
         with tf.device(SHARED):
             step = worker.shared.step.read_value()
             others = [queue for n, queue in enumerate(queues) if n != worker.role.number]
@@ -183,18 +196,22 @@ class Update:
             with contextlib.suppress(tf.errors.OpError, RuntimeError):
                 session.run(self._worker.end_own)
 
-    def _build_update(self, accumulator: Any, queues: list[Any]) -> list[Any]:
+    def _one_update(self, accumulator: Any, queues: list[Any]) -> list[Any]:
         """One update: the operations to run and, where it is logged, the mean of the senders of its
         gradients."""
         worker, shared = self._worker, self._worker.shared
         sizes = shared.layout.sizes
         with tf.device(SHARED):
-            taken = accumulator.take_grad(worker.gradients)
+            taken = accumulator.take_grad(worker.gradients)  # g: (all numbers + 2 · workers,)
             *gradients, sender = tf.split(taken, [*sizes, taken.shape[0] - sum(sizes)])
             with tf.control_dependencies([taken]):
                 rate = worker.schedule(tf.cast(shared.step.read_value(), tf.float32))
-        applied = shared.descend([[gradient] for gradient in gradients], rate)
-        step = shared.count(applied)
+        applied = []  # w ← w − η(step) · g; of each ps: (numbers there,)
+        for flat, gradient in zip(shared.flats, gradients, strict=True):
+            with tf.device(flat.device):
+                applied.append(subtract(flat, rate, gradient))
+        with tf.device(SHARED), tf.control_dependencies(applied):
+            step = tf.identity(shared.step.assign_add(1))  # step ← step + 1
         averaged = shared.average(step)
         with tf.device(SHARED), tf.control_dependencies(applied):
             updated = [*averaged, *_give(step, queues)]

@@ -18,13 +18,13 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import data, stop
-from trainer.asynchronous import AsyncWorker
 from trainer.convolution import MODELS
 from trainer.modes import Context
-from trainer.parameters import mean
+from trainer.parameters import mean, subtract
 from trainer.progress import Step
 from trainer.role import LOCAL
 from trainer.stop import Stop
+from trainer.worker import Worker
 
 # Lines between two histograms: they are 400,000 numbers each.
 HISTOGRAMS_EVERY = 10
@@ -48,48 +48,90 @@ def run(options: Namespace) -> int:
     return stop.run(work, options.grace)
 
 
-class TowerWorker(AsyncWorker):
+class TowerWorker(Worker):
     """Averages the towers' gradients; TensorBoard gets histograms of them and of the weights."""
 
-    def build(self) -> None:
-        super().build()
-        shared = self.shared
-        ((_, batch),) = self.input.batches(1)
+    def build_graph(self) -> None:
+        ((_, parts),) = self.input.batches(1)
+        self._step, flat, gradient = self._one_step(self.devices, parts)
+        layout, names = self.shared.layout, self.model.names
         with tf.device(self.cpu):
-            flats = shared.fetch()
-            _, of_towers = shared.gradients(self.devices, flats, batch)
-            gradients = [mean(several) for several in of_towers]
             histograms = [
                 tf.compat.v1.summary.histogram(f"{name}{what}", tensor)
-                for what, tensors in (("", flats), ("/gradient", gradients))
-                for name, tensor in zip(
-                    shared.model.names, shared.layout.split(tensors), strict=True
-                )
+                for what, numbers in (("", flat), ("/gradient", gradient))
+                for name, tensor in zip(names, layout.split([numbers]), strict=True)
             ]
             self._histograms = tf.compat.v1.summary.merge(histograms)
         self._taken = 0
 
     def take_steps(self, step: int) -> list[Step]:
-        taken = super().take_steps(step)
+        taken = self._run(self._step)
         self._taken += 1
         if self.options.logdir and self._taken % (HISTOGRAMS_EVERY * self.options.log_every) == 0:
             self.summaries.add(taken[-1].global_step, self.session.run(self._histograms))
         return taken
 
+    def _one_step(
+        self, towers: list[str], parts: list[tuple[Any, Any]]
+    ) -> tuple[list[Any], Any, Any]:
+        """The operations of one step of `towers`, each with a part of the batch; its weights and
+        their gradient."""
+        shared, layout = self.shared, self.shared.layout
+        (variable,) = shared.flats
+        with tf.device(self.cpu):
+            step_at_fetch = shared.step.read_value()
+            rate = self.schedule(tf.cast(step_at_fetch, tf.float32))  # η(step)
+            flat = variable.read_value()  # w' ← w: (all numbers,)
 
-class OneByOneWorker(AsyncWorker):
+        losses, gradients = [], []  # g ← ∇loss(w', part): of each tower (all numbers,)
+        for tower, (images, labels) in zip(towers, parts, strict=True):
+            with tf.device(tower):
+                weights = layout.split([tf.identity(flat)])
+                losses.append(self.loss(weights, images, labels))
+                gradients += layout.join(tf.gradients(losses[-1], weights))
+
+        with tf.device(self.cpu):
+            loss, gradient = mean(losses), mean(gradients)
+            if not shared.momenta:  # w ← w − η(step) · g
+                pushed = subtract(variable, rate, gradient)
+            else:  # m ← μ · m + g;  w ← w − η(step) · (g + μ · m)
+                pushed = tf.raw_ops.ResourceApplyMomentum(
+                    var=variable.handle,
+                    accum=shared.momenta[0].handle,
+                    lr=rate,
+                    grad=gradient,
+                    momentum=self.model.momentum,
+                    use_nesterov=True,
+                )
+            with tf.control_dependencies([pushed]):
+                step_after = tf.identity(shared.step.assign_add(1))  # step ← step + 1
+                averaged = shared.average(step_after)
+        return [loss, step_at_fetch, step_after, *averaged], flat, gradient
+
+    def _run(self, operations: list[Any]) -> list[Step]:
+        """Takes the step that `_one_step` has made."""
+        loss, step_at_fetch, step_after, *_ = self.session.run(operations)
+        staleness = int(step_after - step_at_fetch) - 1
+        return [Step(float(loss), int(step_after), staleness)]
+
+
+class OneByOneWorker(TowerWorker):
     """Applies each tower's gradients as they come, on weights that others change meanwhile."""
 
     one_by_one = True
 
-    def build(self) -> None:
-        self._towers = [self.build_steps(1, [device]) for device in self.devices]
+    def build_graph(self) -> None:
+        self._towers = [
+            self._one_step([device], parts)[0]
+            for device in self.devices
+            for _, parts in self.input.batches(1)
+        ]
         self._pool = ThreadPoolExecutor(len(self._towers))
         self._running: dict[Future[list[Step]], list[Any]] = {}
 
     def begin(self, step: int, joined: bool) -> None:
         for tower in self._towers:
-            self._running[self._pool.submit(self.run_steps, tower)] = tower
+            self._running[self._pool.submit(self._run, tower)] = tower
 
     def take_steps(self, step: int) -> list[Step]:
         """The steps that have ended; their towers take the next."""
@@ -97,7 +139,7 @@ class OneByOneWorker(AsyncWorker):
         for ended in wait(self._running, return_when=FIRST_COMPLETED).done:
             tower = self._running.pop(ended)
             taken += ended.result()
-            self._running[self._pool.submit(self.run_steps, tower)] = tower
+            self._running[self._pool.submit(self._run, tower)] = tower
         return taken
 
     def flush(self) -> None:

@@ -31,6 +31,7 @@ class Training:
     def __init__(self, context: Context, examples: int, model: Model = MLP) -> None:
         role, options, dataset, _ = context
         self.role, self.options, self.dataset, self.stop = context
+        self.model = model
         epoch = len(dataset.train) / examples
         rate = options.learning_rate or model.learning_rate
         self.schedule = Schedule(rate, options.learning_rate_decay, epoch)
@@ -45,6 +46,10 @@ class Training:
             f"{role} trains the {model.name} for {options.steps} global steps of {examples} "
             f"examples from {dataset.name}"
         )
+
+    def loss(self, weights: list[Any], images: Any, labels: Any) -> Any:
+        """The loss of a batch: images, shape (batch, 784), and labels, shape (batch,)."""
+        return self.model.loss(weights, images, labels, self.options.l2)
 
     def take_steps(self, step: int) -> list[Step]:
         """Takes some local steps from global step `step`; none when the training is over."""
@@ -133,12 +138,13 @@ class Worker(Training):
                 self._mode = variable("mode", dtype=tf.string)
             self._variables = [*self.shared.variables, self._mode]
             self._missing = tf.compat.v1.report_uninitialized_variables(self._variables)
-            self.input = Input(self.cpu, dataset, batch, options.seed + role.number)
-            self.build()
+            parts = 1 if self.one_by_one else count
+            self.input = Input(self.cpu, dataset, batch, options.seed + role.number, parts)
+            self.build_graph()
             self._update_average = self.shared.average(self.shared.step.read_value())
 
-    def build(self) -> None:
-        """Builds the operations of the mode's steps."""
+    def build_graph(self) -> None:
+        """Makes the operations of the mode's steps."""
         raise NotImplementedError
 
     def begin(self, step: int, joined: bool) -> None:
