@@ -68,43 +68,6 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, bystander: Process) -
     assert spared == bystander and spared is not None and spared.alive
 
 
-_SIGNALLED = """
-import signal, subprocess, pytest
-
-@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
-def test_signalled(number):
-    with subprocess.Popen(["sleep", "1000"]) as child:
-        child.send_signal(number)
-        try:
-            assert child.wait(100) == -number
-        finally:
-            child.kill()
-"""
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("more", [[], ["-n", "1"]])
-def test_children_of_a_background_job_can_be_signalled(tmp_path: Path, more: list[str]) -> None:
-    """Where a shell has made the job ignore signals, tests that send them do not hang."""
-    (tmp_path / "test_signalled.py").write_text(_SIGNALLED)
-    job = ["sh", "-c", "trap '' HUP INT QUIT; exec \"$@\"", "job"]
-    argv = [*job, sys.executable, "-m", "pytest", "-p", "tests.conftest", "-q", *more]
-    argv += [
-        "-c",
-        str(REPOSITORY / "pyproject.toml"),
-        f"--rootdir={tmp_path}",
-        f"--confcutdir={tmp_path}",
-    ]
-    done = subprocess.run(
-        [*argv, str(tmp_path / "test_signalled.py")],
-        capture_output=True,
-        text=True,
-        cwd=REPOSITORY,
-    )
-    assert done.returncode == 0, done.stdout
-    assert "3 passed" in done.stdout
-
-
 @pytest.mark.soak
 def test_what_was_there_before_and_what_ends_by_itself_is_no_leak(
     monkeypatch: pytest.MonkeyPatch,

@@ -8,7 +8,7 @@ import json
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -37,12 +37,9 @@ worker = "started"
 """
 
 
-def on_server(
-    server: SshServer, script: str = "print('fine')", python: str = sys.executable
-) -> str:
+def on_server(server: SshServer, script: str = "print('fine')") -> str:
     """A cluster of one worker on the in-process SSH server."""
-    host = server.host_toml("far", python)
-    return one_task(script, tasks="far", hosts=host)
+    return one_task(script, tasks="far", hosts=server.host_toml("far", sys.executable))
 
 
 def test_a_run_that_works_ends_with_0_and_its_lines_on_stdout(tmp_path: Path) -> None:
@@ -86,41 +83,15 @@ def test_without_a_terminal_the_ui_command_falls_back_to_headless(tmp_path: Path
     assert "headless" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (('name = "good"', 'name = "good"\nnmae = 1'), "nmae"),
-        (("localhost:auto", "localhost"), "port"),
-        (("localhost:auto", "tf9:2222"), "tf9"),
-        (('["localhost:auto"]', '["localhost:2222", "localhost:2222"]'), "2222"),
-        (("localhost:auto", "localhost: 2222"), "localhost: 2222"),
-        (('["localhost:auto"]', "[]"), "tasks"),
-        (("[run]", "[run"), "TOML"),
-    ],
-)
-def test_a_wrong_file_ends_with_2_and_starts_nothing(
-    tmp_path: Path, change: tuple[str, str], expected: str
-) -> None:
-    """The file, the line and what is wrong stand on stderr; no run folder is made."""
-    file = write(tmp_path, GOOD.replace(*change))
-    done = run("up", str(file), "--headless")
-    assert done.returncode == 2
-    assert str(file) in done.stderr
-    assert expected in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not runs_home().exists()
-
-
-def test_a_file_that_is_not_utf8_or_not_there_ends_with_2(tmp_path: Path) -> None:
-    """Neither is a traceback."""
-    file = tmp_path / "latin.toml"
-    file.write_bytes(GOOD.replace("good", "gr\xfcn").encode("latin-1"))
-    done = run("up", str(file))
-    assert done.returncode == 2
-    assert "UTF-8" in done.stderr
-    done = run("up", str(tmp_path / "nowhere.toml"))
-    assert done.returncode == 2
-    assert "nowhere.toml" in done.stderr
+def test_a_wrong_file_ends_with_2_and_starts_nothing(tmp_path: Path) -> None:
+    """The file and what is wrong stand on stderr; no run folder is made."""
+    wrong = write(tmp_path, GOOD.replace("localhost:auto", "tf9:2222"))
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(GOOD.replace("good", "gr\xfcn").encode("latin-1"))
+    for file, said in ((wrong, "tf9"), (latin, "UTF-8"), (tmp_path / "no.toml", "no such file")):
+        done = run("up", str(file), "--headless")
+        assert done.returncode == 2 and not runs_home().exists()
+        assert str(file) in done.stderr and said in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_misspelled_command_names_the_nearest(tmp_path: Path) -> None:
@@ -239,48 +210,47 @@ def test_a_run_over_ssh_works_and_leaves_no_folder(ssh_server: SshServer, tmp_pa
     wait_until(lambda: not list(state.iterdir()), "its agent removes it when the launcher leaves")
 
 
-def test_an_unknown_host_key_ends_with_3_and_the_fingerprint(
-    ssh_server: SshServer, tmp_path: Path
+def unknown_key(server: SshServer, text: str) -> str:
+    server.known_hosts.write_text("")
+    return text
+
+
+def changed_key(server: SshServer, text: str) -> str:
+    server.new_host_key()
+    return text
+
+
+def refused_key(server: SshServer, text: str) -> str:
+    server.refuse_keys = True
+    return text
+
+
+def no_interpreter(server: SshServer, text: str) -> str:
+    return text.replace(sys.executable, "/no/such/python3")
+
+
+def nobody_listens(server: SshServer, text: str) -> str:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return text.replace(f":{server.port}", f":{free.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (unknown_key, ["SHA256:", "--accept-new"]),
+        (changed_key, ["CHANGED"]),
+        (refused_key, ["refused"]),
+        (no_interpreter, ["/no/such/python3", "interpreter"]),
+        (nobody_listens, ["refused"]),
+    ],
+)
+def test_a_host_that_cannot_be_used_ends_with_3_and_the_reason(
+    fault: Callable[[SshServer, str], str], said: list[str], ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """Nothing is started; the fingerprint and the command that trusts it are named."""
-    ssh_server.known_hosts.write_text("")
-    done = run("up", str(write(tmp_path, on_server(ssh_server))), "--headless")
-    assert done.returncode == 3
-    assert "far" in done.stderr and "SHA256:" in done.stderr and "--accept-new" in done.stderr
-
-
-def test_a_changed_host_key_is_told_as_changed(ssh_server: SshServer, tmp_path: Path) -> None:
-    """A key that differs from the known one is another matter than an unknown one."""
-    ssh_server.new_host_key()
-    done = run("up", str(write(tmp_path, on_server(ssh_server))), "--headless")
-    assert done.returncode == 3
-    assert "CHANGED" in done.stderr
-
-
-def test_a_refused_login_ends_with_3(ssh_server: SshServer, tmp_path: Path) -> None:
-    """The host and the refusal are named."""
-    ssh_server.refuse_keys = True
-    done = run("up", str(write(tmp_path, on_server(ssh_server))), "--headless")
-    assert done.returncode == 3
-    assert "far" in done.stderr and "refused" in done.stderr
-
-
-def test_a_missing_interpreter_ends_with_3(ssh_server: SshServer, tmp_path: Path) -> None:
-    """What the shell said about it is told."""
-    text = on_server(ssh_server, python="/no/such/python3")
+    text = fault(ssh_server, on_server(ssh_server))
     done = run("up", str(write(tmp_path, text)), "--headless")
     assert done.returncode == 3
-    assert "/no/such/python3" in done.stderr and "interpreter" in done.stderr
-
-
-def test_a_host_where_nobody_listens_ends_with_3(ssh_server: SshServer, tmp_path: Path) -> None:
-    """Refused at once, and said so."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    text = on_server(ssh_server).replace(f":{ssh_server.port}", f":{port}")
-    done = run("up", str(write(tmp_path, text)), "--headless")
-    assert done.returncode == 3
-    assert "far" in done.stderr and "refused" in done.stderr.lower()
+    assert "far" in done.stderr and all(each in done.stderr for each in said), done.stderr
 
 
 def test_a_login_shell_that_prints_is_no_obstacle(ssh_server: SshServer, tmp_path: Path) -> None:

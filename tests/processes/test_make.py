@@ -55,26 +55,20 @@ class Machine:
     ) -> Path:
         """Put an interpreter there, which may lack a module, or be none."""
         path = self.bin / name
-        absent_modules = absent.split()
-        path.write_text(
-            FAKE.format(
-                python=sys.executable,
-                version=(*version, 0),
-                absent=absent_modules,
-                broken=broken,
-                log=str(self.log),
-            )
-        )
+        words = {"python": sys.executable, "log": str(self.log), "broken": broken}
+        path.write_text(FAKE.format(version=(*version, 0), absent=absent.split(), **words))
         path.chmod(0o755)
         return path
 
+    def clean(self) -> None:
+        """Forget what was built."""
+        shutil.rmtree(self.tree / ".venv")
+        self.log.unlink()
+
     def make(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Build the virtual environment."""
-        environ = {**os.environ, "PATH": str(self.bin)} | {
-            "PYTHON": "",
-            "MAKEFLAGS": "",
-            "MAKELEVEL": "0",
-        }
+        environ = {**os.environ, "PATH": str(self.bin), "PYTHON": ""}
+        environ |= {"MAKEFLAGS": "", "MAKELEVEL": "0"}
         return subprocess.run(
             ["make", "-s", *words, ".venv/ready"],
             cwd=self.tree,
@@ -103,49 +97,34 @@ def machine(tmp_path: Path) -> Machine:
 
 
 def test_the_newest_suitable_interpreter_is_taken(machine: Machine) -> None:
-    """Not one that is newer than TensorFlow knows, nor one without venv, nor a shim of pyenv for
-    a version that is not chosen."""
+    """Not one that is newer than TensorFlow knows, nor one without venv (as Debian's), nor a shim
+    of pyenv for a version that is not chosen; but whatever `make PYTHON=…` names."""
     for name, version in (("python3", (3, 9)), ("python3.11", (3, 11)), ("python3.14", (3, 14))):
         machine.add(name, version)
     machine.add("python3.13", (3, 13), broken=True)
-    machine.add("python3.12", (3, 12))
-    assert machine.built_with() == "python3.12"
-
-
-def test_an_interpreter_without_venv_is_passed_over(machine: Machine) -> None:
-    """Debian has venv's installer in a package of its own."""
-    machine.add("python3.13", (3, 13), absent="ensurepip")
-    machine.add("python3", (3, 11))
-    assert machine.built_with() == "python3"
-
-
-def test_a_given_interpreter_is_taken(machine: Machine) -> None:
-    """`make PYTHON=…`, also by a path."""
-    machine.add("python3.13", (3, 13))
-    own = machine.add("mine", (3, 11))
+    machine.add("python3.12", (3, 12), absent="ensurepip")
+    own = machine.add("mine", (3, 12))
+    assert machine.built_with() == "python3.11"
+    machine.clean()
     assert machine.built_with(f"PYTHON={own}") == "mine"
 
 
-@pytest.mark.parametrize("words", [(), ("PYTHON=python3.10",), ("PYTHON=/none/python3",)])
-def test_without_one_it_says_what_to_install(machine: Machine, words: tuple[str, ...]) -> None:
-    """In one line, before anything is built."""
-    machine.add("python3", (3, 10))
-    machine.add("python3.10", (3, 10))
-    done = machine.make(*words)
-    said, *makes = done.stderr.splitlines()
-    assert done.returncode == 2 and not done.stdout and not (machine.tree / ".venv").exists()
-    assert said.startswith("tfmux needs Python 3.11, 3.12 or 3.13 with venv: install it")
-    assert all(line.startswith("make:") for line in makes)
-
-
-@pytest.mark.parametrize("words", [(), ("PYTHON=python3.14",)])
-def test_what_is_possible_with_too_new_a_python_is_said(
-    machine: Machine, words: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("words", "version", "said"),
+    [
+        ((), (3, 10), "tfmux needs Python 3.11, 3.12 or 3.13 with venv: install it"),
+        (("PYTHON=python3.10",), (3, 10), "tfmux needs Python 3.11, 3.12 or 3.13 with venv"),
+        (("PYTHON=/none/python3",), (3, 10), "tfmux needs Python 3.11, 3.12 or 3.13 with venv"),
+        ((), (3, 14), "python3.14 -m pip install ."),
+        (("PYTHON=python3.14",), (3, 14), "TensorFlow 2.21 has no wheel"),
+    ],
+)
+def test_without_one_it_says_what_can_be_done(
+    machine: Machine, words: tuple[str, ...], version: tuple[int, int], said: str
 ) -> None:
-    """TensorFlow 2.21 has no wheel for 3.14; launcher and UI need none."""
-    machine.add("python3.14", (3, 14))
+    """In one line, before anything is built; launcher and UI need no TensorFlow."""
+    machine.add(f"python3.{version[1]}", version)
     done = machine.make(*words)
-    said, *makes = done.stderr.splitlines()
-    assert done.returncode == 2 and not (machine.tree / ".venv").exists()
-    assert "TensorFlow 2.21 has no wheel" in said and "python3.14 -m pip install ." in said
-    assert all(line.startswith("make:") for line in makes)
+    first, *makes = done.stderr.splitlines()
+    assert done.returncode == 2 and not done.stdout and not (machine.tree / ".venv").exists()
+    assert said in first and all(line.startswith("make:") for line in makes)

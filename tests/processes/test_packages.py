@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import email
 import json
 import os
@@ -14,7 +13,6 @@ import tarfile
 import tomllib
 import venv
 import zipfile
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -251,69 +249,6 @@ def test_a_base_installation_trains_on_hosts_that_have_tensorflow(
 
 
 # --- other versions of Python -------------------------------------------------------------
-
-REMOVED = {
-    **dict.fromkeys(("asynchat", "asyncore", "distutils", "imp", "smtpd"), "3.12"),
-    **dict.fromkeys(
-        "aifc audioop cgi cgitb chunk crypt imghdr lib2to3 mailcap msilib nis nntplib ossaudiodev "
-        "pipes sndhdr spwd sunau telnetlib uu xdrlib".split(),
-        "3.13",
-    ),
-}
-"""Modules that a supported version of Python no longer has."""
-GONE = {
-    "ast.Bytes ast.Ellipsis ast.NameConstant ast.Num ast.Str": "3.14",
-    "asyncio.get_event_loop": "3.14: an error where no loop runs",
-    "asyncio.get_event_loop_policy asyncio.set_event_loop_policy": "3.14: deprecated",
-    "asyncio.get_child_watcher asyncio.set_child_watcher asyncio.iscoroutinefunction": "3.14",
-    "datetime.utcfromtimestamp datetime.utcnow": "3.12: deprecated",
-    "importlib.find_loader pkgutil.ImpImporter pkgutil.find_loader pkgutil.get_loader": "3.14",
-    "locale.getdefaultlocale locale.resetlocale": "3.13 to 3.15",
-    "multiprocessing.Pool multiprocessing.Process": "3.14: forkserver by default; name a context",
-    "os.popen2 ssl.match_hostname ssl.wrap_socket sqlite3.version": "3.12",
-    "typing.ByteString collections.abc.ByteString": "3.14",
-    "unittest.makeSuite unittest.findTestCases": "3.13",
-}
-"""Attributes that go, or mean something else."""
-
-
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    """All that is written in the sources."""
-    for path in sorted(sources(*PACKAGES)):
-        if path.endswith(".py"):
-            for node in ast.walk(ast.parse((REPOSITORY / path).read_text())):
-                yield path, node
-
-
-def test_nothing_is_used_that_later_versions_lack() -> None:
-    """3.12 to 3.14 have removed modules and functions."""
-    gone = {name: since for names, since in GONE.items() for name in names.split()}
-    for path, node in nodes():
-        if isinstance(node, ast.Import):
-            used = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            used = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Attribute):
-            used = [ast.unparse(node)]
-        else:
-            continue
-        for name in used:
-            assert name.partition(".")[0] not in REMOVED or isinstance(node, ast.Attribute), (
-                f"{path} imports {name}, which went with Python {REMOVED[name.partition('.')[0]]}"
-            )
-            assert name not in gone, f"{path}: {name} ({gone[name]})"
-
-
-def test_annotations_are_read_the_same_way_in_every_version() -> None:
-    """From 3.14 on they are made when they are asked for, unless a module says otherwise. Nobody
-    reads those of the trainer."""
-    future: dict[str, bool] = {}
-    for path, node in (each for each in nodes() if not each[0].startswith("trainer/")):
-        if isinstance(node, ast.ImportFrom) and node.module == "__future__":
-            future[path] = True
-        elif isinstance(node, ast.AnnAssign) or getattr(node, "returns", None) is not None:
-            future.setdefault(path, False)
-    assert future and not [path for path, said in future.items() if not said]
 
 
 def interpreter_of(version: str) -> str:

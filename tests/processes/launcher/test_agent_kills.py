@@ -51,17 +51,6 @@ def test_a_task_that_ignores_term_is_killed_after_the_grace(client: Client) -> N
     assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
 
 
-def test_a_daemon_with_an_emptied_environment_is_found(client: Client) -> None:
-    """Nothing ties it to the task but its birth below the agent; the kill still ends it."""
-    mark = f"mark-{client.run_id}"
-    client.python("w:0", DAEMON, mark)
-    client.get(wire.EXITED, task="w:0", status=0)
-    wait_until(lambda: sleepers(mark), "the daemon runs")
-    assert all("TFMUX_TASK" not in p.environ for p in sleepers(mark))
-    assert client.kill()["survivors"] == []
-    assert sleepers(mark) == []
-
-
 SAVES = """
 import os, signal, sys, time
 def save(*_):
@@ -141,27 +130,6 @@ libc.syscall(60, 0)
     assert receipt["signalled"] == 1 and receipt["survivors"] == []
     client.get(wire.EOF, task="w:0")
     wait_until(lambda: proc.read(started["pid"]) is None, "it is reaped")
-
-
-def test_a_chain_of_forks_is_caught(client: Client) -> None:
-    """A process that forks and exits all the time is never there when its pid is signalled:
-    its group is."""
-    script = """
-import os, signal, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-os.write(1, b"chain\\n")
-end = time.monotonic() + 60
-while time.monotonic() < end:
-    if os.fork():
-        os._exit(0)
-    time.sleep(0.0005)
-"""
-    client.python("w:0", script)
-    client.follow("w:0")
-    client.log_until(b"chain")
-    receipt = client.kill()
-    assert receipt["survivors"] == []
-    assert len(family(client.run_id)) == 3
 
 
 def test_many_forks_are_caught(client: Client) -> None:

@@ -23,7 +23,6 @@ from tests.support.agent_client import (
     hello,
     raw_channel,
     talk,
-    unattended_run,
 )
 from tests.support.budgets import examples
 from tests.support.patience import PATIENCE
@@ -124,15 +123,6 @@ def goes_on(client: Client) -> None:
 live = examples(60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@given(st.binary(max_size=400))
-@live
-def test_rubbish_does_not_hurt_an_agent(supervised: Client, rubbish: bytes) -> None:
-    """Random bytes on one channel end that channel, at most; the run goes on."""
-    for frame in talk(supervised, rubbish):
-        assert frame.type == wire.ERROR and frame.json()["text"]
-    goes_on(supervised)
-
-
 @given(st.lists(st.tuples(st.sampled_from(KINDS), BODIES), max_size=4))
 @live
 def test_frames_before_hello_are_refused(
@@ -143,30 +133,6 @@ def test_frames_before_hello_are_refused(
     answers = talk(supervised, *(wire.encode(kind, body) for kind, body in frames))
     assert [frame.type for frame in answers] == [wire.ERROR] * bool(frames)
     goes_on(supervised)
-
-
-HARMLESS = [kind for kind in KINDS if kind not in (wire.KILL, wire.LEAVE)]
-
-
-@pytest.fixture
-def client() -> Iterator[Client]:
-    """A run with one task that has lost its launcher."""
-    with unattended_run() as channel:
-        yield channel
-
-
-@given(frames=st.lists(st.tuples(st.sampled_from(HARMLESS), BODIES), min_size=1, max_size=5))
-@live
-def test_any_frames_of_a_launcher_are_answered_or_refused(
-    client: Client, frames: list[tuple[int, dict[str, Any]]]
-) -> None:
-    """A launcher that has lost its mind: every frame with fields of any type is carried out or
-    refused with a reason, and the agent goes on."""
-    said = [(kind, {**body, "task": "junk:0"} if "task" in body else body) for kind, body in frames]
-    first = wire.encode(wire.HELLO, hello(client.token))
-    talk(client, first, *(wire.encode(k, b) for k, b in said))
-    welcome = answer_to(client, asked(client)).json()
-    assert any(task["task"] == "w:0" and not task["ended"] for task in welcome["tasks"])
 
 
 @pytest.mark.parametrize(
