@@ -42,20 +42,6 @@ class Part(NamedTuple):
     shortens: bool = False
 
 
-def fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
-    """The parts that fit into `width` cells, in their order; at least one."""
-    kept = list(parts)
-    while len(kept) > 1 and (missing := row_width(kept, gap) - width) > 0:
-        last = max(range(len(kept)), key=lambda i: (kept[i].rank, i))
-        part = kept[last]
-        left = cell_len(part.text) - missing
-        if part.shortens and left >= _SHORTEST:
-            kept[last] = part._replace(text=cut(part.text, left))
-        else:
-            del kept[last]
-    return kept
-
-
 def row_width(parts: Sequence[Part], gap: str) -> int:
     """Width of a row in cells, gaps included."""
     gaps = sum(not part.joins for part in parts[1:])
@@ -65,8 +51,26 @@ def row_width(parts: Sequence[Part], gap: str) -> int:
 def fit(parts: Sequence[Part], width: int, gap: str = "  ") -> Text:
     """A row of the parts that fit."""
     row = Text(no_wrap=True, overflow="ellipsis", end="")
-    for part in fitting(parts, width, gap):
+    for part in _fitting(parts, width, gap):
         row.append("" if part.joins or not row else gap)
         row.append(part.text, part.style)
     row.truncate(width, overflow="ellipsis")
     return row
+
+
+def _fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
+    """The parts that fit into `width` cells, in their order; at least the first that counts. Each
+    gets its room before those that count less, and those may fit where a longer one does not."""
+    kept: dict[int, Part] = {}
+    left = width + cell_len(gap)
+    for i in sorted(range(len(parts)), key=lambda i: (parts[i].rank, i)):
+        part = parts[i]
+        if part.joins and i and i - 1 not in kept:
+            continue  # it goes on with what is not there
+        room = left - (0 if part.joins else cell_len(gap))
+        if part.shortens and _SHORTEST <= room < cell_len(part.text):
+            part = part._replace(text=cut(part.text, room))
+        if cell_len(part.text) <= room or not kept:
+            kept[i] = part
+            left = room - cell_len(part.text)
+    return [kept[i] for i in sorted(kept)]
