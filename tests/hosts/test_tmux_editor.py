@@ -59,7 +59,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.wait_for("[defaults.host]", "interpreter for {python}")
     window.keys(str(testbed["tf1"].python), "Enter")
     window.wait_for("[defaults.host]", "✓")
-    window.keys("F2")
+    window.keys("F4")
     window.wait_for("Settings", "[metrics]")
     window.keys("1")
     window.wait_for("Enter accepts", "--steps=2000")

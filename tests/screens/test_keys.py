@@ -43,7 +43,6 @@ SAME: Mapping[str, set[str]] = {
     "f6": {"edit.test", "home.test"},
     "u": {"edit.undo", "home.undo"},
     "ctrl+z": {"edit.undo", "home.undo"},
-    "f2": {"edit.settings", "home.rename"},  # changes what has the cursor
     "f5": {"check.again", "home.again", "stacks.again"},
     "space": {"edit.plan", "layout.next"},
     "ctrl+s": {"edit.save", "log.save"},

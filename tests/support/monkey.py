@@ -54,7 +54,7 @@ _MOVES = (
     "enter", "escape", "space", "backspace", "delete", "ctrl+home", "ctrl+end", "ctrl+d", "ctrl+u",
 )  # fmt: skip
 _COMMANDS = (
-    "f1", "f2", "f5", "f8", "f9", "ctrl+c", "ctrl+p", "ctrl+q", "ctrl+s", "ctrl+y", "ctrl+z",
+    "f1", "f2", "f4", "f5", "f8", "f9", "ctrl+c", "ctrl+p", "ctrl+q", "ctrl+s", "ctrl+y", "ctrl+z",
     "ctrl+a", "ctrl+k", "ctrl+v",
 )  # fmt: skip
 _PHRASES: tuple[tuple[str, ...], ...] = (
@@ -70,7 +70,7 @@ _PHRASES: tuple[tuple[str, ...], ...] = (
     ("escape", "escape", "escape"),
     ("c", "enter"),
     ("a", "1", "enter"),
-    ("f2", "1", "down", "x", "enter"),
+    ("f4", "1", "down", "x", "enter"),
     ("G", "end", "plus", "x", "enter", "minus", "x"),
     ("tab", "[", "x", "=", "enter", "escape"),
     ("tab", "ctrl+z", "ctrl+y", "escape", "u"),

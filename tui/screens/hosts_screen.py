@@ -27,7 +27,7 @@ from tui.outcome import host_verdict, queue_status
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
-from tui.widgets.footer import KeyFooter, kill_hint
+from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -96,7 +96,8 @@ class HostsScreen(Screen[None]):
         colours = status_colours(self.app)
         self.query_one(RunHeader).show(snapshot)
         hints = [kill_hint(snapshot.state), ("hosts.back", "back"), ("metrics", "metrics")]
-        self.query_one(KeyFooter).show([*hints, ("help", "help")])
+        hints += [("help", "help"), *stacks_hint(snapshot.state)]
+        self.query_one(KeyFooter).show(hints)
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)

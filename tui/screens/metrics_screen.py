@@ -22,7 +22,7 @@ from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
-from tui.widgets.footer import KeyFooter, kill_hint
+from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.plot import Drawn, Plot, marker, style
 from tui.widgets.table import Table
@@ -110,7 +110,8 @@ class MetricsScreen(Screen[None]):
             return
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot)
-        self.query_one(KeyFooter).show([kill_hint(snapshot.state), *_HINTS])
+        phase = snapshot.state
+        self.query_one(KeyFooter).show([kill_hint(phase), *_HINTS, *stacks_hint(phase)])
         series = {task.id: self._control.series(task.id).points for task in snapshot.tasks}
         tasks = [task for task in snapshot.tasks if series[task.id].times]
         numbers = {task.id: number for number, task in enumerate(snapshot.tasks)}

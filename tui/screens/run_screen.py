@@ -30,7 +30,7 @@ from tui.screens.page import fit
 from tui.task_monitor import TaskMonitor
 from tui.widgets.colours import status_colours
 from tui.widgets.fit import Part
-from tui.widgets.footer import KeyFooter, kill_hint
+from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.pane_area import PaneArea
 from tui.widgets.prompt import Prompt
@@ -311,8 +311,7 @@ class RunScreen(Screen[None]):
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
         hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
-        if self.snapshot.ended is None:
-            hints += [("stacks", "stacks")]
+        hints += stacks_hint(self.snapshot.state)
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
         return [*hints, ("log.remarks", "remarks")]
 

@@ -21,6 +21,11 @@ def kill_hint(phase: RunPhase) -> tuple[str, str]:
     return "kill_all", "receipt" if phase is RunPhase.ENDED else "kill all"
 
 
+def stacks_hint(phase: RunPhase) -> list[tuple[str, str]]:
+    """The key for stacks, while there are tasks that may have some."""
+    return [] if phase is RunPhase.ENDED else [("stacks", "stacks")]
+
+
 class KeyFooter(Widget):
     """Keys and what they do, the most important first; those that do not fit are left out. A click
     on a hint presses its key, but not the kill key, which asks no question."""

@@ -69,7 +69,7 @@ async def test_a_form_a_text_and_the_key_that_saves(tmp_path: Path) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         app.push_screen(home.editor(path))
         await shows(pilot, "hosts × jobs")
-        burst(app, ["f2", "1", *" --seed=7", "enter", "tab", "#", "4", "enter", "ctrl+s"])
+        burst(app, ["f4", "1", *" --seed=7", "enter", "tab", "#", "4", "enter", "ctrl+s"])
         await until(pilot, lambda: '"--seed=7"' in path.read_text())
         assert "#4\n" in path.read_text()
     clients.close()

@@ -148,7 +148,7 @@ async def test_from_an_empty_file_to_a_launch_takes_21_keys_beside_the_words(
         await person.words("/opt/tf/bin/python")
         await person.press("enter")
         await until(pilot, lambda: "[defaults.host]" in text_of(pilot))
-        await person.press("f2")
+        await person.press("f4")
         await shows(pilot, "[metrics]")
         await person.press("1")
         await form(pilot, "[run]")
@@ -449,7 +449,7 @@ async def test_the_longest_form_fits_80_by_24() -> None:
     """Its keys scroll below its title, and the key for accepting is always in sight; of a long
     line its end is shown, where the cursor is."""
     async with editor(size=(80, 24)) as pilot:
-        await pilot.press("f2", "1")
+        await pilot.press("f4", "1")
         await form(pilot, "[run]")
         await shows(pilot, "program and arguments")
         await shows(pilot, "--steps=2000")
@@ -466,12 +466,12 @@ async def test_the_longest_form_fits_80_by_24() -> None:
 
 
 async def test_the_form_of_the_text_s_table(tmp_path: Path) -> None:
-    """F2 in the text opens the form of the table that the cursor is in, at its key."""
+    """F4 in the text opens the form of the table that the cursor is in, at its key."""
     path = tmp_path / "text.toml"
     path.write_text(render(PS_WORKERS, "text", HOSTS, Path("/srv")) + "[start]\ntimeout = 9\n")
     async with editor(path) as pilot:
         await to_text(pilot)
-        await pilot.press("ctrl+end", "up", "f2")
+        await pilot.press("ctrl+end", "up", "f4")
         await form(pilot, "[start]")
         await pilot.press("0", "enter")
         await until(pilot, lambda: "timeout = 90" in text_of(pilot))

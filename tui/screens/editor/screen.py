@@ -59,7 +59,7 @@ class EditorScreen(Page):
     HORIZONTAL_BREAKPOINTS = [(0, "-below"), (_BESIDE, "-beside")]  # noqa: RUF012 Textual's type
     BINDING_GROUP_TITLE = "Editor"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f2", "settings", "Form of the file's table, or of the run", id="edit.settings"),
+        Binding("f4", "settings", "Form of the file's table, or of the run", id="edit.settings"),
         Binding("e,f8", "problem", "Next problem", id="edit.problem"),
         Binding("space", "layout", "Plan alone, or beside", id="edit.plan"),
         Binding("T,f6", "test", "Test: check every host", id="edit.test"),
