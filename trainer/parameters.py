@@ -54,10 +54,15 @@ class Layout:
 
     def join(self, weights: list[Any], reshape: Any = tf.reshape, concat: Any = tf.concat) -> Any:
         """The flat tensors of weights or of their gradients; arrays with NumPy's functions."""
-        pieces: list[list[Any]] = [[np.zeros(0, np.float32)] for _ in self.sizes]
+        nothing = [np.zeros(0, np.float32)]
+        return [concat(several or nothing, 0) for several in self.pieces(weights, reshape)]
+
+    def pieces(self, weights: list[Any], reshape: Any = tf.reshape) -> list[list[Any]]:
+        """Of each flat tensor the pieces that `join` would make it of, one a weight."""
+        pieces: list[list[Any]] = [[] for _ in self.sizes]
         for weight, (task, *_) in zip(weights, self._places, strict=True):
             pieces[task].append(reshape(weight, [-1]))
-        return [concat(many[1:] or many, 0) for many in pieces]
+        return pieces
 
 
 class Parameters:

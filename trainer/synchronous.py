@@ -21,6 +21,7 @@ more.
 """
 
 import contextlib
+import itertools
 import json
 import threading
 from typing import Any
@@ -118,17 +119,18 @@ class SyncWorker(Worker):
             with tf.device(flat.device), tf.control_dependencies([at_fetch]):
                 fetched.append(flat.read_value())
 
-        losses, gradients = [], []  # g ← ∇loss(w', batch); of each device, of each ps the same
+        losses, gradients = [], []  # g ← ∇loss(w', batch); of each device, of each weight
         for device, (images, labels) in zip(self.devices, parts, strict=True):
             with tf.device(device):
                 weights = layout.split([tf.identity(flat) for flat in fetched])
                 losses.append(self.loss(weights, images, labels))
-                gradients.append(layout.join(tf.gradients(losses[-1], weights)))
+                gradients.append(tf.gradients(losses[-1], weights))
         with tf.device(self.cpu):
             loss = mean(losses)
             means = [mean(list(of_devices)) for of_devices in zip(*gradients, strict=True)]
-            # (all numbers of the network + 2 · workers,)
-            pushed = tf.concat([*means, self._sender(number)], 0)
+            # All gradients are copied once: (all numbers of the network + 2 · workers,).
+            pieces = itertools.chain(*layout.pieces(means))
+            pushed = tf.concat([*pieces, self._sender(number)], 0)
 
         with tf.device(SHARED):
             # To wait for `pushed` itself would be a message of its own beside the tensor's.
@@ -203,7 +205,10 @@ class Update:
         sizes = shared.layout.sizes
         with tf.device(SHARED):
             taken = accumulator.take_grad(worker.gradients)  # g: (all numbers + 2 · workers,)
-            *gradients, sender = tf.split(taken, [*sizes, taken.shape[0] - sum(sizes)])
+            # Slices: `tf.split` would copy them.
+            ends = [*itertools.accumulate(sizes)]
+            gradients = [taken[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+            sender = taken[ends[-1] :]
             with tf.control_dependencies([taken]):
                 rate = worker.schedule(tf.cast(shared.step.read_value(), tf.float32))
         applied = []  # w ← w − η(step) · g; of each ps: (numbers there,)
