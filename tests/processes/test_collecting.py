@@ -66,11 +66,7 @@ worker = "started"
 
 
 def on_server(
-    server: SshServer,
-    tmp_path: Path,
-    size: int = 100_000,
-    status: int = 0,
-    until: Path = Path("/"),
+    server: SshServer, tmp_path: Path, size: int = 100_000, status: int = 0, until: Path = Path("/")
 ) -> Path:
     """The file of that cluster, on the in-process SSH server."""
     (tmp_path / "work").mkdir()

@@ -44,9 +44,7 @@ async def test_logins_at_once_are_measured(ssh_server: SshServer) -> None:
         assert (ssh_server.relay.peak_logins, ssh_server.logins) == (4, 5)
 
 
-async def test_dropped_connection_ends_input_and_spares_the_command(
-    ssh_server: SshServer,
-) -> None:
+async def test_dropped_connection_ends_input_and_spares_the_command(ssh_server: SshServer) -> None:
     """A command whose client was cut off sees the end of its input, and no signal."""
     async with connect(ssh_server) as connection:
         process = await connection.create_process("echo $$; cat; echo end > told; exec sleep 1000")
@@ -61,9 +59,7 @@ async def test_dropped_connection_ends_input_and_spares_the_command(
     assert await gone(child)
 
 
-async def test_pulled_wire_is_silent_and_a_healed_one_loses_nothing(
-    ssh_server: SshServer,
-) -> None:
+async def test_pulled_wire_is_silent_and_a_healed_one_loses_nothing(ssh_server: SshServer) -> None:
     """While pulled nothing passes in either direction; afterwards every byte arrives."""
     async with connect(ssh_server) as connection:
         process = await connection.create_process("cat", encoding=None)

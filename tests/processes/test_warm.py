@@ -34,9 +34,7 @@ while not os.path.exists(f"end-{task}"):
 print("ends", flush=True)
 """
 PS_WAITS = TASK.replace(
-    "server =",
-    "while task == 'ps:0' and not os.path.exists('go'): time.sleep(0.05)\nserver =",
-    1,
+    "server =", "while task == 'ps:0' and not os.path.exists('go'): time.sleep(0.05)\nserver =", 1
 )
 CLUSTER = """
 name = "warm"

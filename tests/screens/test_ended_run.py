@@ -7,8 +7,7 @@ from dataclasses import replace
 from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import HostState, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, shows, until, visible
-from tui.app import TfmuxApp
+from tests.support.screens import screen_text, showing, shows, until, visible
 from tui.screens.help import HelpScreen
 from tui.screens.hosts_screen import HostsScreen
 from tui.screens.stacks_screen import StacksScreen
@@ -25,8 +24,7 @@ async def test_hosts_say_what_is_left_on_them(run: ScriptedRun) -> None:
         for host in run.snapshot().hosts
     ]
     run.change(state=RunPhase.RUNNING, hosts=tuple(hosts))
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("H")
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
         await shows(pilot, "50 %")
@@ -50,8 +48,7 @@ async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> N
     """No restart, no signal, no detaching, no stacks; the kill key shows the receipt."""
     run.all_tasks(state=TaskState.RUNNING)
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         for words in NOTHING_AFTERWARDS:
@@ -70,8 +67,7 @@ async def test_help_tears_no_group_where_there_is_room(run: ScriptedRun) -> None
     """Both of its columns begin with the title of a group."""
     run.all_tasks(state=TaskState.RUNNING)
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("question_mark")
         await shows(pilot, "Half a page down, up")
@@ -83,8 +79,7 @@ async def test_stacks_of_a_run_that_has_ended_leave_no_empty_boxes(run: Scripted
     """The key does nothing after the end; on a screen that was open before, the last answer
     stays, or nothing but the sentence."""
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen))
         await shows(pilot, "asking all hosts")

@@ -10,8 +10,7 @@ from launcher.run.snapshot import Attempt
 from launcher.store.logs import LogFile, LogStore
 from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN, REMARKS
-from tests.support.screens import screen_text, shows, until
-from tui.app import TfmuxApp
+from tests.support.screens import screen_text, showing, shows, until
 from tui.log.document import Document
 from tui.log.log_views import LogView, LogViews
 from tui.log.viewport import Viewport
@@ -145,8 +144,7 @@ def test_a_selection_moves_over_hidden_lines() -> None:
 
 async def test_an_attempt_that_begins_with_remarks_has_its_separator(run: ScriptedRun) -> None:
     """It stands where the attempt begins, though the first lines are hidden."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await shows(pilot, "worker:0")
         run.write("worker:0", f"{ABSL}\nfirst\n".encode())
         start = run.logs.open(TASK).size
@@ -159,8 +157,7 @@ async def test_an_attempt_that_begins_with_remarks_has_its_separator(run: Script
 
 async def test_a_filter_shows_what_it_lets_through(run: ScriptedRun) -> None:
     """Remarks too."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
@@ -173,8 +170,7 @@ async def test_a_filter_shows_what_it_lets_through(run: ScriptedRun) -> None:
 async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
     """`y` copies the lines in sight with those that are hidden between them, and what has come
     since pausing is counted in lines."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", f"begins\n{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
         await shows(pilot, "3 remarks of TensorFlow hidden")
@@ -190,8 +186,7 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
 
 async def test_a_line_that_comes_late_stands_in_its_place(run: ScriptedRun) -> None:
     """In the merged log, where the lines behind it get other numbers."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await pilot.press("m")
         run.write("ps:0", b"first\n", 10.0)
         run.write("ps:0", b"third\nfourth\nfifth\n", 12.0)

@@ -9,9 +9,7 @@ import pytest
 
 from launcher.run.states import Outcome, RunPhase
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, shows
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import screen_text, showing, shows
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids="{0[0]}x{0[1]}".format)
@@ -21,8 +19,7 @@ async def test_a_run_without_figures_says_so_at_its_end(
     """It said "nothing to draw yet" for ever. Steps without a loss are curves without losses."""
     run = ScriptedRun(tmp_path, workers=1)
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=size) as pilot:
+    async with showing(run, size) as (app, pilot):
         await pilot.press("M")
         await shows(pilot, "no task has printed a loss")
         await shows(pilot, "[metrics]")
@@ -47,8 +44,7 @@ async def test_without_colours_every_name_is_as_readable_as_its_figures(
     run.change(state=RunPhase.RUNNING)
     for index in range(3):
         run.write(f"worker:{index}", b"step 20 loss 0.31\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("M")
         await shows(pilot, "+ worker:2")
         rows = {
@@ -69,8 +65,7 @@ async def test_the_kill_key_is_named_by_what_it_does(tmp_path: Path) -> None:
     asked for stacks."""
     run = ScriptedRun(tmp_path, workers=1)
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (_, pilot):
         for key in ("M", "H", "b"):
             await pilot.press(key)
             await shows(pilot, "F9 kill all  Esc back")

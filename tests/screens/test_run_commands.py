@@ -13,7 +13,7 @@ from launcher.run.snapshot import Failure
 from launcher.run.states import TaskState
 from launcher.store.logs import LogFile
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import shows, until
+from tests.support.screens import showing, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.run_screen import FrameClock, RunScreen
@@ -25,8 +25,7 @@ from tui.widgets.prompt import Prompt
 async def test_the_first_failure_is_shown_though_a_filter_hides_it(run: ScriptedRun) -> None:
     """Its last line has the cursor; without a failure, and for an unknown name, that is said."""
     run.write("worker:1", b"fine\nValueError: x\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "ValueError: x")
         screen = app.screen
         assert isinstance(screen, RunScreen)

@@ -13,7 +13,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import focused_task, screen_text, shows, until
+from tests.support.screens import focused_task, screen_text, showing, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
@@ -34,8 +34,7 @@ class LateApp(TfmuxApp):
 async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
     """Each task's lines appear in its pane, a last one without newline too, and states and
     figures stand in title, strip and header."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
         await shows(pilot, "starting: waiting for ps:0 on tf1:2222")
         run.all_tasks(state=TaskState.READY)
@@ -56,8 +55,7 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
 
 async def test_the_name_of_the_run_stands_first_at_80_columns(run: ScriptedRun) -> None:
     """It is cut beside what is waited for; figures that stand elsewhere too go before it does."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
         await until(pilot, lambda: "waiting for ps:0 on tf1:2222 — " in screen_text(app)[0])
         assert screen_text(app)[0].startswith(" mnist-")
@@ -69,8 +67,7 @@ async def test_the_name_of_the_run_stands_first_at_80_columns(run: ScriptedRun) 
 
 async def test_zoom_and_back(run: ScriptedRun) -> None:
     """z shows one pane alone, Escape brings the others back."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "z")
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 1)
@@ -83,8 +80,7 @@ async def test_zoom_and_back(run: ScriptedRun) -> None:
 async def test_the_strip_of_tasks_fits_a_terminal_that_gets_narrower(run: ScriptedRun) -> None:
     """Where their names have no room, it shows their letters by job."""
     run.all_tasks(state=TaskState.READY)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (_, pilot):
         await pilot.press("z")
         await shows(pilot, "worker:2 r")
         await pilot.resize_terminal(30, 40)
@@ -95,8 +91,7 @@ async def test_scrolling_back_to_the_first_line(run: ScriptedRun) -> None:
     """g reaches the first line of the run; what comes meanwhile is counted and moves nothing;
     G follows again."""
     run.write("worker:0", b"".join(b"line %d\n" % i for i in range(100_000)))
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await shows(pilot, "line 99999")
         await pilot.press("k")
         await until(pilot, lambda: not any("line 99999" in row for row in screen_text(app)))
@@ -128,8 +123,7 @@ async def test_more_tasks_than_fit_are_on_pages(tmp_path: Path) -> None:
 
 async def test_q_and_enter_end_no_run(run: ScriptedRun) -> None:
     """The choice that Enter takes is the one that harms nothing: the screen and the run stay."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press("enter")
@@ -137,13 +131,10 @@ async def test_q_and_enter_end_no_run(run: ScriptedRun) -> None:
         assert run.asked == [] and app.is_running
 
 
-async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(
-    run: ScriptedRun,
-) -> None:
+async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(run: ScriptedRun) -> None:
     """The grace goes on; then the header offers KILL."""
     run.change(state=RunPhase.KILLING, kill_deadline=time.time() + 1000)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(160, 40)) as pilot:
+    async with showing(run, (160, 40)) as (app, pilot):
         await shows(pilot, "killing all: TERM sent, KILL in")
         assert not any("again: KILL now" in row for row in screen_text(app))
         await pilot.press("q")
@@ -166,8 +157,7 @@ async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> 
 
 async def test_ctrl_c_copies_what_the_mouse_has_selected(run: ScriptedRun) -> None:
     """In a receipt, for a message to the administrator of a host."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         hosts = (HostReceipt("tf1", 1, (Survivor(4121, "python", "D"),), confirmed=True),)
         run.end(Outcome.KILLED, 130, receipt=Receipt(hosts))
         await pilot.press("f9")
@@ -185,8 +175,7 @@ async def test_ctrl_c_copies_what_the_mouse_has_selected(run: ScriptedRun) -> No
 async def test_detach_and_stay(run: ScriptedRun, key: str) -> None:
     """Detaching leaves with 0 and kills nothing; staying changes nothing, and is what Enter takes
     when nothing was chosen."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press(key)
@@ -203,8 +192,7 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
     run.change(state=RunPhase.RUNNING)
     run.all_tasks(state=TaskState.RUNNING)
     run.write("worker:1", b"ValueError: what went wrong\n")
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused_task(app) == "worker:0"
         others = (TaskId("worker", 0), TaskId("worker", 2))
@@ -227,8 +215,7 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
 async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
     """A run that failed by itself says who was first, with its last lines, and q leaves."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         failure = Failure(
             TaskId("worker", 1),
             "tf3",
@@ -258,16 +245,14 @@ async def test_closing_between_two_frames_is_silent(
 
     monkeypatch.setattr("tui.screens.run_screen.FRAME", 0)
     monkeypatch.setattr(RunScreen, "_frame", draw_all)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
     # an error of the clock would have been raised at the end of `run_test`
 
 
 async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
     """It takes one row from the panes, and gives the keyboard back to the focused one."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "slash", *"step")
         await shows(pilot, " / step")

@@ -13,7 +13,7 @@ from launcher.run.snapshot import Attempt
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import STEP, ScriptedRun
 from tests.support.patience import PATIENCE
-from tests.support.screens import run_screen, screen_text, shows, until, visible
+from tests.support.screens import run_screen, screen_text, showing, shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import Confirm
@@ -31,8 +31,7 @@ async def test_filter_with_exclusion(run: ScriptedRun) -> None:
     """& shows only the lines that hit, & with ! the others, & with nothing all; lines that
     come later are filtered too."""
     run.write("worker:0", b"".join(b"%s %d\n" % ((b"good", b"bad")[i % 2], i) for i in range(20)))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "bad 19")
         await pilot.press("ampersand", *"!bad", "enter")
         await until(pilot, lambda: visible(app, "good 18") and not visible(app, "bad 19"))
@@ -49,8 +48,7 @@ async def test_merged_log_with_tasks_switched_off(run: ScriptedRun) -> None:
     """m shows all logs by time of receipt, with their tasks; o takes the focused one out."""
     for i in range(6):
         run.write(f"worker:{i % 3}", b"line %d\n" % i, now=1000.0 + i)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("m")
         await shows(pilot, "all logs, 4 of 4 tasks")
         await until(pilot, lambda: visible(app, "worker:2 line 5"))
@@ -71,8 +69,7 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
     """E goes to the newest error of any task, e around to the oldest, each in its own pane."""
     run.write("worker:2", b"fine\nValueError: first\n" + b"more\n" * 500, now=1000.0)
     run.write("worker:0", b"x\n" * 300 + b"RuntimeError: second\n" + b"more\n" * 300, now=1010.0)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "more")
         await pilot.press("E")
         await shows(pilot, "RuntimeError: second")
@@ -85,8 +82,7 @@ async def test_errors_of_all_panes(run: ScriptedRun) -> None:
 async def test_without_an_error_that_is_said(run: ScriptedRun) -> None:
     """e says that there is none, and finds the first one that comes later."""
     run.write("worker:1", b"all is well\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "all is well")
         await pilot.press("e")
         await until(pilot, lambda: said(app, "no line of any task looks like an error"))
@@ -120,8 +116,7 @@ async def test_choosing_and_copying_lines(
 async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> None:
     """A drag that leaves the pane chooses lines of the pane in which it began."""
     run.write("ps:0", b"".join(b"line %d\n" % i for i in range(50)))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "line 49")
         pane = app.screen.query_one(PaneGrid).panes[0]
         pane.on_mouse_down(events.MouseDown(pane, 5, 8, 0, 0, 1, False, False, False))
@@ -139,8 +134,7 @@ async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
     """t puts times before lines, a hides TensorFlow's prefix, w cuts long lines."""
     prefix = b"2026-11-20 18:30:04.112233: W tensorflow/core/platform/a.cc:210] "
     run.write("worker:0", prefix + b"look out\n" + b"y" * 150 + b" the end\n", now=1_000_000_000.0)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "tensorflow/core/platform")
         await shows(pilot, "the end")
         await pilot.press("a")
@@ -154,8 +148,7 @@ async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
 
 async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
     """' and a short name focus the task."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("apostrophe", *"w2", "enter")
         await until(pilot, lambda: run_screen(app).area.pane_layout.focused == TaskId("worker", 2))
         await pilot.press("apostrophe", *"tf2", "enter")
@@ -165,8 +158,7 @@ async def test_go_to_a_task_by_name(run: ScriptedRun) -> None:
 async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None:
     """A worker restarts at once; a ps while workers run only after a yes."""
     run.all_tasks(state=TaskState.RUNNING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("4", "r")
         await until(pilot, lambda: run.asked == ["restart worker:2"])
         await pilot.press("1", "X")
@@ -185,8 +177,7 @@ async def test_the_address_of_a_host_is_in_sight(run: ScriptedRun, width: int, p
     first, *others = run.snapshot().hosts
     address = f"somebody@{first.name}.example.org"
     run.change(hosts=(replace(first, destination=address, cpu=0.5), *others))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(width, 40)) as pilot:
+    async with showing(run, (width, 40)) as (app, pilot):
         await pilot.press("H")
         await shows(pilot, address)
         [line] = [row for row in screen_text(app) if address in row]
@@ -195,8 +186,7 @@ async def test_the_address_of_a_host_is_in_sight(run: ScriptedRun, width: int, p
 
 async def test_a_click_on_a_hint_presses_its_key_but_kills_nothing(run: ScriptedRun) -> None:
     """The kill key asks no question: it is for fingers alone."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "F9 kill all")
         row = screen_text(app)[-1]
         await pilot.click(offset=(row.index("F9 kill all") + 4, 39))
@@ -211,8 +201,7 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     now = time.time()
     for i in range(10):
         run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (_, pilot):
         await shows(pilot, "! no step for 9")
         await shows(pilot, "! 1 stalled")
 
@@ -227,8 +216,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
     begun = (Attempt(1, 0, 1000.0), Attempt(2, second, 1010.0))
     run.task("worker:1", attempt=2, attempts=begun)
     stamps = [time.strftime("%H:%M:%S", time.localtime(when)) for when in (1000.0, 1010.0)]
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, f"── attempt 2 · {stamps[1]} ──")
         rows = [row[:60].strip(" ─│") for row in screen_text(app)]
         at = rows.index("half a liglued")

@@ -6,7 +6,7 @@ import pytest
 from rich.color import Color, ColorSystem
 
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, until
+from tests.support.screens import screen_text, showing, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.format import StatusColor
@@ -40,8 +40,7 @@ async def test_statuses_are_told_apart(theme: str) -> None:
 async def test_yellow_lines_of_a_log_stay_yellow(run: ScriptedRun) -> None:
     """They are warnings, and red ones are errors."""
     run.write("ps:0", b"\x1b[33myellow-line\x1b[0m\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: any("yellow-line" in row for row in screen_text(app)))
         strips = app.screen._compositor.render_strips()
         drawn = [strip.render(app.console) for strip in strips if "yellow-line" in strip.text]

@@ -18,9 +18,7 @@ from launcher.run.stack_groups import (
 )
 from launcher.run.states import Hang, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, shows, until
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import screen_text, showing, shows, until
 from tui.screens.run_screen import RunScreen
 from tui.screens.stacks_screen import StacksScreen
 from tui.widgets.table import Table
@@ -51,8 +49,7 @@ async def test_the_smallest_group_is_on_top_and_in_full(tmp_path: Path) -> None:
     """`b` asks; the cursor on a group shows its tasks; Enter shows it alone, Esc goes back step by
     step; hosts that did not answer are named."""
     control = run(tmp_path)
-    app = TfmuxApp(control, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(control, (120, 40)) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen))
         await shows(pilot, "asking all hosts")
@@ -82,8 +79,7 @@ async def test_the_smallest_group_is_on_top_and_in_full(tmp_path: Path) -> None:
 async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> None:
     """What was shown stays; an answer that comes when the screen has gone changes nothing."""
     control = run(tmp_path)
-    app = TfmuxApp(control, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(control, (80, 24)) as (app, pilot):
         await pilot.press("b")
         await until(pilot, lambda: bool(control.looks))
         control.looks[0].set_result(found(control.snapshot()))
@@ -108,8 +104,7 @@ async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> 
 async def test_the_kill_key_works_while_hosts_are_asked(tmp_path: Path) -> None:
     """Nothing is waited for."""
     control = run(tmp_path)
-    app = TfmuxApp(control, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(control, (80, 24)) as (_, pilot):
         await pilot.press("b")
         await until(pilot, lambda: bool(control.looks))
         await pilot.press("f9")
@@ -121,8 +116,7 @@ async def test_the_kill_key_works_while_hosts_are_asked(tmp_path: Path) -> None:
 async def test_hostile_names_are_text(tmp_path: Path) -> None:
     """Markup in the names of functions and files is shown as it is."""
     control = run(tmp_path)
-    app = TfmuxApp(control, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(control, (120, 40)) as (_, pilot):
         await pilot.press("b")
         await until(pilot, lambda: bool(control.looks))
         frames = (StackFrame("[bold]f[/]", "/srv/[red]x.py", 1),)
@@ -140,8 +134,7 @@ async def test_the_header_says_where_a_stalled_run_stands(tmp_path: Path) -> Non
         control.write("worker:3", b"step %d loss 0.5\n" % at, now=now - 100 + at)
     text = "worker:3 stands in __next__ data.py:12; 5 others wait in step train.py:44"
     control.change(hang=HangView(Hang.STALLED, text, "stacks-stalled.json", now))
-    app = TfmuxApp(control, config=Config())
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(control, (200, 50)) as (app, pilot):
         await shows(pilot, "! 1 stalled")
         await shows(pilot, text)
         control.change(hang=HangView(Hang.AT_END, text, "stacks-at-end.json", now))

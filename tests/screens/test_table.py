@@ -40,10 +40,7 @@ async def test_the_next_frame_has_the_widths_of_the_new_rows() -> None:
         table.show(TITLES, [row("a", "✗ failed", "worker:1 @tf3 exit 1")])
         assert lines(table)[1] == " ✗ failed  worker:1 @tf3 exit 1"
         table.show(TITLES, [row("a", "? unreachable", "no answer from tf3")])
-        assert lines(table)[:2] == [
-            " state          note",
-            " ? unreachable  no answer from tf3",
-        ]
+        assert lines(table)[:2] == [" state          note", " ? unreachable  no answer from tf3"]
         table.show(TITLES, [row("a", "ended", "–"), row("b", "✗ failed", "worker:1 @tf3 exit 1")])
         assert lines(table)[2] == " ✗ failed  worker:1 @tf3 exit 1"
         table.show(TITLES, [row("a", "ended", "all of it")])

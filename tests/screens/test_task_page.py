@@ -6,7 +6,7 @@ import pytest
 
 from launcher.run.states import TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import shows, until
+from tests.support.screens import showing, shows, until
 from tui.app import TfmuxApp
 from tui.widgets.pane import Pane
 
@@ -43,8 +43,7 @@ async def test_without_a_browser_the_address_is_copied(
     """Over SSH a browser would be a text browser, across this screen: the clipboard gets it."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         run.task("ps:0", state=TaskState.READY, url=URL)
         await shows(pilot, URL)
         await until(pilot, lambda: isinstance(app.focused, Pane))

@@ -147,6 +147,20 @@ class RunDriver:
         return self.feed(ev.TimerFired, timer)
 
 
+def staged(settings: str = "", jobs: str = "", text: str = CLUSTER) -> RunDriver:
+    """A run whose hosts are ready for its first stage."""
+    driver = RunDriver(settings, jobs, text)
+    driver.staged()
+    return driver
+
+
+def running(settings: str = "", jobs: str = "") -> RunDriver:
+    """A run whose whole cluster is ready."""
+    driver = RunDriver(settings, jobs)
+    driver.running()
+    return driver
+
+
 def kill(host: str, task: str, grace: float) -> Instruction:
     return KillHost(host, (name(task),), grace)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from textual.pilot import Pilot
 
 from tests.support.fakes import ScriptedRun
 from tui.app import TfmuxApp
+from tui.config import Config
 from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
 
@@ -55,6 +57,16 @@ def short_waits(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_wait, "SLEEP_GRANULARITY", granularity)
     monkeypatch.setattr(_wait, "SLEEP_IDLE", granularity / 20)
     monkeypatch.setattr(_wait.wait_for_idle, "__defaults__", (granularity, 1))
+
+
+@asynccontextmanager
+async def showing(
+    run: ScriptedRun, size: tuple[int, int]
+) -> AsyncIterator[tuple[TfmuxApp, Pilot[int]]]:
+    """The app with a run on its screen, in a terminal of this size, and who presses keys."""
+    app = TfmuxApp(run, config=Config())
+    async with app.run_test(size=size) as pilot:
+        yield app, pilot
 
 
 def screen_text(app: App[Any]) -> list[str]:

@@ -132,10 +132,7 @@ def test_answers_of_an_agent_are_typed_or_refused(kind: type[Any], body: dict[st
         pass
 
 
-@given(
-    st.sampled_from(ANSWERS),
-    JSON | st.dictionaries(st.text(max_size=9), JSON, max_size=3),
-)
+@given(st.sampled_from(ANSWERS), JSON | st.dictionaries(st.text(max_size=9), JSON, max_size=3))
 @tries(100)
 def test_answers_to_questions_are_typed_or_refused(kind: type[Answer], body: object) -> None:
     """No answer of any shape does more than break the protocol."""

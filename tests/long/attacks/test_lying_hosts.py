@@ -154,10 +154,7 @@ def a_log_that_is_not_open(seen: Bench) -> list[bytes]:
     ],
 )
 async def test_log_bytes_that_were_not_asked_for_cost_the_link(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    lie: Callable[[Bench], list[bytes]],
-    rule: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[Bench], list[bytes]], rule: str
 ) -> None:
     """Bytes come only of opened logs, in their order, and not beyond `log_limit`."""
     async with bench(tmp_path, monkeypatch) as seen:

@@ -142,9 +142,7 @@ async def test_nothing_is_made_for_nobody() -> None:
     assert not views.pop_touched()
 
 
-async def test_the_beginning_of_a_kill_waits_for_no_pause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_the_beginning_of_a_kill_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that hears for three seconds nothing of its kill has another launcher take the run
     over."""
     monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)

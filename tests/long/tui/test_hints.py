@@ -8,16 +8,13 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.fakes import STEP, ScriptedRun
-from tests.support.screens import shows, until, visible
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import showing, shows, until, visible
 
 
 async def test_a_hint_stands_beside_its_line(run: ScriptedRun) -> None:
     """A known failure is explained where it stands, and in the headline when it was first."""
     run.write("worker:1", b"ModuleNotFoundError: No module named 'tensorflow'\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(300, 50)) as pilot:
+    async with showing(run, (300, 50)) as (_, pilot):
         await shows(pilot, "◂ no such module: the host's Python lacks tensorflow")
         tail = ("ModuleNotFoundError: No module named 'tensorflow'",)
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail)
@@ -41,8 +38,7 @@ async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
     run.task("worker:0", state=TaskState.READY, last_output=time.time())
     run.task("worker:1", state=TaskState.STARTING, reason="its port is held by pid 7 (nc -l)")
     run.write("worker:0", WAITING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(300, 50)) as pilot:
+    async with showing(run, (300, 50)) as (app, pilot):
         beside = "◂ waiting for a task: worker:1 @tf3 is starting (its port is held by pid 7"
         await shows(pilot, beside)
         await shows(pilot, "! worker:0: waiting for a task: worker:1 @tf3 is starting")
@@ -60,8 +56,7 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
     run.change(state=RunPhase.RUNNING)
     run.task("ps:0", state=TaskState.STARTING, last_output=time.time(), reason=held)
     run.write("ps:0", f"{line}\n".encode())
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(300, 50)) as pilot:
+    async with showing(run, (300, 50)) as (_, pilot):
         await shows(pilot, f"{line}  ◂ port in use: {held}")
         await shows(pilot, f"! ps:0: port in use: {held}")
         run.task("ps:0", state=TaskState.FAILED, exit_code=1, ended=1000.0)

@@ -17,7 +17,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import wait_until
-from tests.support.screens import screen_text, shows, until
+from tests.support.screens import screen_text, showing, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.run_clients import RunClients
@@ -102,8 +102,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
 
 async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
     """The prompt has the letters, and the screen what comes behind Enter."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: bool(app.focused))
         burst(app, ["slash", *"xH", "enter", "H"])
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
@@ -112,9 +111,8 @@ async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
 
 async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
     """It is handled before keys that wait for the one before them."""
-    app = TfmuxApp(run, config=Config())
     held = asyncio.Event()
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: bool(app.focused))
         assert app.focused is not None
         app.focused.call_later(held.wait)  # the focused widget is busy
@@ -128,9 +126,8 @@ async def test_a_key_that_is_held_down_leaves_nothing_to_be_done(run: ScriptedRu
     """What has come while the screen was busy is handled in one turn, and another key after it."""
     for number in range(2000):
         run.write("worker:0", b"line %d\n" % number)
-    app = TfmuxApp(run, config=Config())
     turns = 0
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "line 1999")
         burst(app, [*["k"] * 1000, "H"])
         while not isinstance(app.screen, HostsScreen):
@@ -146,8 +143,7 @@ async def test_each_step_of_a_search_counts(run: ScriptedRun) -> None:
     run.write(
         "worker:0", b"".join(b"needle %d\n" % i if i % 100 == 5 else b"hay\n" for i in range(1000))
     )
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "hay")
         burst(app, ["slash", *"needle", "enter", "N", "N"])
         await shows(pilot, "/needle 8 of 10")
@@ -162,8 +158,7 @@ async def test_each_step_from_error_to_error_counts(run: ScriptedRun) -> None:
     """Steps that are asked for before all logs have been searched, and several within one frame."""
     for number in range(5):
         run.write("worker:0", b"fine\nValueError: bad %d\n" % number)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "fine")
         burst(app, ["e", "e", "e"])
         await until(pilot, lambda: "error 3 of 5" in messages(app))

@@ -12,8 +12,7 @@ from launcher.run.states import RunPhase, TaskState
 from launcher.store.logs import LogFile
 from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN
-from tests.support.screens import screen_text, shows, until
-from tui.app import TfmuxApp
+from tests.support.screens import screen_text, showing, shows, until
 from tui.log.document import Document, Line
 from tui.log.log_views import LogView, LogViews
 from tui.log.remarks import remark_source
@@ -96,8 +95,7 @@ def test_a_million_remarks_are_not_looked_through(log: LogFile) -> None:
 
 async def test_the_pane_shows_the_training(run: ScriptedRun) -> None:
     """Its lower border tells of the remarks, and the key shows them, and hides them again."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         run.all_tasks(state=TaskState.RUNNING)
         run.change(state=RunPhase.RUNNING)
         run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
@@ -116,8 +114,7 @@ async def test_the_pane_shows_the_training(run: ScriptedRun) -> None:
 
 async def test_search_finds_hidden_lines(run: ScriptedRun) -> None:
     """The line with the hit is shown, and hidden again when the search is left."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n{CLEANUP}\nend\n".encode())
         await shows(pilot, "4 remarks of TensorFlow hidden")

@@ -10,9 +10,9 @@ from textual import events
 from textual.command import CommandPalette, Hits
 
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import shows, until
+from tests.support.screens import showing, shows, until
 from tui.app import TfmuxApp
-from tui.config import Config, load_config
+from tui.config import load_config
 from tui.palette import Palette
 from tui.screens.hosts_screen import HostsScreen
 from tui.screens.run_screen import RunScreen
@@ -31,8 +31,7 @@ async def test_enter_waits_for_the_commands_that_are_looked_for(
             yield hit
 
     monkeypatch.setattr(Palette, "search", slow)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         for key in (*"hosts", "enter"):  # `press` would wait for what holds the palette
@@ -63,8 +62,7 @@ async def test_the_palette_closes_while_commands_are_looked_for(
     monkeypatch.setattr(Palette, "search", slow)
     monkeypatch.setattr(Palette, "discover", slow)
     monkeypatch.setattr(Palette, "shutdown", shutdown)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("ctrl+p")
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         app.post_message(events.Key("u", "u"))
@@ -78,8 +76,7 @@ async def test_the_palette_closes_while_commands_are_looked_for(
 async def test_the_palette_misses_no_key(run: ScriptedRun) -> None:
     """Letters right behind the key that opens it were lost, and Enter took a command that the
     rest stood for."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: bool(app.focused))
         for key in ("ctrl+p", *"hosts", "enter"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
@@ -103,8 +100,7 @@ async def test_keys_of_ones_own(run: ScriptedRun, tmp_path: Path) -> None:
 
 async def test_the_palette_goes_to_a_task(run: ScriptedRun) -> None:
     """By its name, with a sentence beside each command instead of its id."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("ctrl+p", *"go to worker:2")
         await shows(pilot, "pending on tf4")
         await pilot.press("enter")

@@ -14,9 +14,7 @@ from textual.strip import Strip
 
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, shows, until
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import screen_text, showing, shows, until
 from tui.curves import sparkline
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
@@ -34,8 +32,7 @@ async def test_borders_have_the_width_of_their_pane(tmp_path: Path, size: tuple[
     for task in run.snapshot().tasks:
         run.task(str(task.id), host="host-漢字[red]", state=TaskState.RUNNING, step=12_340)
         run.write(str(task.id), b"x" * 500 + b"\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=size) as pilot:
+    async with showing(run, size) as (app, pilot):
         await shows(pilot, "x" * 30)
         if size[0] > 80:
             await shows(pilot, "host-漢字[red]")
@@ -85,8 +82,7 @@ async def test_the_focused_pane_is_plain_to_see(
 ) -> None:
     """Without colours too, it alone has heavy lines; they move with the focus."""
     monkeypatch.setenv("NO_COLOR", "1")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=size) as pilot:
+    async with showing(run, size) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         for name in ("worker:0", "worker:1"):
             await shows(pilot, f"▸{name}")
@@ -100,8 +96,7 @@ async def test_the_focused_pane_is_plain_to_see(
 async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
     """At 80×24 a pane has a row for its title and all others for its log."""
     run.write("ps:0", b"".join(b"line %d\n" % i for i in range(100)))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         await shows(pilot, "line 99")
         shown = [row for row in screen_text(app) if row.startswith("line ")]
         pane = app.focused
@@ -110,8 +105,7 @@ async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
 
 async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> None:
     """The bar only where the number of steps is known; trouble colours the border."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         run.change(state=RunPhase.RUNNING)
         for i in range(30):
             run.write("worker:1", STEP % (i, i * 10, 2.0 - i / 30))
@@ -132,8 +126,7 @@ async def test_unchanged_lines_are_not_drawn_again(
     """A step in the title costs the two rows of the border, not the pane."""
     run.change(state=RunPhase.RUNNING, total_steps=1000)
     run.task("worker:1", state=TaskState.RUNNING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "worker:1 @tf3  running")
         pane = app.screen.query(Pane)[2]
         drawn: set[int] = set()
@@ -157,8 +150,7 @@ async def test_a_pane_is_not_drawn_because_another_one_is(
 ) -> None:
     """Textual paints all panes when one has changed: the lines of the others are kept."""
     run.change(state=RunPhase.RUNNING)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (_, pilot):
         await shows(pilot, "▸worker:0")
         drawn: set[str] = set()
         painted: set[str] = set()

@@ -65,9 +65,7 @@ def launcher() -> Iterator[Launcher]:
 
 
 @asynccontextmanager
-async def home(
-    size: tuple[int, int] = (100, 30),
-) -> AsyncIterator[tuple[Pilot[int], HomeScreen]]:
+async def home(size: tuple[int, int] = (100, 30)) -> AsyncIterator[tuple[Pilot[int], HomeScreen]]:
     """The app on its home screen."""
     screen = HomeScreen(RunClients())
     app = TfmuxApp(pages=[screen])

@@ -8,8 +8,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import focused_task, shows, until
-from tui.app import TfmuxApp
+from tests.support.screens import focused_task, showing, shows, until
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
@@ -18,8 +17,7 @@ from tui.widgets.task_list import StatusStrip
 
 async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     """Tab, Shift-Tab, digits, arrows, a click on a pane and one in the strip."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused_task(app) == "worker:0", "the chief: a ps has nothing to say for hours"
         for keys, task in [
@@ -45,8 +43,7 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
 async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
     """F9 kills without a question even while a dialog is open; a second press goes through
     too; the receipt is shown when it is there."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press("f9")
@@ -65,8 +62,7 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
 
 async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
     """The second Ctrl-C kills all; the app leaves by itself once the receipt is clean."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("ctrl+c")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press("ctrl+c")
@@ -78,8 +74,7 @@ async def test_ctrl_c_twice_kills_and_leaves(run: ScriptedRun) -> None:
 
 async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
     """Once; with nothing selected it asks about leaving."""
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", b"one\ntwo\n")
         await shows(pilot, "two")
@@ -93,8 +88,7 @@ async def test_ctrl_c_copies_selected_lines(run: ScriptedRun) -> None:
 async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
     """With a survivor or an unreachable host the app does not leave by itself, and names both."""
     run.all_tasks(state=TaskState.RUNNING)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("ctrl+q", "k")
         await until(pilot, lambda: run.asked == ["kill_all"])
         hosts = (
@@ -113,8 +107,7 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
 async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: ScriptedRun) -> None:
     """The last lines of a failure come after what every host has confirmed, and scroll."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
-    app = TfmuxApp(run)
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (_, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: "kill_all" in run.asked)
         tail = tuple(f"line {number} of a long story" for number in range(30))

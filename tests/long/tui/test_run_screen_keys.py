@@ -11,9 +11,7 @@ from launcher.ids import TaskId
 from launcher.run.states import HostState, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
-from tests.support.screens import run_screen, shows, until, visible
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import run_screen, showing, shows, until, visible
 from tui.pane_layout import Arrangement
 from tui.screens.help import HelpScreen
 from tui.screens.hosts_screen import HostsScreen
@@ -31,8 +29,7 @@ async def test_search_through_the_whole_log(run: ScriptedRun) -> None:
     """A hit far above the end is found and shown with its count; n and N walk; Escape ends."""
     lines = [b"needle %d\n" % i if i % 30_000 == 5 else b"hay %d\n" % i for i in range(100_000)]
     run.write("worker:0", b"".join(lines))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "hay 99999")
         await pilot.press("slash", *"needle", "enter")
         await shows(pilot, "needle 90005")
@@ -50,8 +47,7 @@ async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> N
     """Search, filter and the walk over errors keep up with logs that grow, and no longer than
     somebody looks at them."""
     run.write("worker:0", b"needle\nhay\n")
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (_, pilot):
         await shows(pilot, "hay")
         await pilot.press("ampersand", *"needle", "enter", "e")
         await pilot.press("slash", *"needle", "enter")
@@ -65,8 +61,7 @@ async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> N
 
 async def test_layouts_in_turn(run: ScriptedRun) -> None:
     """Space steps from the grid to list + detail, merged, and back."""
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
         seen = []
         for _ in range(3):
@@ -74,11 +69,7 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
             await pilot.pause(0.1)
             panes = app.screen.query_one(PaneGrid).panes
             seen.append((run_screen(app).area.pane_layout.effective, len(panes)))
-        assert seen == [
-            (Arrangement.LIST, 1),
-            (Arrangement.MERGED, 1),
-            (Arrangement.GRID, 4),
-        ]
+        assert seen == [(Arrangement.LIST, 1), (Arrangement.MERGED, 1), (Arrangement.GRID, 4)]
 
 
 async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
@@ -87,8 +78,7 @@ async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
     large = ScriptedRun(tmp_path, workers=63, hosts=4)
     large.all_tasks(state=TaskState.RUNNING)
     large.task("worker:40", state=TaskState.FAILED, exit_code=1)
-    app = TfmuxApp(large, config=Config())
-    async with app.run_test(size=(200, 50)) as pilot:
+    async with showing(large, (200, 50)) as (app, pilot):
         panes = app.screen.query_one(PaneGrid)
 
         def tasks() -> list[str]:
@@ -127,8 +117,7 @@ async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
         usage={TaskId("ps", 0): (1.2, 500_000_000)},
     )
     run.change(hosts=(first, *hosts[1:]))
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("M")
         await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
         await shows(pilot, "Global steps a second")

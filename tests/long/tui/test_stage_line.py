@@ -8,9 +8,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, until
-from tui.app import TfmuxApp
-from tui.config import Config
+from tests.support.screens import screen_text, showing, until
 from tui.format import StatusColor
 from tui.widgets.header import Form, stage_parts
 
@@ -69,8 +67,7 @@ async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:
     run.task("ps:0", state=READY)
     run.task("worker:0", state=STARTING)
     run.change(waiting="worker:0 on tf2:2222", waiting_since=0.0)
-    app = TfmuxApp(run, config=Config())
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with showing(run, (80, 24)) as (app, pilot):
         expected = "ps ✓ ▸ chief 0/1 ▸ workers 0/3  waiting for worker:0 on tf2:2222 — "
         await until(pilot, lambda: expected in screen_text(app)[0])
         await pilot.resize_terminal(200, 50)

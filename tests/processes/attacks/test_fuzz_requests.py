@@ -55,11 +55,7 @@ def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> No
 def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
     """A launcher that opens the log of `../../x:0` is refused, and no file is made anywhere."""
     opened = {"task": "../../evil:0", "number": 1, "offset": 0, "log_limit": 10}
-    talk(
-        client,
-        wire.encode(wire.HELLO, hello(client.token)),
-        wire.encode(wire.READ_LOG, opened),
-    )
+    talk(client, wire.encode(wire.HELLO, hello(client.token)), wire.encode(wire.READ_LOG, opened))
     answer_to(client, asked(client))
     assert not list(Path(os.environ["HOME"]).rglob("*evil*"))
 

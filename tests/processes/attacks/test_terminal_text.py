@@ -130,10 +130,7 @@ async def test_a_prompt_of_a_server_is_shown_without_escapes(
 
     logins = SshConnector(ask)
     target = SshTarget(
-        ssh_server.user,
-        "127.0.0.1",
-        ssh_server.port,
-        known_hosts=str(ssh_server.known_hosts),
+        ssh_server.user, "127.0.0.1", ssh_server.port, known_hosts=str(ssh_server.known_hosts)
     )
     with pytest.raises(HostError):
         await logins.open("far", target, "true")

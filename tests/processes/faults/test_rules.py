@@ -122,9 +122,7 @@ def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
         assert last_states(up)["worker:1"] == "exited", up.transcript()
 
 
-def test_a_task_of_a_like_name_is_not_restarted(
-    tmp_path: Path,
-) -> None:
+def test_a_task_of_a_like_name_is_not_restarted(tmp_path: Path) -> None:
     """Tags end in a semicolon and are matched whole: ten workers, one restarted by a kill of
     its own, and nobody else's attempt changes."""
     with launch(
@@ -135,8 +133,7 @@ def test_a_task_of_a_like_name_is_not_restarted(
         env={"MODES": ""},
     ) as up:
         wait_until(
-            lambda: len([e for e in up.of("task") if e["state"] == "ready"]) == 11,
-            "eleven workers",
+            lambda: len([e for e in up.of("task") if e["state"] == "ready"]) == 11, "eleven workers"
         )
         victims = [
             p

@@ -11,12 +11,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from launcher.agent import wire
-from tests.support.agent_client import (
-    Client,
-    family,
-    socket_path,
-    watchdog_and_agent,
-)
+from tests.support.agent_client import Client, family, socket_path, watchdog_and_agent
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
 

@@ -12,13 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.agent import wire
-from tests.support.agent_client import (
-    Client,
-    family,
-    sleepers,
-    state_folder,
-    watchdog_and_agent,
-)
+from tests.support.agent_client import Client, family, sleepers, state_folder, watchdog_and_agent
 from tests.support.patience import wait_until
 from tests.testbed import proc
 

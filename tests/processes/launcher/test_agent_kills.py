@@ -12,11 +12,7 @@ import pytest
 
 from launcher.agent import processes as agent_proc
 from launcher.agent import wire
-from tests.support.agent_client import (
-    Client,
-    family,
-    sleepers,
-)
+from tests.support.agent_client import Client, family, sleepers
 from tests.support.patience import wait_until
 from tests.testbed import proc
 

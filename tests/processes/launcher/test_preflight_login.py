@@ -188,9 +188,7 @@ async def test_too_many_logins_are_not_another_kind_of_server(ssh_server: SshSer
     assert told.value.code == "ssh-dropped" and guests > 1
 
 
-async def test_hosts_behind_a_jump_host_are_reached_and_blamed_apart(
-    ssh_server: SshServer,
-) -> None:
+async def test_hosts_behind_a_jump_host_are_reached_and_blamed_apart(ssh_server: SshServer) -> None:
     """Two jumps in a row work; a host that the last one cannot reach is told so."""
     way = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
     assert "login" in await login(replace(target(ssh_server), jump=f"{way},{way}"))

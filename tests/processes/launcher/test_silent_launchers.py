@@ -218,10 +218,6 @@ def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
 ) -> None:
     """So many have tried to connect that its system takes no more: that is no answer, either."""
     monkeypatch.setattr(client_module, "HEARD_SECONDS", 0.1)
-    with (
-        standing_still(tmp_path, 0) as (run_id, _),
-        client_module.connect(run_id),
-        killing(run_id),
-    ):
+    with standing_still(tmp_path, 0) as (run_id, _), client_module.connect(run_id), killing(run_id):
         wait_until(lambda: silent, "another launcher")
         silent[0].theirs.sendall(b'{"error": "seen"}\n')

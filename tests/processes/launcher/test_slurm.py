@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.hosts.frames import Rules
-from launcher.slurm.login import (
-    LocalCommands,
-    NoAnswerError,
-    SlurmError,
-)
+from launcher.slurm.login import LocalCommands, NoAnswerError, SlurmError
 from launcher.slurm.script import batch_script
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 

@@ -15,15 +15,7 @@ from hypothesis import strategies as st
 
 from launcher.agent import wire
 from launcher.agent.wire import Frame, WireError
-from tests.support.agent_client import (
-    Client,
-    answer_to,
-    asked,
-    decode,
-    hello,
-    raw_channel,
-    talk,
-)
+from tests.support.agent_client import Client, answer_to, asked, decode, hello, raw_channel, talk
 from tests.support.budgets import examples
 from tests.support.patience import PATIENCE
 

@@ -249,8 +249,7 @@ async def test_hosts_come_and_go() -> None:
 
 
 @pytest.mark.parametrize(
-    "pasted",
-    ['{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "ps=c:1 worker=a:1,b:1"],
+    "pasted", ['{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "ps=c:1 worker=a:1,b:1"]
 )
 async def test_a_cluster_is_pasted(pasted: str) -> None:
     """A TF_CONFIG or a cluster spec: jobs, tasks and hosts appear."""

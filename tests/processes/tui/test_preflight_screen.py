@@ -72,9 +72,7 @@ async def test_this_machine_is_looked_at() -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
 
 
-async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(
-    ssh_server: SshServer,
-) -> None:
+async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(ssh_server: SshServer) -> None:
     """The host's key is shown in the dialog; n refuses it, and the finding says what to do."""
     destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
     library.create("far", REMOTE.format(destination=destination))
@@ -188,9 +186,7 @@ async def test_a_cell_is_told_by_its_own_finding(monkeypatch: pytest.MonkeyPatch
             assert other not in told, told
 
 
-async def test_all_findings_of_a_cell_are_read_at_80_by_24(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_all_findings_of_a_cell_are_read_at_80_by_24(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the check the cursor stands on the bad cell, in sight, and the remedy of its last
     finding can be scrolled to."""
     why = "and this is told at such length that it takes more than one row of a low screen"

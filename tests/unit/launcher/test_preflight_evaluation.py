@@ -21,12 +21,7 @@ from launcher.preflight import (
     evaluation,
     reachability,
 )
-from launcher.preflight.probes import (
-    AccountAnswer,
-    ConnectAnswer,
-    DiskSpaceAnswer,
-    PythonAnswer,
-)
+from launcher.preflight.probes import AccountAnswer, ConnectAnswer, DiskSpaceAnswer, PythonAnswer
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}

@@ -95,9 +95,7 @@ async def test_the_first_answer_counts_and_the_others_are_withdrawn(folder: RunF
         assert silent.seen == busy.seen == [PASSWORD]
 
 
-async def test_several_hosts_ask_at_once_and_one_who_comes_late_is_asked(
-    folder: RunFolder,
-) -> None:
+async def test_several_hosts_ask_at_once_and_one_who_comes_late_is_asked(folder: RunFolder) -> None:
     """Each prompt gets its own answer; a prompt outlasts the page that showed it."""
     async with listening(folder) as prompts:
         answers = [asyncio.create_task(prompts(each)) for each in (PASSWORD, CODE)]

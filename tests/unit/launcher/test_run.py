@@ -9,7 +9,17 @@ from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import CheckHosts, SetTimer, StageHost
 from launcher.run.states import RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
-from tests.support.run_driver import CLUSTER, FACTS, RunDriver, kill, kills, name, timers
+from tests.support.run_driver import (
+    CLUSTER,
+    FACTS,
+    RunDriver,
+    kill,
+    kills,
+    name,
+    running,
+    staged,
+    timers,
+)
 
 # --- order and readiness ------------------------------------------------------------------------
 
@@ -92,8 +102,7 @@ def test_a_task_that_is_not_ready_in_time_has_failed() -> None:
 )
 def test_a_timeout_says_what_was_waited_for(settings: str, said: str) -> None:
     """And which line of the file says so."""
-    driver = RunDriver(settings=settings)
-    driver.staged()
+    driver = staged(settings=settings)
     driver.begun("ps:0")
     driver.fired(ReadyTimeout(name("ps:0"), 1))
     assert driver.failure.how.startswith("not ready after 120 s: ") and said in driver.failure.how
@@ -102,15 +111,13 @@ def test_a_timeout_says_what_was_waited_for(settings: str, said: str) -> None:
 @pytest.mark.parametrize("ready", ["'listening'", "'auto'", "'started'", "{ log = 'up' }"])
 def test_a_process_that_was_never_started_did_not_miss_its_readiness(ready: str) -> None:
     """Nothing of the cluster file would change it."""
-    driver = RunDriver(settings=f"[start.ready]\nps = {ready}\n")
-    driver.staged()
+    driver = staged(settings=f"[start.ready]\nps = {ready}\n")
     driver.fired(ReadyTimeout(name("ps:0"), 1))
     assert driver.failure.how == "not ready after 120 s: its process was not started"
 
 
 def test_a_port_that_somebody_holds_is_the_reason() -> None:
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.feed(ev.TaskStarted, name("ps:0"), 1, 99, port_holder="pid 7 of other/ps:0/1 (python)")
     driver.feed(ev.TaskExited, name("ps:0"), 1, 1, None, "pid 7 of other/ps:0/1 (python)")
     failure = driver.failure
@@ -120,8 +127,7 @@ def test_a_port_that_somebody_holds_is_the_reason() -> None:
 def test_ready_by_time_and_by_start() -> None:
     """`{ after = s }` sets a timer from the start; `started` is ready at once."""
     text = CLUSTER + '[start.ready]\nps = { after = 3.0 }\nworker = "started"\n'
-    driver = RunDriver(text=text)
-    driver.staged()
+    driver = staged(text=text)
     assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 3.0}
     assert driver.fired(ReadyDelay(name("ps:0"), 1)) == driver.start("worker:0")
     assert driver.begun("worker:0") == driver.start("worker:1", "worker:2")
@@ -129,8 +135,7 @@ def test_ready_by_time_and_by_start() -> None:
 
 def test_auto_is_ready_when_it_listens_prints_a_metric_line_or_has_lived() -> None:
     """Whichever comes first, of the attempt that runs now."""
-    driver = RunDriver(settings="[start.ready]\nps = 'auto'\nworker = 'auto'\n")
-    driver.staged()
+    driver = staged("[start.ready]\nps = 'auto'\nworker = 'auto'\n")
     assert driver.feed(ev.MetricsSeen, name("ps:0")) == []  # of an earlier attempt: it is not begun
     assert timers(driver.begun("ps:0")) == {ReadyDelay(name("ps:0"), 1): 5.0}
     assert driver.feed(ev.TaskReady, name("ps:0"), 1) == driver.start("worker:0")
@@ -146,16 +151,14 @@ def test_auto_is_ready_when_it_listens_prints_a_metric_line_or_has_lived() -> No
 
 
 def test_a_task_that_is_done_before_it_was_ready_does_not_hold_the_start_up() -> None:
-    driver = RunDriver(settings='on_failure = "keep"')
-    driver.staged()
+    driver = staged('on_failure = "keep"')
     driver.ready("ps:0")
     driver.begun("worker:0")
     assert driver.exited("worker:0", 0) == driver.start("worker:1", "worker:2")
 
 
 def test_metrics_make_ready_running_and_may_name_the_total_of_steps() -> None:
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     assert driver.feed(ev.MetricsSeen, name("ps:0"), 500) == []
     assert (driver.state("ps:0"), driver.seen.total_steps) == (TaskState.STARTING, 500)
     driver.ready("ps:0")
@@ -168,8 +171,7 @@ def test_metrics_make_ready_running_and_may_name_the_total_of_steps() -> None:
 
 def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
     """What the attempt left behind is killed; attempts are counted; the pause doubles."""
-    driver = RunDriver(settings='on_failure = "restart"\nmax_restarts = 2')
-    driver.running()
+    driver = running('on_failure = "restart"\nmax_restarts = 2')
     out = driver.exited("worker:1", 1)
     pause = SetTimer(RestartDelay(name("worker:1"), 1), 1.0)
     assert out == [kill("b", "worker:1", 0.0), pause]
@@ -190,8 +192,7 @@ def test_a_failed_task_is_started_again_after_a_growing_pause() -> None:
 
 def test_attempts_of_long_ago_are_forgotten() -> None:
     """A snapshot has the last hundred of a task that is restarted for weeks."""
-    driver = RunDriver(settings='on_failure = "restart"\nmax_restarts = 1000')
-    driver.running()
+    driver = running('on_failure = "restart"\nmax_restarts = 1000')
     for attempt in range(1, 150):
         driver.exited("worker:1", 1, attempt=attempt)
         driver.receipt("b", ["worker:1"])
@@ -201,8 +202,7 @@ def test_attempts_of_long_ago_are_forgotten() -> None:
 
 
 def test_the_pause_is_bounded() -> None:
-    driver = RunDriver(settings='on_failure = "restart"\nmax_restarts = 9')
-    driver.running()
+    driver = running('on_failure = "restart"\nmax_restarts = 9')
     pauses: list[float] = []
     for attempt in range(1, 9):
         out = driver.exited("worker:1", 1, attempt=attempt)
@@ -215,8 +215,7 @@ def test_the_pause_is_bounded() -> None:
 
 def test_the_next_attempt_waits_until_the_last_one_is_seen_gone() -> None:
     """A kill that takes longer than the pause must not hit the next attempt."""
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.running()
+    driver = running('on_failure = "restart"')
     driver.exited("worker:1", 1)
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
     assert driver.receipt("b", ["worker:1"]) == driver.start("worker:1", attempt=2)
@@ -225,8 +224,7 @@ def test_the_next_attempt_waits_until_the_last_one_is_seen_gone() -> None:
 def test_a_restart_by_hand_ends_the_task_first() -> None:
     """With the grace, or hard; the end of the old attempt is no failure."""
     for hard, grace in ((False, 5.0), (True, 0.0)):
-        driver = RunDriver()
-        driver.running()
+        driver = running()
         out = driver.feed(ev.Restart, name("worker:1"), hard)
         assert kills(out) == [("b", ["worker:1"], grace)]
         assert driver.feed(ev.Restart, name("worker:1"), hard) == []  # pressed twice
@@ -237,8 +235,7 @@ def test_a_restart_by_hand_ends_the_task_first() -> None:
 
 
 def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.running()
+    driver = running('on_failure = "restart"')
     driver.exited("worker:1", 1)
     driver.feed(ev.Restart, name("worker:1"))
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
@@ -256,8 +253,7 @@ def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does(driver: Ru
 
 def test_a_restart_that_is_due_is_forgotten_in_a_kill() -> None:
     """Its attempt before is seen gone only then: nothing is started any more."""
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.running()
+    driver = running('on_failure = "restart"')
     driver.exited("worker:1", 1)
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
     driver.feed(ev.KillAll)

@@ -70,10 +70,7 @@ def test_the_receipt_has_the_engines_word_beside_the_agents() -> None:
     driver.begin()
     driver.feed(ev.KillAll)
     assert driver.confirm("node0") == []
-    assert driver.confirm("node1") == [
-        *map(ReleaseHost, NODES),
-        ReleaseAllocation(),
-    ]
+    assert driver.confirm("node1") == [*map(ReleaseHost, NODES), ReleaseAllocation()]
     assert driver.confirm("node1") == []  # the second press has its receipt, too
     allocation = driver.seen.allocation
     assert allocation is not None and allocation.releasing

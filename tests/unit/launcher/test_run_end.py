@@ -10,7 +10,18 @@ from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, Watc
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
-from tests.support.run_driver import FACTS, RunDriver, ends, held, kill, kills, name, timers
+from tests.support.run_driver import (
+    FACTS,
+    RunDriver,
+    ends,
+    held,
+    kill,
+    kills,
+    name,
+    running,
+    staged,
+    timers,
+)
 
 # --- the end ------------------------------------------------------------------------------------
 
@@ -20,10 +31,7 @@ def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped(
 ) -> None:
     out = driver.exited("worker:0")
     assert driver.phase() is RunPhase.FINISHING
-    assert out == [
-        WatchSilence(name("worker:1"), 60.0),
-        WatchSilence(name("worker:2"), 60.0),
-    ]
+    assert out == [WatchSilence(name("worker:1"), 60.0), WatchSilence(name("worker:2"), 60.0)]
     assert driver.exited("worker:1") == []
     assert driver.exited("worker:2") == driver.shut_down()
     driver.exited("ps:0", None, "TERM")
@@ -36,8 +44,7 @@ def test_when_the_chief_is_done_the_others_may_finish_and_the_ps_is_stopped(
 
 def test_success_all_waits_for_everybody() -> None:
     """Without a deciding chief silence is watched only once a task of the job has ended."""
-    driver = RunDriver(settings='success = "all"')
-    driver.running()
+    driver = running('success = "all"')
     assert driver.exited("worker:0") == [
         WatchSilence(name("worker:1"), 60.0),
         WatchSilence(name("worker:2"), 60.0),
@@ -61,8 +68,7 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriv
 def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
     """Beside a chief of a job of its own, workers that `join()` never end by themselves."""
     jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
-    driver = RunDriver(settings='success = "chief"\n', jobs=jobs)
-    driver.staged()
+    driver = staged('success = "chief"\n', jobs=jobs)
     driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
     driver.exited("chief:0")
     for worker, host in (("worker:0", "a"), ("worker:1", "b"), ("worker:2", "b")):
@@ -77,8 +83,7 @@ def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
 def test_a_worker_that_hangs_while_others_have_ended_is_no_server() -> None:
     """Where one worker has ended by itself, its like are expected to."""
     jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
-    driver = RunDriver(settings='success = "chief"\n', jobs=jobs)
-    driver.staged()
+    driver = staged('success = "chief"\n', jobs=jobs)
     driver.ready("ps:0", "chief:0", "worker:0", "worker:1", "worker:2")
     driver.exited("chief:0")
     driver.exited("worker:0")
@@ -110,15 +115,13 @@ def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
 
 
 def test_a_ps_that_fails_stops_the_run_even_under_keep() -> None:
-    driver = RunDriver(settings='on_failure = "keep"')
-    driver.running()
+    driver = running('on_failure = "keep"')
     assert driver.exited("ps:0", 3) == driver.shut_down()
     assert (str(driver.failure.task), driver.failure.how) == ("ps:0", "exit 3")
 
 
 def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
-    driver = RunDriver(settings='on_failure = "keep"')
-    driver.running()
+    driver = running('on_failure = "keep"')
     assert driver.exited("worker:1", 1) == []
     driver.exited("worker:0")
     assert kills(driver.exited("worker:2"))
@@ -126,8 +129,7 @@ def test_a_worker_that_fails_under_keep_is_a_failure_at_the_end() -> None:
 
 
 def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
-    driver = RunDriver(settings='on_failure = "keep"')
-    driver.running()
+    driver = running('on_failure = "keep"')
     driver.feed(ev.TaskExited, name("worker:2"), 1, None, "SEGV", "", ("last words",))
     driver.exited("worker:1", 1)
     failure = driver.failure
@@ -163,8 +165,7 @@ def test_a_hundred_failures_below_the_first_are_named_and_more_are_counted() -> 
 
 def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
     jobs = '[jobs.board]\ntasks = ["b:6006"]\nin_cluster = false\ncommand = ["y"]\n'
-    driver = RunDriver(jobs=jobs)
-    driver.running()
+    driver = running(jobs=jobs)
     driver.begun("board:0")
     assert driver.exited("board:0", 9) == []
     assert driver.state("board:0") is TaskState.FAILED
@@ -177,8 +178,7 @@ def test_a_helpers_failure_is_shown_and_ends_nothing() -> None:
 
 
 def test_the_end_of_an_earlier_attempt_says_nothing_of_the_present_one() -> None:
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.running()
+    driver = running('on_failure = "restart"')
     driver.exited("worker:1", 1)
     driver.receipt("b", ["worker:1"])
     driver.fired(RestartDelay(name("worker:1"), 1))
@@ -249,9 +249,7 @@ def test_a_persons_first_kill_while_the_rule_ends_a_run_is_the_first(driver: Run
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
-def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(
-    driver: RunDriver,
-) -> None:
+def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(driver: RunDriver) -> None:
     ended_by_the_rule(driver)
     driver.confirmed()
     notes = driver.seen.notes
@@ -276,8 +274,7 @@ def test_a_terminal_that_is_closed_while_the_rule_ends_a_run_changes_nothing(
 
 def test_a_person_who_joins_in_after_a_failure_has_killed_the_run() -> None:
     """Where several exit codes hold, 130 comes before 1; the failure is still named."""
-    driver = RunDriver()
-    driver.running()
+    driver = running()
     assert driver.exited("worker:1", 1) == driver.shut_down()
     assert driver.feed(ev.KillAll) == []
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
@@ -299,8 +296,7 @@ def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
 
 
 def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.staged()
+    driver = staged('on_failure = "restart"')
     driver.begun("ps:0")
     driver.feed(ev.KillAll)
     assert driver.feed(ev.TaskReady, name("ps:0"), 1) == []
@@ -341,8 +337,7 @@ def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDrive
 def test_a_time_that_has_passed_is_not_said() -> None:
     """Given a host whose lease and grace are over, when the kill ends without it, then nobody is
     told when its agent will act."""
-    driver = RunDriver()
-    driver.running()
+    driver = running()
     driver.lost("b", 1.0)
     driver.feed(ev.KillAll)
     driver.receipt("a")
@@ -355,8 +350,7 @@ def test_a_time_that_has_passed_is_not_said() -> None:
 @pytest.mark.parametrize("keeps", [False, True])
 def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
     """Under `keep` tasks of a host that is cut off go on until somebody kills them."""
-    driver = RunDriver('on_disconnect = "keep"\n' if keeps else "")
-    driver.running()
+    driver = running('on_disconnect = "keep"\n' if keeps else "")
     driver.lost("b", 60.0)
     driver.feed(ev.KillAll)
     driver.receipt("a")
@@ -369,8 +363,7 @@ def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
 def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() -> None:
     """Given a host that is cut off during a kill, when the clock is set back by a day, then its
     tasks have the grace and not a day."""
-    driver = RunDriver()
-    driver.running()
+    driver = running()
     driver.feed(ev.KillAll)
     driver.lost("b")
     driver.now -= 86_400
@@ -379,8 +372,7 @@ def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() 
 
 def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() -> None:
     """Nothing there has a grace any more; who presses again puts nothing off."""
-    driver = RunDriver()
-    driver.running()
+    driver = running()
     driver.lost("b")
     driver.feed(ev.KillAll)
     assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}

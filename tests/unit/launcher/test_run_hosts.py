@@ -10,7 +10,18 @@ from launcher.run.events import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTime
 from launcher.run.instructions import CheckHosts, KillHost, SetTimer, StageHost
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
-from tests.support.run_driver import FACTS, RunDriver, held, kill, kills, name, starts, timers
+from tests.support.run_driver import (
+    FACTS,
+    RunDriver,
+    held,
+    kill,
+    kills,
+    name,
+    running,
+    staged,
+    starts,
+    timers,
+)
 
 
 def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
@@ -28,8 +39,7 @@ def test_a_lost_host_is_shown_apart_and_comes_back(driver: RunDriver) -> None:
 
 
 def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None:
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.ready("ps:0")
     driver.ready("worker:0")
     driver.begun("worker:2")
@@ -41,8 +51,7 @@ def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None
 
 def test_a_time_limit_that_ends_during_a_cut_is_set_again_after_it() -> None:
     """It says nothing of a task that nobody sees; without another one the run waited for ever."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.begun("ps:0")
     driver.lost("a")
     assert driver.fired(ReadyTimeout(name("ps:0"), 1)) == []
@@ -54,8 +63,7 @@ def test_a_time_limit_that_ends_during_a_cut_is_set_again_after_it() -> None:
 @pytest.mark.parametrize(("ready", "seconds"), [("{ after = 3.0 }", 3.0), ("'auto'", 5.0)])
 def test_a_delay_that_ends_during_a_cut_begins_again_after_it(ready: str, seconds: float) -> None:
     """The agent names the process of each task that it holds, as it did at the start."""
-    driver = RunDriver(settings=f"[start.ready]\nps = {ready}")
-    driver.staged()
+    driver = staged(settings=f"[start.ready]\nps = {ready}")
     driver.begun("ps:0")
     driver.lost("a")
     assert driver.fired(ReadyDelay(name("ps:0"), 1)) == []
@@ -66,8 +74,7 @@ def test_a_delay_that_ends_during_a_cut_begins_again_after_it(ready: str, second
 
 def test_a_kill_sets_no_time_limit_when_a_host_is_back() -> None:
     """Nothing is waited for but receipts."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.begun("ps:0")
     driver.lost("a")
     driver.feed(ev.KillAll)
@@ -143,8 +150,7 @@ def test_a_host_that_stays_away_beyond_its_lease_ends_the_run_as_unconfirmed(
 
 
 def test_under_keep_a_lost_host_ends_nothing() -> None:
-    driver = RunDriver(settings='on_disconnect = "keep"')
-    driver.running()
+    driver = running('on_disconnect = "keep"')
     driver.lost("b")
     assert driver.fired(LeaseEnd("b")) == []
     assert driver.state("worker:1") is TaskState.LOST
@@ -192,8 +198,7 @@ def test_more_ranks_than_gpus_are_noted_once() -> None:
 
 def test_a_task_whose_stage_comes_while_its_host_is_cut_off_has_its_time_later() -> None:
     """It cannot be told to start; that it is not ready after two minutes ended the run."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.begun("ps:0")
     driver.lost("b", 600.0)
     out = driver.ready("ps:0", "worker:0")

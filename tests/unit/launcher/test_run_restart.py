@@ -19,7 +19,18 @@ from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
 from tests.support.cluster_texts import cluster_text
-from tests.support.run_driver import CLUSTER, RunDriver, ends, held, kills, name, starts, timers
+from tests.support.run_driver import (
+    CLUSTER,
+    RunDriver,
+    ends,
+    held,
+    kills,
+    name,
+    running,
+    staged,
+    starts,
+    timers,
+)
 
 RESTART = 'on_failure = "restart-all"\nmax_restarts = 2\n'
 ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
@@ -37,12 +48,6 @@ BOTH = [("a", None, 5.0), ("b", None, 5.0)]
 PATIENCE = SetTimer(RestartTimeout(1), 5.0 + KILL_PATIENCE)
 
 
-def running(settings: str = RESTART, jobs: str = "") -> RunDriver:
-    driver = RunDriver(settings=settings, jobs=jobs)
-    driver.running()
-    return driver
-
-
 def fails(driver: RunDriver, attempt: int = 1) -> list[Instruction]:
     return driver.exited("worker:1", 1, attempt=attempt)
 
@@ -57,7 +62,7 @@ def again(driver: RunDriver, attempt: int = 2) -> None:
 
 def test_one_failure_ends_all_and_starts_all_again_when_nothing_is_left() -> None:
     """The kernel's word of every host comes first; then the ports, then the stages in order."""
-    driver = running()
+    driver = running(RESTART)
     assert fails(driver) == [KillHost("a", None, 5.0), KillHost("b", None, 5.0), PATIENCE]
     assert (driver.phase(), driver.state("worker:1")) == (RunPhase.RESTARTING, TaskState.BACKOFF)
     assert driver.seen.attempt_text == "attempt 2 of 3: worker:1 exit 1 on b"
@@ -80,7 +85,7 @@ def test_one_failure_ends_all_and_starts_all_again_when_nothing_is_left() -> Non
 
 
 def test_the_last_attempt_fails_as_always() -> None:
-    driver = running()
+    driver = running(RESTART)
     again(driver, 2)
     again(driver, 3)
     assert driver.seen.attempt_text == "attempt 3 of 3: worker:1 exit 1 on b"
@@ -90,7 +95,7 @@ def test_the_last_attempt_fails_as_always() -> None:
 
 
 def test_tasks_that_have_ended_well_start_again_too() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.exited("worker:2")
     again(driver)
     assert driver.task("worker:2").attempt == 2 and driver.state("worker:2") is TaskState.READY
@@ -98,8 +103,7 @@ def test_tasks_that_have_ended_well_start_again_too() -> None:
 
 def test_a_failure_during_the_start_starts_the_first_stage_again() -> None:
     """Those whose stage had not come have the number of all; what is late is of no attempt."""
-    driver = RunDriver(settings=RESTART)
-    driver.staged()
+    driver = staged(RESTART)
     driver.begun("ps:0")
     driver.exited("ps:0", 1)
     driver.receipt("b")
@@ -112,7 +116,7 @@ def test_a_failure_during_the_start_starts_the_first_stage_again() -> None:
 
 def test_helpers_stay_and_their_hosts_end_the_other_tasks_alone() -> None:
     """Of some tasks among others a host can only say that they are seen gone."""
-    driver = running(jobs=BOARD)
+    driver = running(RESTART, BOARD)
     driver.ready("board:0")
     own = ["worker:1", "worker:2"]
     assert kills(fails(driver)) == [("a", None, 5.0), ("b", own, 5.0)]
@@ -143,7 +147,7 @@ LEFT = (Survivor(77, "python train.py", "D"),)
 def test_without_the_proof_the_run_ends_and_says_why(
     receipt: HostReceipt, tasks: None, why: str
 ) -> None:
-    driver = running()
+    driver = running(RESTART)
     fails(driver)
     driver.receipt("a")
     assert driver.feed(ev.ReceiptReceived, receipt, tasks) == driver.shut_down()
@@ -155,7 +159,7 @@ def test_without_the_proof_the_run_ends_and_says_why(
 
 @pytest.mark.parametrize("survivors", [(), LEFT])
 def test_a_host_with_a_helper_that_cannot_tell_ends_the_run(survivors: Sequence[Survivor]) -> None:
-    driver = running(jobs=BOARD)
+    driver = running(RESTART, BOARD)
     fails(driver)
     driver.receipt("a")
     unsure = HostReceipt("b", survivors=tuple(survivors), doubt="" if survivors else "unread")
@@ -164,7 +168,7 @@ def test_a_host_with_a_helper_that_cannot_tell_ends_the_run(survivors: Sequence[
 
 
 def test_a_host_that_does_not_answer_ends_the_run() -> None:
-    driver = running()
+    driver = running(RESTART)
     fails(driver)
     driver.receipt("a")
     assert driver.fired(RestartTimeout(1)) == driver.shut_down()
@@ -175,7 +179,7 @@ def test_a_host_that_does_not_answer_ends_the_run() -> None:
 
 
 def test_a_host_whose_power_failed_starts_all_again_when_it_is_back() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.lost("b")
     assert driver.exited("worker:0", 1) != []  # its peers are gone
     driver.receipt("a")
@@ -188,7 +192,7 @@ def test_a_host_whose_power_failed_starts_all_again_when_it_is_back() -> None:
 
 def test_a_reboot_alone_starts_all_again() -> None:
     """Each host is told once."""
-    driver = running()
+    driver = running(RESTART)
     driver.lost("b")
     out = driver.up("b", agent_exit="the host was rebooted")
     assert kills(out) == BOTH
@@ -197,7 +201,7 @@ def test_a_reboot_alone_starts_all_again() -> None:
 
 
 def test_a_cut_alone_starts_nothing_again() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.lost("b")
     assert kills(driver.up("b", tasks=[held("worker:1"), held("worker:2")])) == []
     assert driver.phase() is RunPhase.RUNNING and driver.state("worker:1") is TaskState.READY
@@ -215,7 +219,7 @@ def test_a_host_that_stays_away_ends_the_run(keep: str) -> None:
 
 
 def test_a_host_that_is_cut_off_while_ports_are_picked_is_asked_again() -> None:
-    driver = running()
+    driver = running(RESTART)
     fails(driver)
     driver.confirmed()
     driver.lost("b")
@@ -225,7 +229,7 @@ def test_a_host_that_is_cut_off_while_ports_are_picked_is_asked_again() -> None:
 
 
 def test_a_port_that_another_program_holds_ends_the_run() -> None:
-    driver = running()
+    driver = running(RESTART)
     fails(driver)
     driver.confirmed()
     out = driver.feed(ev.HostRefused, "b", "port 2222 is in use")
@@ -259,7 +263,7 @@ def test_the_next_attempt_has_new_ports_and_says_its_number() -> None:
 
 
 def test_a_task_that_a_person_has_restarted_is_never_numbered_back() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.feed(ev.Restart, name("worker:2"))
     driver.receipt("b", ["worker:2"])
     driver.ready("worker:2", attempt=2)
@@ -271,7 +275,7 @@ def test_a_task_that_a_person_has_restarted_is_never_numbered_back() -> None:
 
 
 def test_a_person_restarts_no_task_while_all_are_ended() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.feed(ev.Restart, name("worker:2"))
     fails(driver)
     assert driver.receipt("b", ["worker:2"]) == []
@@ -283,7 +287,7 @@ def test_a_person_restarts_no_task_while_all_are_ended() -> None:
 
 def test_an_agent_that_dies_later_has_not_said_that_nothing_is_left() -> None:
     """What it said of the attempt before is no word on this one."""
-    driver = running()
+    driver = running(RESTART)
     again(driver)
     driver.feed(ev.KillAll)
     driver.feed(ev.HostLost, "b", "its agent died", 0.0, agent_gone=True)
@@ -311,7 +315,7 @@ MOMENTS: list[tuple[str, Step]] = [
 
 
 def at(moment: int) -> RunDriver:
-    driver = running()
+    driver = running(RESTART)
     for _, step in MOMENTS[: moment + 1]:
         step(driver)
     return driver
@@ -369,7 +373,7 @@ def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None
 
 
 def test_a_failure_that_nobody_was_there_to_hear_starts_all_again() -> None:
-    driver = running()
+    driver = running(RESTART)
     driver.feed(ev.Attached)
     driver.up("a", tasks=[held("ps:0"), held("worker:0")])
     assert driver.up("b", tasks=[held("worker:1"), held("worker:2")]) != []
@@ -380,7 +384,7 @@ def test_a_failure_that_nobody_was_there_to_hear_starts_all_again() -> None:
 
 
 def test_only_the_time_of_a_lost_host_is_renewed() -> None:
-    driver = running()
+    driver = running(RESTART)
     fails(driver)
     driver.lost("b")
     assert timers(driver.up("b", tasks=[held("worker:1")])) == {

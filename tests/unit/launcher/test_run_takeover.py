@@ -16,6 +16,8 @@ from tests.support.run_driver import (
     kill,
     kills,
     name,
+    running,
+    staged,
     starts,
     timers,
 )
@@ -84,8 +86,7 @@ def test_attach_goes_on_where_the_run_stands(driver: RunDriver) -> None:
 
 
 def test_attach_goes_on_with_the_start() -> None:
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.ready("ps:0")
     driver.begun("worker:0")
     other = attached(driver)
@@ -100,10 +101,7 @@ def test_hosts_that_come_back_while_an_attach_checks_them_get_no_files_again(
 ) -> None:
     """The run has begun: its files are there, and no task is started from the first stage on."""
     other = attached(driver)
-    kept = {
-        "a": [held("ps:0"), held("worker:0")],
-        "b": [held("worker:1"), held("worker:2")],
-    }
+    kept = {"a": [held("ps:0"), held("worker:0")], "b": [held("worker:1"), held("worker:2")]}
     for host, tasks in kept.items():
         other.up(host, tasks=tasks)
     for host, tasks in kept.items():
@@ -116,8 +114,7 @@ def test_hosts_that_come_back_while_an_attach_checks_them_get_no_files_again(
 
 def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
     """The timer died with the launcher that had set it: the run waited for ever."""
-    driver = RunDriver(settings='on_disconnect = "keep"\n[start]\ntimeout = 5')
-    driver.staged()
+    driver = staged('on_disconnect = "keep"\n[start]\ntimeout = 5')
     driver.begun("ps:0")
     attached(driver)
     assert ReadyTimeout(name("ps:0"), 1) not in timers(driver.up("a", tasks=[held("ps:0")]))
@@ -129,8 +126,7 @@ def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
 
 def test_attach_sets_no_time_limit_for_a_task_whose_host_is_lost() -> None:
     """It has one when the host is back."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.begun("ps:0")
     attached(driver)
     driver.up("b")
@@ -150,8 +146,7 @@ def test_attach_to_a_run_that_never_began_looks_at_ports() -> None:
 
 def test_attach_takes_an_attempt_that_the_stream_does_not_know() -> None:
     """The launcher was killed between the start and the note of it."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     other = attached(driver)
     other.up("a", tasks=[held("ps:0", 2)])
     assert other.task("ps:0").attempt == 2
@@ -209,8 +204,7 @@ def test_the_end_of_a_success_that_its_launcher_did_not_survive_is_a_success(
 def test_an_attach_starts_nothing_of_a_run_that_has_ended() -> None:
     """A host that was away when it was killed may still have something: the kill is gone on with.
     Tasks that had never been started were."""
-    driver = RunDriver()
-    driver.staged()
+    driver = staged()
     driver.begun("ps:0")
     driver.feed(ev.KillAll)
     driver.lost("b")
@@ -233,8 +227,7 @@ def test_a_host_that_was_never_contacted_owes_no_receipt() -> None:
 
 def test_attach_while_a_ps_restarts_leaves_the_running_workers_alone() -> None:
     """They were started again as first attempts."""
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.running()
+    driver = running('on_failure = "restart"')
     driver.feed(ev.Restart, name("ps:0"))
     driver.exited("ps:0", None, "TERM")
     driver.receipt("a", ["ps:0"])
@@ -261,14 +254,10 @@ def test_a_task_that_was_killed_and_started_again_may_fail(driver: RunDriver) ->
 
 def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -> None:
     """It was not ready in time; its exit, told afterwards, was a second failure."""
-    driver = RunDriver(settings='on_failure = "restart"')
-    driver.staged()
+    driver = staged('on_failure = "restart"')
     driver.begun("ps:0")
     out = driver.fired(ReadyTimeout(name("ps:0"), 1))
-    assert out == [
-        kill("a", "ps:0", 0.0),
-        SetTimer(RestartDelay(name("ps:0"), 1), 1.0),
-    ]
+    assert out == [kill("a", "ps:0", 0.0), SetTimer(RestartDelay(name("ps:0"), 1), 1.0)]
     assert driver.exited("ps:0", None, "KILL") == []
     assert driver.task("ps:0").exit_signal == "KILL"
     assert len(driver.seen.notes) == 1

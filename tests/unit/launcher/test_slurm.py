@@ -13,12 +13,7 @@ from launcher.errors import ClusterFileError
 from launcher.plan import HostFacts, make_plan
 from launcher.run.events import EngineWord
 from launcher.slurm.job import JobState, advice_on, local_time
-from launcher.slurm.login import (
-    MissingProgramError,
-    NoAnswerError,
-    Output,
-    SlurmError,
-)
+from launcher.slurm.login import MissingProgramError, NoAnswerError, Output, SlurmError
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
 from tests.support.slurm_commands import Scripted, engine

@@ -33,10 +33,7 @@ from tui.log.hints import hint_for, hint_for_signal
             "proxy",
         ),
         ("NotFoundError: Key hidden/weights not found in checkpoint", "checkpoint"),
-        (
-            "DataLossError: corrupted record at 0",
-            "checkpoint",
-        ),
+        ("DataLossError: corrupted record at 0", "checkpoint"),
         ("failed to allocate 2.1G (2254857830 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY", "GPU"),
         ("MemoryError", "out of memory"),
         ("ModuleNotFoundError: No module named 'tensorflow'", "module"),
