@@ -16,6 +16,8 @@ from tui.keys import classes_with_keys, display_name
 from tui.widgets.table import Table
 
 _TITLES: dict[type[DOMNode], str] = {TfmuxApp: "Everywhere", Table: "Tables"}
+_FEW = 3
+"""Keys of a class that has no section of its own."""
 
 
 def owners() -> list[type[DOMNode]]:
@@ -48,16 +50,22 @@ def all_commands() -> set[str]:
 
 
 def markdown() -> Iterator[str]:
-    """A section for each class."""
+    """A section for each class with more than a few keys, and one for all others."""
+    few = [owner for owner in owners() if len(keys_of(owner)) <= _FEW]
     for owner in owners():
-        yield f"## {_title(owner)}"
-        yield ""
-        rows = (
-            (" ".join(map(_kbd, keys)), f"`{command}`" if command else "", text)
-            for keys, command, text in keys_of(owner)
-        )
-        yield from table(("key", "id", "does"), _joined(rows))
-        yield ""
+        if owner not in few:
+            yield from (f"## {_title(owner)}", "")
+            yield from (*table(("key", "id", "does"), _rows(owner)), "")
+    yield from ("## Dialogs, and screens with few keys", "")
+    rows = ((_title(owner), *row) for owner in few for row in _rows(owner))
+    yield from (*table(("on", "key", "id", "does"), rows), "")
+
+
+def _rows(owner: type[DOMNode]) -> Iterator[tuple[str, ...]]:
+    return _joined(
+        (" ".join(map(_kbd, keys)), f"`{command}`" if command else "", text)
+        for keys, command, text in keys_of(owner)
+    )
 
 
 def _joined(rows: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, ...]]:
