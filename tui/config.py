@@ -18,12 +18,9 @@ from launcher.paths import config_home
 from tui.notification import Notify
 
 SETTINGS = {
-    "theme": "colours, by the name that the command palette shows (*Theme*), such as `nord`. The "
-    "default is `textual-dark`",
-    "notify": '`"off"`, `"bell"` or `"desktop"`: how the terminal tells that a run on the screen '
-    "has ended, or that its first task has failed, while it has not the focus. The default is "
-    '`"off"`',
-    "keys": "table of other keys: the id of a command, and its keys with commas between them",
+    "theme": "colours, by a name that the command palette shows (*Theme*): `textual-dark`, `nord`",
+    "notify": '`"off"`, `"bell"` or `"desktop"`: what the terminal does when a run ends or fails',
+    "keys": "table of other keys: a command's id, and its keys with commas between them",
 }
 """The keys of the file, each with what it is, in Markdown."""
 

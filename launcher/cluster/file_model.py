@@ -89,8 +89,7 @@ class _Place(Table):
     address: Annotated[
         Address | None,
         Key(
-            "name or IP address that the *other* hosts use for it, without a port. It is in the "
-            "cluster spec",
+            "name or IP address that the *other* hosts use for it, without a port",
             "the SSH host name",
         ),
     ] = None
@@ -102,8 +101,7 @@ class HostDefaults(Table):
     python: Annotated[
         Python | None,
         Key(
-            "interpreter for `{python}` and for tfmux's agent. On this machine the default is "
-            "tfmux's own",
+            "interpreter for `{python}` and for tfmux's agent. Here the default is tfmux's own",
             "`python3`",
         ),
     ] = None
@@ -128,11 +126,11 @@ class HostDefaults(Table):
     ] = None
     setup: Annotated[
         Text | None,
-        Key("shell lines before each of its tasks. A job's own `setup` wins", _AS_RUN),
+        Key("shell lines before each of its tasks. A job's own wins", _AS_RUN),
     ] = None
     shell: Annotated[
         Shell | None,
-        Key("shell through which its tasks are started. A job's own `shell` wins", _AS_RUN),
+        Key("shell through which its tasks are started. A job's own wins", _AS_RUN),
     ] = None
     env: Annotated[Env, Key("variables for its tasks")] = field(default_factory=dict)
 
@@ -147,7 +145,7 @@ class Host(HostDefaults, _Place):
         Via | None,
         Key(
             'command that reaches the host instead of `ssh`, such as `["podman", "exec", "-i", '
-            '"tf1"]`. It needs `address`; see `docs/hosts.md`'
+            '"tf1"]`. See `docs/hosts.md`'
         ),
     ] = None
 
@@ -197,7 +195,7 @@ class Job(Table):
     ] = None
     in_cluster: Annotated[
         Flag,
-        Key("part of the cluster spec. `false` makes a helper, whose failure never ends a run"),
+        Key("part of the cluster spec. `false` makes a helper, whose failure ends no run"),
     ] = True
     forward: Annotated[
         Flag, Key("forward its port to this machine, over SSH, for a browser here")
@@ -347,7 +345,7 @@ class Metrics(Table):
         MetricsPattern | None,
         Key(
             r"regular expression with a group `step`, such as `iter (?P<step>\d+)`. `step` is the "
-            "global step; `loss` and any other groups are read, too",
+            "global one; `loss` and any other groups are read, too",
             "known formats",
         ),
     ] = None
@@ -404,7 +402,7 @@ class Slurm(Table):
         TimeLimit | None,
         Key(
             'time limit, as `sbatch` takes it: `"30"` (minutes), `"04:00:00"`, `"2-12"` (days and '
-            "hours). It frees the nodes when all else fails",
+            "hours)",
             "required, unless there is `job`",
         ),
     ] = None
@@ -430,7 +428,7 @@ class Slurm(Table):
         JobId | None,
         Key(
             "id of a job of yours that runs, such as one of `salloc`: its first `nodes` are used. "
-            "Nothing is submitted, and the job stays when the run has ended",
+            "It stays when the run has ended",
             "a new job",
         ),
     ] = None

@@ -57,8 +57,7 @@ class TaskView:
     pid: fields.Count | None = None
     """Id of its process on the host."""
     attempt: fields.Attempt = 0
-    """Number of the start, from 1 on; 0 before the first one. A task that is `pending` again keeps
-    it."""
+    """Number of the start, from 1 on; 0 before the first. `pending` again keeps it."""
     attempts: tuple[Attempt, ...] = ()
     """The starts that had a process, oldest first, 100 at most."""
     exit_code: fields.Status | None = None
@@ -228,8 +227,8 @@ class HostReceipt:
     confirmed: bool = False
     """Nothing is left, by the word of the host's kernel."""
     unreachable_until: fields.Time | None = None
-    """When the lease of a host ends that cannot be reached; null for one that answered, after that
-    time, and with `on_disconnect = "keep"`."""
+    """When the lease of an unreachable host ends; null after it, and with
+    `on_disconnect = "keep"`."""
     seconds: fields.Seconds = 0.0
     """How long the kill took there."""
     engine: str = ""
