@@ -91,7 +91,7 @@ def test_the_one_that_others_wait_for_comes_first(folder: Path) -> None:
         up.press_ctrl_c()
         assert up.wait() == 130
         ended = run("stacks", up.run_id)
-        assert ended.returncode == 2 and "it has ended" in ended.stderr
+        assert ended.returncode == 2 and f"{up.run_id} has ended\n" in ended.stderr
 
 
 MANY = """

@@ -102,6 +102,7 @@ finish_timeout = 4
         assert "hangs at its end" in up.said and "all stacks: stacks-at-end.json" in up.said
         kept = run("stacks", up.run_id)
         assert kept.returncode == 2 and "stacks-at-end.json" in kept.stderr
+        assert f"{up.run_id} has ended" in kept.stderr and "attach" not in kept.stderr
 
 
 def test_one_that_stalls(folder: Path) -> None:

@@ -11,8 +11,13 @@ from launcher.ids import TaskId
 from launcher.run.stack_groups import Stacks, record
 from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
+from launcher.store.stream import read_stream
 from tui.exits import Exit
 from tui.streams import message, write_json
+
+_UNSUPERVISED = (
+    "has no launcher process that could ask its hosts; `tfmux attach {run}` starts another one"
+)
 
 
 def stacks(arguments: argparse.Namespace) -> int:
@@ -24,10 +29,11 @@ def stacks(arguments: argparse.Namespace) -> int:
     """
     folder = RunFolder.find(arguments.run)
     if not has_launcher(folder):
+        ended = read_stream(folder.events, folder.run_id).end is not None
         kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))
         raise LauncherError(
-            f"{folder.run_id} has no launcher process that could ask its hosts: it has ended, or "
-            "`tfmux attach` takes it up"
+            f"{folder.run_id} "
+            + ("has ended" if ended else _UNSUPERVISED.format(run=folder.run_id))
             + (f"; what was seen when it seemed to hang is in {kept}" if kept else "")
         )
     client = RunClient.attach(folder)
