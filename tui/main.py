@@ -290,6 +290,12 @@ COMMANDS = {
     "completion": "completion.completion",
 }
 """For each command the module of `tui.commands` and the function in it."""
+_MEANT = {
+    **dict.fromkeys(("launch", "start"), "up"),
+    **dict.fromkeys(("stop", "cancel", "down"), "kill"),
+    **dict.fromkeys(("list", "ls", "status"), "ps"),
+}
+"""Words of other programs for what a command does: in letters they are near to another one."""
 
 
 def _home() -> int:
@@ -376,7 +382,7 @@ def _is_file(word: str) -> bool:
 def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
     from launcher.cluster import nearest_word
 
-    near = nearest_word(word, COMMANDS)
+    near = _MEANT.get(word) or nearest_word(word, COMMANDS)
     hint = f"did you mean {near!r}?" if near else "see tfmux --help"
     parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")
 
