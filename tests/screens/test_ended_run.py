@@ -44,6 +44,22 @@ async def test_hosts_say_what_is_left_on_them(run: ScriptedRun) -> None:
         await shows(pilot, "not confirmed: its watchdog has left no word")
 
 
+async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun) -> None:
+    """How a task ended stands there too, behind the step it came to."""
+    run.task("ps:0", state=TaskState.STOPPED, exit_code=0)
+    run.task("worker:0", state=TaskState.FAILED, exit_code=3, step=900)
+    run.task("worker:1", state=TaskState.KILLED, exit_signal="KILL")
+    app = TfmuxApp(run)
+    async with app.run_test(size=(120, 40)) as pilot:
+        run.end()
+        await pilot.press("space")
+        await shows(pilot, "900  exit 3 │")
+        rows = [row.partition("│")[0].split() for row in screen_text(app)]
+        ends = {row[1]: row[2:] for row in rows if len(row) > 2}
+        assert ends["ps:0"] == ["exit", "0"]
+        assert ends["worker:1"] == ["killed", "KILL"]
+
+
 async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> None:
     """No restart, no signal, no detaching, no stacks; the kill key shows the receipt."""
     run.all_tasks(state=TaskState.RUNNING)

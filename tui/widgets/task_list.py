@@ -71,7 +71,9 @@ class TaskList(Widget):
         for task in tasks[self._first : self._first + height]:
             mark = "▸" if task.id == self._focused else " "
             box = ("○ " if task.id in self._hidden else "● ") if self._boxes else ""
-            right = thousands(task.step) if task.step is not None else task.state.value
+            right = "" if task.step is None else thousands(task.step)
+            if not right or not task.state.live:
+                right = f"{right}  {task.exit_text}".lstrip()
             if task.last_output and task.state.live:
                 right += f" {age(self._now - task.last_output):>6}"
             row = Text(f"{mark}{box}{state_mark(task).letter} {task.id} ", no_wrap=True)
