@@ -640,6 +640,21 @@ async def test_problems_and_the_plan_before_them_are_in_sight(tmp_path: Path) ->
         await shows(pilot, "starts ps:0")
 
 
+async def test_a_click_on_a_problem_goes_to_its_line() -> None:
+    """In the text, which then has the focus; so does one on its second row."""
+    async with editor(size=(120, 40)) as pilot:
+        text = screen_of(pilot).query_one(ClusterText)
+        text.put(re.sub(r'"tf(\d):2222"', r'"un\1:2222"', text_of(pilot)))
+        await shows(pilot, "problems, and the plan before them")
+        rows = screen_text(screen_of(pilot).app)
+        starts = [y for y, row in enumerate(rows) if "! line " in row]
+        number = int(re.findall(r"! line (\d+)", rows[starts[1]])[0])
+        for y in (starts[1], starts[2] - 1):
+            text.move_cursor((0, 0))
+            await pilot.click(offset=(80, y))
+            await until(pilot, lambda: text.has_focus and text.cursor_location[0] == number - 1)
+
+
 async def test_the_whole_editor_at_80_by_24() -> None:
     """Table and file one above the other; the plan on a key, and back."""
     async with editor(size=(80, 24)) as pilot:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.style import Style
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
@@ -23,7 +24,8 @@ _MOST_PROBLEMS = 20
 
 
 class PlanPreview(Vertical):
-    """Shows a plan, or why there is none: then the last one stays, pale, below the problems."""
+    """Shows a plan, or why there is none: then the last one stays, pale, below the problems. A click
+    on a problem goes to its line."""
 
     DEFAULT_CSS = """
     PlanPreview { height: 1fr; }
@@ -102,9 +104,10 @@ class PlanPreview(Vertical):
     def _problems(self, problems: Sequence[Problem]) -> Text:
         colour = theme_colour(self.app, "status-bad")
         text = Text()
-        for problem in problems[:_MOST_PROBLEMS]:
+        for number, problem in enumerate(problems[:_MOST_PROBLEMS]):
             line = f"line {problem.line}: " if problem.line else ""
-            text.append(f"! {line}{problem}\n", colour)
+            click = Style(meta={"@click": f"screen.problem({number})"})
+            text.append(f"! {line}{problem}\n", Style.parse(colour) + click)
         if len(problems) > _MOST_PROBLEMS:
             text.append(f"and {len(problems) - _MOST_PROBLEMS} more\n", "dim")
         return text

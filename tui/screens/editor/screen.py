@@ -197,9 +197,14 @@ class EditorScreen(Page):
         if self._draft is not None and self._table.columns:
             self._follow()
 
+    @property
+    def _in_text(self) -> bool:
+        """The text has the focus, or is about to get it."""
+        return self.focused is self._text
+
     def _place(self) -> KeyPath:
         """Path of the key under the cursor, in the table or the text."""
-        if self._text.has_focus or self.now.document is None:
+        if self._in_text or self.now.document is None:
             line = self._text.cursor_location[0] + 1
             return next(filter(None, map(self.now.lines.on, range(line, 0, -1))), ())
         path = self._table.path(self.now.document)
@@ -211,7 +216,7 @@ class EditorScreen(Page):
         table, path = table_at(place)
         key = str(place[len(path)]) if len(place) > len(path) else ""
         self._keys.show(table, key)
-        if not self._text.has_focus and path and (line := self.now.lines.of(path)):
+        if not self._in_text and path and (line := self.now.lines.of(path)):
             if self.now.lines.on(line)[: len(path)] == path:
                 self._text.go_to(line)
         if place[:1] == ("jobs",) and len(place) > 1:
@@ -236,7 +241,7 @@ class EditorScreen(Page):
 
     def _problem_here(self, path: KeyPath, key: str) -> Problem | None:
         own = (*path, key) if key else path
-        line = self._text.cursor_location[0] + 1 if self._text.has_focus else None
+        line = self._text.cursor_location[0] + 1 if self._in_text else None
         found = [p for p in self.now.problems if line is not None and p.line == line]
         found += [p for p in self.now.problems if own and p.path[: len(own)] == own]
         return next(iter(found), None)
@@ -255,7 +260,7 @@ class EditorScreen(Page):
     def _show_footer(self) -> None:
         footer, kill = self.query_one(KeyFooter), ("kill_all", "kill all")
         problem = [("edit.problem", "next problem")] if self.now.problems else []
-        if self._text.has_focus:
+        if self._in_text:
             hints = [("edit.to_table", "table"), ("edit.save", "save"), ("edit.settings", "form")]
             if self.now.document is None:  # no table to go to, and no form of one
                 hints = [("edit.to_table", "back"), ("edit.save", "save")]
@@ -377,7 +382,7 @@ class EditorScreen(Page):
             return
         place = self._place()
         path = table_at(place)[1]
-        if not self._text.has_focus or not path:
+        if not self._in_text or not path:
             choices = {str(n): f"[{table}]" for n, table in enumerate(_SETTINGS, 1)}
             answer = await ask(self, Choose("Settings", choices))
             if answer is None:
@@ -403,13 +408,13 @@ class EditorScreen(Page):
 
     # moving about
 
-    def action_problem(self) -> None:
-        """Goes to the line of the next problem."""
+    def action_problem(self, number: int | None = None) -> None:
+        """Goes to the line of a problem, or of the next one."""
         problems = self._look().problems
         if not problems:
             self.notify("no problems", timeout=2)
             return
-        self._problem = (self._problem + 1) % len(problems)
+        self._problem = (self._problem + 1 if number is None else number) % len(problems)
         self.remove_class("-plan")
         self.set_focus(self._text)
         self._text.go_to(problems[self._problem].line or 1)
@@ -448,7 +453,7 @@ class EditorScreen(Page):
         self._reported = disk
         if disk is FileStatus.DELETED:
             self.notify("the file was deleted; saving creates it again", timeout=10)
-        elif disk is FileStatus.CHANGED and self._text.has_focus:
+        elif disk is FileStatus.CHANGED and self._in_text:
             # The next letter typed would answer the question.
             text = "the file has changed on disk; saving asks whether to overwrite it"
             self.notify(text, severity="warning", timeout=10)
