@@ -49,8 +49,7 @@ async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun)
     run.task("ps:0", state=TaskState.STOPPED, exit_code=0)
     run.task("worker:0", state=TaskState.FAILED, exit_code=3, step=900)
     run.task("worker:1", state=TaskState.KILLED, exit_signal="KILL")
-    app = TfmuxApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    async with showing(run, (120, 40)) as (app, pilot):
         run.end()
         await pilot.press("space")
         await shows(pilot, "900  exit 3 │")

@@ -24,8 +24,10 @@ _MOST_PROBLEMS = 20
 
 
 class PlanPreview(Vertical):
-    """Shows a plan, or why there is none: then the last one stays, pale, below the problems. A click
-    on a problem goes to its line."""
+    """Shows a plan, or why there is none: then the last one stays, pale, below the problems.
+
+    A click on a problem goes to its line.
+    """
 
     DEFAULT_CSS = """
     PlanPreview { height: 1fr; }
