@@ -18,7 +18,8 @@ from launcher.paths import config_home
 from tui.notification import Notify
 
 SETTINGS = {
-    "theme": "colours, by a name that the command palette shows (*Theme*): `textual-dark`, `nord`",
+    "theme": "colours, by a name of the command palette (*Theme*), such as `nord`; "
+    "else `textual-dark`",
     "notify": '`"off"`, `"bell"` or `"desktop"`: what the terminal does when a run ends or fails',
     "keys": "table of other keys: a command's id, and its keys with commas between them",
 }
