@@ -14,10 +14,11 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import inputs, peers, server
+from trainer.devices import local_devices
 from trainer.exceptions import TrainerError
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, local_devices, mean, subtract
+from trainer.parameters import Parameters, Values, mean, subtract
 from trainer.progress import Step
 from trainer.role import Role
 from trainer.worker import Training

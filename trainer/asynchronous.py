@@ -18,6 +18,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.downpour import DownpourWorker
 from trainer.modes import Context
 from trainer.parameters import mean, subtract
 from trainer.progress import Step
@@ -26,8 +27,6 @@ from trainer.worker import Worker
 
 def train(context: Context) -> None:
     """Trains as one of the workers."""
-    from trainer.downpour import DownpourWorker
-
     every = max(context.options.fetch_every, context.options.push_every)
     (DownpourWorker if every > 1 else AsyncWorker)(context).train()
 

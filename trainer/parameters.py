@@ -7,7 +7,6 @@ have the weights under their own names and shapes.
 
 import dataclasses
 from argparse import Namespace
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -145,35 +144,6 @@ def assign(session: Any, variables: list[Any], values: list[Any]) -> None:
 def subtract(flat: Any, factor: Any, tensor: Any) -> Any:
     """Takes `factor` times `tensor` off a variable in one pass over it."""
     return tf.raw_ops.ResourceApplyGradientDescent(var=flat.handle, alpha=factor, delta=tensor)
-
-
-def local_devices(count: int, task: str = "") -> list[str]:
-    """Names of `count` devices of this process, which is `task`: GPUs where there are as many,
-    else logical CPUs."""
-    return _devices(count, task, len(tf.config.list_physical_devices("GPU")))
-
-
-def devices_of(task: str, count: int, names: Iterable[str]) -> list[str]:
-    """Names of `count` devices of any task, among the `names` of all: GPUs where that task has as
-    many, else logical CPUs."""
-    return _devices(count, task, _gpus(task, names))
-
-
-def common_devices(tasks: Iterable[str], count: int, names: Iterable[str]) -> list[str]:
-    """Names of `count` devices without a task, for a call that any of `tasks` may run: GPUs where
-    each of them has as many, else logical CPUs."""
-    known = list(names)
-    return _devices(count, "", min(_gpus(task, known) for task in tasks))
-
-
-def _gpus(task: str, names: Iterable[str]) -> int:
-    own = f"{task}/device:GPU:"
-    return sum(name.replace("/replica:0", "").startswith(own) for name in names)
-
-
-def _devices(count: int, task: str, gpus: int) -> list[str]:
-    kind = "GPU" if gpus >= count else "CPU"
-    return [f"{task}/device:{kind}:{number}" for number in range(count)]
 
 
 def mean(values: list[Any]) -> Any:

@@ -18,9 +18,10 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import inputs, peers, server
+from trainer.devices import common_devices
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, common_devices, mean, subtract
+from trainer.parameters import Parameters, Values, mean, subtract
 from trainer.progress import Step
 from trainer.worker import Training
 

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from trainer import peers, server
 from trainer.checkpoint import Checkpoints, read
+from trainer.devices import devices_of, local_devices
 from trainer.exceptions import TrainerError
 from trainer.inputs import Input
 from trainer.model import MLP, Model, Schedule
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, assign, devices_of, local_devices, variable
+from trainer.parameters import Parameters, Values, assign, variable
 from trainer.progress import Progress, Step, Summaries
 from trainer.role import ALONE
 

@@ -11,9 +11,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from tests.support.trainer_tasks import Cluster, Tasks
 from trainer.checkpoint import Checkpoints
+from trainer.devices import common_devices, devices_of
 from trainer.flags import parse
 from trainer.model import MLP
-from trainer.parameters import Values, common_devices, devices_of
+from trainer.parameters import Values
 
 
 def test_one_client_trains_on_all_workers(

@@ -5,9 +5,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.devices import local_devices
 from trainer.examples.tour import executed, table, traced
 from trainer.exceptions import reason
-from trainer.parameters import local_devices
 
 ABSENT = "/device:GPU:7"
 
