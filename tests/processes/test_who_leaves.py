@@ -134,31 +134,6 @@ def test_two_terminals_detach_and_attach_at_once(
         window.wait_for("nothing is left on any host")
 
 
-def test_the_launcher_dies_while_the_screen_is_open(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path
-) -> None:
-    """Another one goes on, by itself: the same processes, whole logs."""
-    window = terminal(120, 40)
-    window.run("up", str(ticking(tmp_path, 'on_disconnect = "keep"')))
-    window.wait_for("worker:1 @localhost", "step 2")
-    run = run_of_launcher()
-    before = pids_of_everyone()
-    launcher = run.launcher_pid()
-    assert launcher
-    os.kill(launcher, signal.SIGKILL)
-    wait_until(lambda: run.launcher_pid() not in (None, 0, launcher), "another launcher")
-    window.wait_until(lambda s: "running" in s and "no launcher" not in s, "running again")
-    assert guard.first_pids() == before
-    size = (run.path / "worker-0.log").stat().st_size
-    wait_until(lambda: (run.path / "worker-0.log").stat().st_size > size, "later steps")
-    window.keys("F9")
-    window.wait_for("nothing is left on any host")
-    steps = [int(line.split()[1]) for line in (run.path / "worker-0.log").read_text().splitlines()]
-    assert steps == list(range(len(steps)))
-    attempts = {e["attempt"] for e in records(run) if e["event"] == "task"}
-    assert attempts <= {0, 1}
-
-
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])
 def test_the_launcher_dies_and_the_clock_jumps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float

@@ -43,7 +43,7 @@ class Client:
     """One channel to the agent of a run; makes the agent when there is none.
 
     Args:
-        run_id: the run.
+        run_id: the run; a new one where there is none.
         before: a command in front of the bridge's.
         python: the interpreter of the bridge.
         settings: what differs from a local run with a lease of 60 s and a grace of 1 s.
@@ -51,14 +51,14 @@ class Client:
 
     def __init__(
         self,
-        run_id: str,
+        run_id: str = "",
         *,
         host: str = "here",
         before: Sequence[str] = (),
         python: str = sys.executable,
         **settings: Any,
     ) -> None:
-        self.run_id = run_id
+        self.run_id = run_id = run_id or f"t-{os.urandom(4).hex()}"
         self.token = secrets.token_hex(4)
         rules: dict[str, Any] = {"lease": 60.0, "grace": 1.0, "on_disconnect": "stop"}
         rules.update({key: settings.pop(key) for key in rules if key in settings})
@@ -303,7 +303,7 @@ def sleepers(mark: str) -> list[Process]:
 @contextmanager
 def unattended_run() -> Iterator[Client]:
     """A run with one task that has lost its launcher; it is ended afterwards."""
-    with Client(f"t-{os.urandom(4).hex()}") as channel:
+    with Client() as channel:
         channel.hello()
         channel.start("w:0", ["sleep", "1000"])
     yield channel

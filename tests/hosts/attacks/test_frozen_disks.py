@@ -74,7 +74,7 @@ def disk(
 @pytest.fixture
 def client(disk: FreezableDisk) -> Iterator[Client]:
     """An admitted channel to a fresh agent, whose home is on that disk."""
-    with Client(f"t-{os.urandom(4).hex()}") as channel:
+    with Client() as channel:
         channel.hello()
         yield channel
         disk.thaw()

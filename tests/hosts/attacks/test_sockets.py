@@ -111,15 +111,14 @@ def test_the_folder_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_the_umask_of_the_login_is_the_tasks(umask: str) -> None:
     """Tasks have it, as if they had been started at the login's prompt; what is the agent's own is
     private whatever it is."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, before=["sh", "-c", f'umask {umask}; exec "$@"', "sh"]) as client:
+    with Client(before=["sh", "-c", f'umask {umask}; exec "$@"', "sh"]) as client:
         client.hello()
         client.start("w:0", ["sh", "-c", "umask"])
         client.get(wire.EOF, task="w:0")
         client.follow("w:0")
         assert client.log_until(b"\n") == f"0{umask}\n".encode()
-        run = state_folder(run_id)
-        socket = Path(socket_path(run_id))
+        run = state_folder(client.run_id)
+        socket = Path(socket_path(client.run_id))
         ours = [run, *run.rglob("*"), socket, socket.with_suffix(".lock"), socket.parent]
         modes = {path: path.stat().st_mode & 0o077 for path in ours}
         client.kill()

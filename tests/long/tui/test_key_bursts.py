@@ -33,31 +33,20 @@ def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
         app.post_message(events.Key(key, key if len(key) == 1 else None))
 
 
-async def test_from_a_template_to_a_cluster() -> None:
-    """Template, name, Tab, hosts, Enter."""
+@pytest.mark.parametrize("to_the_hosts", ["tab", "enter"])
+async def test_from_a_template_to_a_cluster(to_the_hosts: str) -> None:
+    """Template, name, Tab or Enter, hosts, Enter; a paste waits for its turn, too."""
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "demos")
         erase = ["backspace"] * len("ps-workers")
-        burst(app, ["a", "2", *erase, *"mission", "tab", *"tf[1-4]", "enter"])
-        await shows(pilot, "hosts × jobs")
-    clients.close()
-    assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
-
-
-async def test_enter_leads_to_the_next_field_and_a_paste_follows() -> None:
-    """As Tab does."""
-    clients = RunClients()
-    app = TfmuxApp(pages=[HomeScreen(clients)], config=Config())
-    async with app.run_test(size=(120, 40)) as pilot:
-        await shows(pilot, "demos")
-        burst(app, ["a", "2", *"a", "enter"])
-        app.post_message(events.Paste("tf[1-2]"))
+        burst(app, ["a", "2", *erase, *"mission", to_the_hosts])
+        app.post_message(events.Paste("tf[1-4]"))
         burst(app, ["enter"])
         await shows(pilot, "hosts × jobs")
     clients.close()
-    assert list(load(library.path_of("a")).hosts) == ["tf1", "tf2"]
+    assert list(load(library.path_of("mission")).hosts) == ["tf1", "tf2", "tf3", "tf4"]
 
 
 async def test_a_form_a_text_and_the_key_that_saves(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_program_of_the_agents_own_holds_up_no_receipt(
     script.write_text("#!/bin/sh\nexec sleep 3000\n")
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with Client(f"t-{os.urandom(4).hex()}") as client:
+    with Client() as client:
         client.hello()
         client.start("w:0", ["sleep", "1000"])
         client.ask(wire.STATS, {})

@@ -255,7 +255,7 @@ def test_an_agent_lists_the_gpus_of_its_host(
     row = "0, A100, 535.54.03, 40960 MiB"
     smi.write_text(f"#!/bin/sh\necho '{row}'; echo 'GPU 1 is lost'; exit 14\n")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with Client(f"t-{os.urandom(4).hex()}") as client:
+    with Client() as client:
         client.hello()
         said = client.ask(wire.GPUS, {})
         assert said["gpus"] == [row.split(", ")]

@@ -22,7 +22,7 @@ SLEEP = ["sleep", "1000"]
 def limited(soft: int, hard: int, *before: str) -> Iterator[Client]:
     """An admitted channel to an agent whose login has these limits of open files."""
     limits = ["sh", "-c", f'ulimit -Sn {soft} && ulimit -Hn {hard} && exec "$@"', "sh"]
-    with Client(f"t-{os.urandom(4).hex()}", before=[*limits, *before]) as client:
+    with Client(before=[*limits, *before]) as client:
         client.hello()
         yield client
         client.kill()

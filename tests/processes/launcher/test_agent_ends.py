@@ -213,15 +213,14 @@ def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(client: Client) ->
 def test_a_host_acts_by_itself_when_its_lease_ends() -> None:
     """No beat for the lease: TERM, the grace, KILL, and the agent goes, with nobody's help;
     who comes later is told why."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         client.hello()
         mark = stubborn(client)
-        with Client(run_id, lease=1.0, grace=0.3) as next_launcher:
+        with Client(client.run_id, lease=1.0, grace=0.3) as next_launcher:
             next_launcher.hello()
-    wait_until(lambda: family(run_id) == [], "nothing is left")
+    wait_until(lambda: family(client.run_id) == [], "nothing is left")
     assert sleepers(mark) == []
-    with Client(run_id) as again:
+    with Client(client.run_id) as again:
         welcome = again.hello()
         assert welcome["previous_end"].startswith("no launcher for ")
         assert [(t["task"], t["signal"]) for t in welcome["tasks"]] == [("w:0", "KILL")]
@@ -232,8 +231,7 @@ def test_a_host_acts_by_itself_when_its_lease_ends() -> None:
 
 def test_beats_keep_a_run_alive_beyond_the_lease() -> None:
     """As long as beats come nothing happens, however short the lease."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, lease=4.0) as client:
+    with Client(lease=4.0) as client:
         client.hello()
         started = client.start("w:0", ["sleep", "1000"])
         end = time.monotonic() + 6.0
@@ -249,12 +247,11 @@ def test_beats_keep_a_run_alive_beyond_the_lease() -> None:
 
 def test_under_keep_tasks_outlive_the_lease() -> None:
     """`keep`: the lease ends and the tasks go on; who attaches finds them, and their log."""
-    run_id = f"t-{os.urandom(4).hex()}"
     rules: dict[str, Any] = {"lease": 0.5, "on_disconnect": "keep"}
-    with Client(run_id, **rules) as client:
+    with Client(**rules) as client:
         client.hello()
         started = client.start("w:0", ["sh", "-c", "echo one; sleep 2; echo two; sleep 1000"])
-    with Client(run_id, **rules) as again:
+    with Client(client.run_id, **rules) as again:
         end = time.monotonic() + 1.5
         wait_until(lambda: time.monotonic() > end, "three leases are over")
         welcome = again.hello()
@@ -270,14 +267,13 @@ def test_under_keep_tasks_outlive_the_lease() -> None:
 def test_under_keep_what_ended_tasks_have_left_is_kept_too() -> None:
     """The agent stays with a daemon whose task has ended: whoever kills it later has the kernel's
     word that nothing is left."""
-    run_id = f"t-{os.urandom(4).hex()}"
     rules: dict[str, Any] = {"lease": 0.5, "on_disconnect": "keep"}
-    with Client(run_id, **rules) as client:
+    with Client(**rules) as client:
         pid = client.hello()["pid"]
         client.start("w:0", ["sh", "-c", "env -i setsid sleep 1000 & sleep 0.3"])
         client.get(wire.EXITED)
     time.sleep(1.5)  # three leases
-    with Client(run_id, **rules) as again:
+    with Client(client.run_id, **rules) as again:
         assert again.hello()["pid"] == pid
         assert again.kill()["confirmed"]
         again.leave()
@@ -285,35 +281,32 @@ def test_under_keep_what_ended_tasks_have_left_is_kept_too() -> None:
 
 def test_on_the_launching_machine_the_end_of_the_channel_is_the_launchers_death() -> None:
     """A local agent does not wait for its lease."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, lease=600.0, grace=0.2, local=True) as client:
+    with Client(lease=600.0, grace=0.2, local=True) as client:
         client.hello()
         mark = stubborn(client)
-    wait_until(lambda: family(run_id) == [], "nothing is left")
+    wait_until(lambda: family(client.run_id) == [], "nothing is left")
     assert sleepers(mark) == []
 
 
 def test_an_agent_that_never_started_anything_does_not_wait_for_its_lease() -> None:
     """A launcher that died or gave up before the first start leaves no agent for ten minutes."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, lease=600.0) as client:
+    with Client(lease=600.0) as client:
         client.hello()
-    wait_until(lambda: family(run_id) == [], "the agent has gone")
+    wait_until(lambda: family(client.run_id) == [], "the agent has gone")
 
 
 def test_an_agent_that_has_killed_everything_does_not_wait_for_its_lease() -> None:
     """A launcher that dies between the receipt and its leave leaves no agent, under `keep` neither;
     the next one finds the log, and has no doubt."""
-    run_id = f"t-{os.urandom(4).hex()}"
     rules: dict[str, Any] = {"lease": 600.0, "on_disconnect": "keep"}
-    with Client(run_id, **rules) as client:
+    with Client(**rules) as client:
         client.hello()
         client.start("w:0", ["sh", "-c", "echo one; sleep 1000"])
         client.follow("w:0")
         client.log_until(b"one\n")
         assert client.kill()["confirmed"]
-    wait_until(lambda: family(run_id) == [], "the agent has gone")
-    with Client(run_id, **rules) as again:
+    wait_until(lambda: family(client.run_id) == [], "the agent has gone")
+    with Client(client.run_id, **rules) as again:
         welcome = again.hello()
         assert [(t["task"], t["signal"]) for t in welcome["tasks"]] == [("w:0", "KILL")]
         assert again.kill()["confirmed"]
@@ -324,16 +317,15 @@ def test_an_agent_that_has_killed_everything_does_not_wait_for_its_lease() -> No
 
 def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
     """A cut between the files and the first start is longer than an idle agent waits."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         pid = client.hello()["pid"]
-        (state_folder(run_id) / "stage" / "work").mkdir(parents=True)
+        (state_folder(client.run_id) / "stage" / "work").mkdir(parents=True)
         end = time.monotonic() + 6
         wait_until(lambda: time.monotonic() > end, "no beat for six seconds")
     time.sleep(0.3)  # an idle agent would go at once when its channel ends
-    with Client(run_id) as again:
+    with Client(client.run_id) as again:
         assert again.hello()["pid"] == pid
-        work = str(state_folder(run_id) / "stage" / "work")
+        work = str(state_folder(client.run_id) / "stage" / "work")
         assert again.start("w:0", ["sleep", "1000"], cwd=work)["error"] == ""
         again.kill()
         again.leave()
@@ -341,37 +333,35 @@ def test_staged_files_wait_for_the_launcher_as_tasks_do() -> None:
 
 def test_the_next_agent_begins_when_the_one_before_has_cleaned_up() -> None:
     """A launcher that comes while an agent removes its folder gets a new agent and a new folder."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         first = client.hello()["pid"]
-        junk = state_folder(run_id) / "junk"
+        junk = state_folder(client.run_id) / "junk"
         junk.mkdir()
         for number in range(30_000):  # takes the agent some tenths of a second
             (junk / str(number)).touch()
         client.send(wire.LEAVE, {"remove": True})
         client.get(wire.GONE)
-        with Client(run_id) as again:
+        with Client(client.run_id) as again:
             assert again.hello()["pid"] != first
             assert not junk.exists()
-            logs = str(state_folder(run_id) / "logs")
+            logs = str(state_folder(client.run_id) / "logs")
             assert again.start("w:0", ["sleep", "1000"], cwd=logs)["error"] == ""
             again.kill()
             again.leave()
-    wait_until(lambda: family(run_id) == [], "both have gone")
+    wait_until(lambda: family(client.run_id) == [], "both have gone")
 
 
 def test_an_agent_that_has_taken_over_sleeps_where_nothing_happens() -> None:
     """What an earlier agent's tasks were keeps it no busier than none."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         client.hello()
         client.start("w:0", ["true"])
         client.get(wire.EXITED)
         client.send(wire.LEAVE, {"remove": False})
-        wait_until(lambda: family(run_id) == [], "the agent has gone")
-    with Client(run_id) as again:
+        wait_until(lambda: family(client.run_id) == [], "the agent has gone")
+    with Client(client.run_id) as again:
         assert [task["task"] for task in again.hello()["tasks"]] == ["w:0"]
-        _, agent = watchdog_and_agent(run_id)
+        _, agent = watchdog_and_agent(client.run_id)
         before = turns(agent.pid)
         time.sleep(2)
         assert turns(agent.pid) - before < 100

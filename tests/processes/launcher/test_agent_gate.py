@@ -30,7 +30,7 @@ import time; time.sleep(600)
 @pytest.fixture
 def client() -> Iterator[Client]:
     """A launcher's channel to the agent of a run of its own."""
-    with Client(f"t-{os.urandom(4).hex()}") as channel:
+    with Client() as channel:
         channel.hello()
         yield channel
         channel.kill()
@@ -104,8 +104,7 @@ def test_a_kill_at_the_gate_leaves_nothing(client: Client) -> None:
 
 def test_the_death_of_the_agent_ends_a_task_at_its_gate() -> None:
     """The end of its input is no release."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         client.hello()
         pid = client.python("worker:0", WAITS, gated=True)["pid"]
         client.follow("worker:0")
@@ -114,20 +113,19 @@ def test_the_death_of_the_agent_ends_a_task_at_its_gate() -> None:
         assert process is not None
         os.kill(process.ppid, signal.SIGKILL)
         assert proc.wait_gone(process)
-        log = state_folder(run_id) / "logs" / "worker-0.log"
+        log = state_folder(client.run_id) / "logs" / "worker-0.log"
         assert b"begins" not in log.read_bytes()
 
 
 def test_another_launcher_learns_who_waits() -> None:
     """The welcome says it; the release of the second one counts."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         client.hello()
         client.python("worker:0", WAITS, gated=True)
         client.python("worker:1", WAITS, gated=True)
         release(client, "worker:0")
         client.get(wire.EXITED, task="worker:0")
-    with Client(run_id) as again:
+    with Client(client.run_id) as again:
         tasks = {facts["task"]: facts["gated"] for facts in again.hello()["tasks"]}
         assert tasks == {"worker:0": False, "worker:1": True}
         release(again, "worker:1")
@@ -139,7 +137,7 @@ def test_another_launcher_learns_who_waits() -> None:
 def test_a_terminal_has_no_gate() -> None:
     """Such a request costs the channel, as every wrong one."""
     body = {"task": "worker:0", "attempt": 1, "argv": ["cat"], "env": {}, "cwd": "/"}
-    with Client(f"t-{os.urandom(4).hex()}") as client:
+    with Client() as client:
         client.hello()
         client.send(wire.START, {**body, "log_limit": 1, "port": None, "pty": True, "gated": True})
         assert any("a terminal has no gate" in f.body.decode() for f in client.everything())

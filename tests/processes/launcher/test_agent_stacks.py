@@ -274,7 +274,7 @@ def test_py_spy_is_asked_about_interpreters_that_do_not_answer(tmp_path: Path) -
     )
     program.chmod(0o755)
     before = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
-    with Client(f"t-{os.urandom(4).hex()}", before=before) as client:
+    with Client(before=before) as client:
         client.hello()
         off = begin(client, "w:0", f"{SAYS}time.sleep(1000)", env={"TFMUX_STACKS": "0"})
         begin(client, "w:1", f"{SAYS}time.sleep(1000)")
@@ -296,7 +296,7 @@ def test_a_py_spy_that_hangs_is_left(tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\nexec sleep 4035.{os.getpid()}\n")
     program.chmod(0o755)
     before = ["env", f"PATH={tmp_path}:{os.environ['PATH']}"]
-    with Client(f"t-{os.urandom(4).hex()}", before=before) as client:
+    with Client(before=before) as client:
         client.hello()
         begin(client, "w:0", f"{SAYS}time.sleep(1000)", env={"TFMUX_STACKS": "0"})
         (process,) = look(client).processes

@@ -57,8 +57,7 @@ def code_objects(code: CodeType) -> list[CodeType]:
 
 def test_an_interpreter_of_our_version_gets_code() -> None:
     """An agent starts from it, and runs a task."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id) as client:
+    with Client() as client:
         assert isinstance(modules(client.sent)["launcher.agent.loop"], CodeType)
         client.hello()
         client.python("w:0", "print('ran')")
@@ -71,8 +70,7 @@ def test_an_interpreter_of_our_version_gets_code() -> None:
 @pytest.mark.parametrize("minor", OTHERS)
 def test_an_interpreter_of_another_version_gets_source(minor: int) -> None:
     """An agent starts from it, and runs a task."""
-    run_id = f"t-{os.urandom(4).hex()}"
-    with Client(run_id, python=interpreter(minor)) as client:
+    with Client(python=interpreter(minor)) as client:
         assert {type(body) for body in modules(client.sent).values()} == {str}
         client.hello()
         client.python("w:0", "print('ran')")

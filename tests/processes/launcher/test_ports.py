@@ -175,7 +175,7 @@ def test_who_holds_a_port_is_looked_for_beside_beats_and_kills(tmp_path: Path) -
 
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        Client(f"t-{os.urandom(4).hex()}", python=str(python)) as client,
+        Client(python=str(python)) as client,
     ):
         client.hello()
         port = server.getsockname()[1]

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 import pytest
 
 from launcher.cluster import loads
-from launcher.errors import AuthError, HostKeyError, UnreachableError
+from launcher.errors import AuthError, HostError, HostKeyError, UnreachableError
 from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import display_path
@@ -73,6 +74,15 @@ async def test_a_login_without_a_session_ends_with_its_connector(ssh_server: Ssh
         await connection.wait_closed()
 
 
+def lock_key(server: SshServer, folder: Path) -> Path:
+    """Gives the server's user a key with the passphrase `secret`; returns its file."""
+    path = folder / "locked"
+    argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
+    subprocess.run([*argv, path], check=True)
+    server.client_key = keys.KeyPair(path)
+    return path
+
+
 class Person:
     """Answers every question alike, and remembers them."""
 
@@ -112,18 +122,31 @@ async def test_a_login_tells_each_step_that_it_passes(ssh_server: SshServer) -> 
     assert await login(target(ssh_server)) == ["name", "tcp", "ssh", "key", "login"]
 
 
-async def test_a_name_that_does_not_resolve_is_told_as_that(ssh_server: SshServer) -> None:
-    """The name is at fault, not the network behind it."""
-    with pytest.raises(UnreachableError, match=r"'no-such-host\.invalid' does not resolve") as told:
-        await login(replace(target(ssh_server), host="no-such-host.invalid"))
-    assert told.value.code == "name-unresolved"
-
-
-async def test_a_port_without_a_server_is_refused(ssh_server: SshServer) -> None:
-    """The machine is there; sshd is not."""
-    with pytest.raises(UnreachableError, match="connection refused by") as told:
-        await login(replace(target(ssh_server), port=1))
-    assert told.value.code == "tcp-refused"
+@pytest.mark.parametrize(
+    ("change", "error", "said", "code"),
+    [
+        (
+            {"host": "no-such-host.invalid"},
+            UnreachableError,
+            r"'no-such-host\.invalid' does not resolve",
+            "name-unresolved",
+        ),
+        ({"port": 1}, UnreachableError, "connection refused by", "tcp-refused"),
+        (
+            {"identity": "/nowhere/id"},
+            AuthError,
+            "/nowhere/id cannot be used: No such file",
+            "key-file",
+        ),
+    ],
+)
+async def test_what_is_wrong_in_the_file_is_told_as_that(
+    ssh_server: SshServer, change: dict[str, Any], error: type[HostError], said: str, code: str
+) -> None:
+    """The name and not the network, sshd and not the machine, the key's file."""
+    with pytest.raises(error, match=said) as told:
+        await login(replace(target(ssh_server), **change))
+    assert told.value.code == code
 
 
 async def test_a_server_that_says_nothing_is_given_up(
@@ -264,20 +287,18 @@ async def test_a_changed_key_is_never_accepted(ssh_server: SshServer) -> None:
     assert person.asked == [] and not accepted_keys().exists()
 
 
-async def test_a_known_key_of_another_kind_is_a_change(ssh_server: SshServer) -> None:
-    """A server that shows no key of the kind that is known may be an impostor."""
+@pytest.mark.parametrize(
+    ("mark", "other_kind", "said"), [("", True, "HAS CHANGED"), ("@revoked ", False, "revoked")]
+)
+async def test_a_key_that_known_hosts_speaks_against_is_never_accepted(
+    ssh_server: SshServer, mark: str, other_kind: bool, said: str
+) -> None:
+    """One of another kind than the known one may be an impostor's; `--accept-new` helps neither."""
     other = asyncssh.generate_private_key("ecdsa-sha2-nistp256").export_public_key().decode()
-    line = keys.known_hosts_line(["127.0.0.1"], other, ssh_server.port)
-    ssh_server.known_hosts.write_text(line)
-    with pytest.raises(HostKeyError, match="HAS CHANGED"):
-        await login(target(ssh_server), accept_new=True)
-
-
-async def test_a_revoked_key_is_never_accepted(ssh_server: SshServer) -> None:
-    """`@revoked` in known_hosts holds for --accept-new too."""
-    line = keys.known_hosts_line(["127.0.0.1"], ssh_server.host_key.public, ssh_server.port)
-    ssh_server.known_hosts.write_text(f"@revoked {line}")
-    with pytest.raises(HostKeyError, match="revoked"):
+    public = other if other_kind else ssh_server.host_key.public
+    line = keys.known_hosts_line(["127.0.0.1"], public, ssh_server.port)
+    ssh_server.known_hosts.write_text(f"{mark}{line}")
+    with pytest.raises(HostKeyError, match=said):
         await login(target(ssh_server), accept_new=True)
 
 
@@ -331,10 +352,7 @@ async def test_a_passphrase_is_asked_for_until_it_is_right(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
     """Three times at most; what was wrong is said, and nothing hangs on who does not answer."""
-    path = tmp_path / "locked"
-    argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
-    subprocess.run([*argv, path], check=True)
-    ssh_server.client_key = keys.KeyPair(path)
+    lock_key(ssh_server, tmp_path)
     assert "login" in await login(target(ssh_server), Person("secret"))
     for answer, asked in (("wrong", 3), (None, 1)):
         person = Person(answer)
@@ -349,10 +367,7 @@ async def test_a_locked_key_is_asked_about_once(
 ) -> None:
     """Whichever hosts need it, and not again at a reconnect, when nobody is there any more; a
     launcher that has not been told asks anew."""
-    path = tmp_path / "locked"
-    argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
-    subprocess.run([*argv, path], check=True)
-    ssh_server.client_key = keys.KeyPair(path)
+    path = lock_key(ssh_server, tmp_path)
     alone = tmp_path / "alone"
     alone.write_bytes(path.read_bytes())
     way = replace(target(ssh_server), identity=str(path if public else alone))
@@ -369,13 +384,6 @@ async def test_a_locked_key_is_asked_about_once(
     other = Person("secret")
     await login(way, other)
     assert len(other.asked) == 1
-
-
-async def test_a_missing_key_file_is_named(ssh_server: SshServer) -> None:
-    """`identity` that names no file."""
-    with pytest.raises(AuthError, match="/nowhere/id cannot be used: No such file") as told:
-        await login(replace(target(ssh_server), identity="/nowhere/id"))
-    assert told.value.code == "key-file"
 
 
 async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: SshServer) -> None:
@@ -440,11 +448,7 @@ async def test_a_server_that_does_not_wait_for_the_answer_gets_it_later(
     if question == "password":
         ssh_server.password = "secret"
     else:
-        path = tmp_path / "locked"
-        argv = ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "secret", "-f"]
-        subprocess.run([*argv, path], check=True)
-        ssh_server.client_key = keys.KeyPair(path)
-        to = replace(to, identity=str(path))
+        to = replace(to, identity=str(lock_key(ssh_server, tmp_path)))
     ssh_server.grace_time(0.5)
     asked = []
 

@@ -275,39 +275,40 @@ async def test_an_interpreter_that_is_none_says_why(
     assert reason in (await python(program, name)).failed
 
 
+ROWS = [f"{index}, Tesla T4, 535.54.03, 15360 MiB" for index in range(2)]
+LOST = "Unable to determine the device handle for GPU 0000:B3:00.0: Unknown Error"
+
+
+@pytest.mark.parametrize(
+    ("printed", "status", "gpus", "why"),
+    [
+        (ROWS, 0, 2, ""),
+        (["No devices were found"], 0, 0, ""),
+        (["Failed to initialize NVML: mismatch"], 18, 0, "Failed to initialize NVML: mismatch"),
+        ([*ROWS, LOST], 14, 2, LOST),
+        ([LOST, *ROWS], 14, 2, LOST),
+    ],
+)
 async def test_gpus_are_what_nvidia_smi_lists(
-    tfmux_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tfmux_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    printed: list[str],
+    status: int,
+    gpus: int,
+    why: str,
 ) -> None:
-    """Rows of index, name, driver and memory; a driver that fails is quoted."""
+    """Rows of index, name, driver and memory; a driver that fails is quoted, and so is a sentence
+    about a lost GPU, which hides no other."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     smi = tmp_path / "nvidia-smi"
     smi.touch(0o755)
+    smi.write_text("".join(["#!/bin/sh\n", *(f"echo '{line}'\n" for line in printed)]))
+    with smi.open("a") as script:
+        script.write(f"exit {status}\n")
+    rows = tuple((str(index), "Tesla T4", "535.54.03", "15360 MiB") for index in range(gpus))
     async with a_program() as program:
-        smi.write_text("#!/bin/sh\necho '0, Tesla T4, 535.54.03, 15360 MiB'\n")
-        rows = (("0", "Tesla T4", "535.54.03", "15360 MiB"),)
-        assert await ask(program, GpusAnswer) == GpusAnswer(gpus=rows)
-        smi.write_text("#!/bin/sh\necho 'Failed to initialize NVML: mismatch'; exit 18\n")
-        why = "Failed to initialize NVML: mismatch"
-        assert await ask(program, GpusAnswer) == GpusAnswer(why=why)
-        smi.write_text("#!/bin/sh\necho 'No devices were found'\n")
-        assert await ask(program, GpusAnswer) == GpusAnswer()
-
-
-async def test_a_gpu_that_is_lost_hides_no_other(
-    tfmux_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """nvidia-smi prints a sentence for it, before or behind the rows of the others, and fails."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    smi = tmp_path / "nvidia-smi"
-    smi.touch(0o755)
-    rows = [f"{index}, A100, 535.54.03, 40960 MiB" for index in range(2)]
-    lost = "Unable to determine the device handle for GPU 0000:B3:00.0: Unknown Error"
-    async with a_program() as program:
-        for lines in ([*rows, lost], [lost, *rows]):
-            printed = "".join(f"echo '{line}'\n" for line in lines)
-            smi.write_text(f"#!/bin/sh\n{printed}exit 14\n")
-            answer = await ask(program, GpusAnswer)
-            assert [gpu[0] for gpu in answer.gpus] == ["0", "1"] and answer.why == lost
+        assert await ask(program, GpusAnswer) == GpusAnswer(gpus=rows, why=why)
 
 
 # --- folders ----------------------------------------------------------------------------------

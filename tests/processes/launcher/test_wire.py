@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import struct
 from collections.abc import Iterator
@@ -96,7 +95,7 @@ def supervised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         patch.setenv("HOME", str(home))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("XDG_CACHE_HOME", str(home / "cache"))
-        with Client(f"t-{os.urandom(4).hex()}") as client:
+        with Client() as client:
             client.hello()
             client.start("w:0", ["sleep", "1000"])
             yield client

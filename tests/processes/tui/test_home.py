@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import library, load
+from launcher.cluster import library
 from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.plan import HostFacts
@@ -29,7 +29,6 @@ from tui.run_clients import RunClients
 from tui.screens import home as screens_home
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.prompt_dialogs import PromptDialogs
 from tui.screens.run_screen import RunScreen
 
 STARTED = (
@@ -253,7 +252,8 @@ async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
     os.close(lock)
 
 
-async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("answer", ["y", "f9"])
+async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path, answer: str) -> None:
     """Nobody takes the run away: who launched it sees it killed, and the receipt is here too."""
     file = write(tmp_path, TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
     with Up("up", str(file), "--json") as up:
@@ -262,8 +262,10 @@ async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path) -> No
             await shows(pilot, "▸ ")
             await pilot.press("f9")
             await shows(pilot, "Kill this run, on all hosts?")
-            await pilot.press("y")
+            await pilot.press(answer)
             await shows(pilot, "nothing is left on any host")
+            await pilot.press("escape")
+            await shows(pilot, "Runs 1")
         assert up.wait() == 130, up.transcript()
 
 
@@ -289,29 +291,6 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await pilot.press("escape", "escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         await shows(pilot, "■ killed")
-
-
-async def test_a_run_is_killed_from_home(tmp_path: Path) -> None:
-    """F9 and F9 again: the question is answered, the run's launcher gives way, and the receipt says
-    that nothing is left."""
-    file = tmp_path / "sleeper.toml"
-    file.write_text(
-        TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]')
-        + '[start.ready]\nps = "started"\nworker = "started"\n'
-    )
-    other = RunClients()
-    other.launch(load(file), file.read_text(), PromptDialogs())
-    try:
-        async with home() as pilot:
-            await shows(pilot, "▸ ")
-            await pilot.press("f9")
-            await shows(pilot, "on all hosts?")
-            await pilot.press("f9")
-            await shows(pilot, "nothing is left on any host")
-            await pilot.press("escape")
-            await shows(pilot, "Runs 1")
-    finally:
-        other.close()
 
 
 async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> None:
