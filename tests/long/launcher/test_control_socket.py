@@ -9,6 +9,7 @@ import time
 import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -27,11 +28,6 @@ from tests.support.crash import failed
 from tests.support.patience import PATIENCE, until
 
 
-def views_of(run_id: str, state: RunPhase = RunPhase.RUNNING) -> Views:
-    """A run without hosts."""
-    return Views(RunView(run_id, "r", state, 0.0))
-
-
 def said(message: dict[str, Any]) -> list[str]:
     """The notes in a message."""
     return [one["note"] for one in message["changed"] if one["event"] == "note"]
@@ -42,125 +38,18 @@ def state_in(message: dict[str, Any]) -> list[str]:
     return [one["state"] for one in message["changed"] if one["event"] == "run"]
 
 
-async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> None:
-    """A thousand changes in half a second are at most thirty a second; one that comes after a
-    pause does not wait for the next interval."""
-    run_id = new_run_id("paced")
-    notes = 0
-    views = views_of(run_id)
-    views.note("0")
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
-    async with control.listening(), asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
-        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert said(json.loads(await reader.readline())) == ["0"]
-        began = time.monotonic()
-        received = 0
-        while notes < 1000:
-            notes += 1
-            views.note(str(notes))
-            control.changed()
-            await asyncio.sleep(0.0005)
-        seen = "0"
-        while seen != "1000":
-            seen = said(json.loads(await reader.readline()))[-1]
-            received += 1
-        assert received <= 2 + 30 * (time.monotonic() - began)
-        writer.close()
+@dataclass
+class Client:
+    """A connection that has subscribed, and what it was told first."""
 
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    first: dict[str, Any]
 
-async def test_connections_that_say_nothing_lock_nobody_out(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As many as are served at once; they are told why they are closed, and one that has
-    subscribed stays."""
-    run_id = new_run_id("idle")
-    views = views_of(run_id)
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
-    async with control.listening(), asyncio.timeout(PATIENCE):
-        path = socket_path(run_id)
-        reader, writer = await asyncio.open_unix_connection(path)
-        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert "changed" in json.loads(await reader.readline())
-        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
-        idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
-        for silent, end in idle:
-            assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
-            assert await silent.read() == b""
-            end.close()
-        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", PATIENCE)
-        late, end = await asyncio.open_unix_connection(path)
-        end.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert "changed" in json.loads(await late.readline())
-        end.close()
-        views.note("new")
-        control.changed()
-        assert said(json.loads(await reader.readline())) == ["new"]
-        writer.close()
-
-
-async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() -> None:
-    """Sixty-four that subscribed and never spoke again kept `tfmux kill` out. The displaced one has
-    not gone by itself: that does not end the run."""
-    run_id = new_run_id("full")
-    views = views_of(run_id)
-    commands: list[object] = []
-    control = ControlSocket(run_id, commands.append, PromptQueue(), lambda: views, failed)
-    async with control.listening(), asyncio.timeout(PATIENCE):
-        clients = []
-        for _ in range(64):
-            reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
-            writer.write(b'{"command": "subscribe", "on_close": "kill"}\n')
-            await reader.readline()
-            clients.append((reader, writer))
-        clients[0][1].write(b'{"command": "signal", "task": "worker:0", "name": "TERM"}\n')
-        await until(lambda: commands, "its command came")
-        newcomer = connect(run_id)
-        newcomer.sendall(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        newcomer.sendall(b'{"command": "kill_all", "by_person": true, "force": false}\n')
-        assert "displaced" in json.loads(await clients[1][0].readline())["disconnected"]
-        assert await clients[1][0].read() == b""
-        await until(lambda: len(commands) == 2, "the kill came")
-        assert [getattr(command, "by_person", None) for command in commands] == [None, True]
-        newcomer.close()
-        views.note("new")
-        control.changed()
-        for reader, writer in (clients[0], *clients[2:]):
-            assert said(json.loads(await reader.readline())) == ["new"]
-            writer.write(b'{"command": "detach"}\n')
-            writer.close()
-
-
-async def test_nothing_is_made_for_nobody() -> None:
-    """Without a client no change is kept to be sent."""
-    views = views_of("paced-2")
-    control = ControlSocket("paced-2", lambda _: None, PromptQueue(), lambda: views, failed)
-    async with control.listening():
-        views.note("for nobody")
-        control.changed()
-        await asyncio.sleep(0.1)
-    assert not views.pop_touched()
-
-
-async def test_the_beginning_of_a_kill_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that hears for three seconds nothing of its kill has another launcher take the run
-    over."""
-    monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)
-    run_id = new_run_id("paced")
-    views = views_of(run_id)
-    control = ControlSocket(run_id, lambda _: None, PromptQueue(), lambda: views, failed)
-    async with control.listening(), asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_unix_connection(socket_path(run_id))
-        writer.write(b'{"command": "subscribe", "on_close": "nothing"}\n')
-        assert state_in(json.loads(await reader.readline())) == ["running"]
-        views.update_run(state=RunPhase.KILLING)
-        control.changed()  # would be sent when everybody has lost patience
-        control.changed(True)
-        assert state_in(json.loads(await reader.readline())) == ["killing"]
-        writer.close()
-
-
-# --- clients that do not read -------------------------------------------------------------------
+    async def told(self) -> dict[str, Any]:
+        """The next message."""
+        message: dict[str, Any] = json.loads(await self.reader.readline())
+        return message
 
 
 class Launcher:
@@ -168,15 +57,25 @@ class Launcher:
 
     def __init__(self) -> None:
         self.run_id = new_run_id("unread")
-        self.state = views_of(self.run_id)
+        self.state = Views(RunView(self.run_id, "r", RunPhase.RUNNING, 0.0))
         self.prompts = PromptQueue()
-        self.control = ControlSocket(self.run_id, lambda _: None, self.prompts, self.views, failed)
+        self.commands: list[object] = []
+        self.control = ControlSocket(
+            self.run_id, self.commands.append, self.prompts, self.views, failed
+        )
         self.made = 0
         """States that were asked for."""
 
     def views(self) -> Views:
         self.made += 1
         return self.state
+
+    async def client(self, on_close: str = "nothing") -> Client:
+        """A client that has subscribed and read the first state."""
+        reader, writer = await asyncio.open_unix_connection(socket_path(self.run_id))
+        order = {"command": "subscribe", "on_close": on_close}
+        writer.write(json.dumps(order).encode() + b"\n")
+        return Client(reader, writer, json.loads(await reader.readline()))
 
     async def note(self, text: str) -> None:
         """Sends a state in which that is waited for."""
@@ -195,6 +94,100 @@ async def serving() -> AsyncIterator[Launcher]:
     launcher = Launcher()
     async with launcher.control.listening(), asyncio.timeout(PATIENCE):
         yield launcher
+
+
+async def test_many_changes_are_sent_together_and_the_first_one_at_once() -> None:
+    """A thousand changes in half a second are at most thirty a second; one that comes after a
+    pause does not wait for the next interval."""
+    async with serving() as launcher:
+        launcher.state.note("0")
+        client = await launcher.client()
+        assert said(client.first) == ["0"]
+        began = time.monotonic()
+        for number in range(1, 1001):
+            launcher.state.note(str(number))
+            launcher.control.changed()
+            await asyncio.sleep(0.0005)
+        received, seen = 0, "0"
+        while seen != "1000":
+            seen = said(await client.told())[-1]
+            received += 1
+        assert received <= 2 + 30 * (time.monotonic() - began)
+        client.writer.close()
+
+
+async def test_connections_that_say_nothing_lock_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many as are served at once; they are told why they are closed, and one that has
+    subscribed stays."""
+    async with serving() as launcher:
+        client = await launcher.client()
+        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", 0.1)
+        path = socket_path(launcher.run_id)
+        idle = [await asyncio.open_unix_connection(path) for _ in range(63)]
+        for silent, end in idle:
+            assert "not subscribed" in json.loads(await silent.readline())["disconnected"]
+            assert await silent.read() == b""
+            end.close()
+        monkeypatch.setattr(control_socket, "_SUBSCRIBE_SECONDS", PATIENCE)
+        late = await launcher.client()
+        assert "changed" in late.first
+        late.writer.close()
+        launcher.state.note("new")
+        launcher.control.changed()
+        assert said(await client.told()) == ["new"]
+        client.writer.close()
+
+
+async def test_a_newcomer_displaces_the_client_that_has_been_silent_longest() -> None:
+    """Sixty-four that subscribed and never spoke again kept `tfmux kill` out. The displaced one has
+    not gone by itself: that does not end the run."""
+    async with serving() as launcher:
+        clients = [await launcher.client("kill") for _ in range(64)]
+        clients[0].writer.write(b'{"command": "signal", "task": "worker:0", "name": "TERM"}\n')
+        await until(lambda: launcher.commands, "its command came")
+        newcomer = connect(launcher.run_id)
+        newcomer.sendall(b'{"command": "subscribe", "on_close": "nothing"}\n')
+        newcomer.sendall(b'{"command": "kill_all", "by_person": true, "force": false}\n')
+        displaced = clients.pop(1)
+        assert "displaced" in (await displaced.told())["disconnected"]
+        assert await displaced.reader.read() == b""
+        await until(lambda: len(launcher.commands) == 2, "the kill came")
+        assert [getattr(each, "by_person", None) for each in launcher.commands] == [None, True]
+        newcomer.close()
+        launcher.state.note("new")
+        launcher.control.changed()
+        for client in clients:
+            assert said(await client.told()) == ["new"]
+            client.writer.write(b'{"command": "detach"}\n')
+            client.writer.close()
+
+
+async def test_nothing_is_made_for_nobody() -> None:
+    """Without a client no change is kept to be sent."""
+    async with serving() as launcher:
+        launcher.state.note("for nobody")
+        launcher.control.changed()
+        await asyncio.sleep(0.1)
+    assert not launcher.state.pop_touched()
+
+
+async def test_the_beginning_of_a_kill_waits_for_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that hears for three seconds nothing of its kill has another launcher take the run
+    over."""
+    monkeypatch.setattr(control_socket, "_SECONDS_BETWEEN", PATIENCE * 2)
+    async with serving() as launcher:
+        client = await launcher.client()
+        assert state_in(client.first) == ["running"]
+        launcher.state.update_run(state=RunPhase.KILLING)
+        launcher.control.changed()  # would be sent when everybody has lost patience
+        launcher.control.changed(True)
+        assert state_in(await client.told()) == ["killing"]
+        client.writer.close()
+
+
+# --- clients that do not read -------------------------------------------------------------------
 
 
 @pytest.fixture

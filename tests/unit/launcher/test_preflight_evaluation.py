@@ -122,10 +122,18 @@ def test_more_ranks_than_gpus() -> None:
 
 @pytest.mark.parametrize(
     ("free", "code"),
-    [(50 * GB, "ok"), (GB // 2, "disk-low"), (1000, "disk-full"), (0, "disk-full")],
+    [
+        (50 * GB, "ok"),
+        (evaluation.DISK_LOW, "ok"),
+        (evaluation.DISK_LOW - 1, "disk-low"),
+        (evaluation.DISK_FULL, "disk-low"),
+        (evaluation.DISK_FULL - 1, "disk-full"),
+        (0, "disk-full"),
+    ],
 )
 def test_disks(free: int, code: str) -> None:
-    """One finding a file system, however many folders lie on it."""
+    """Low below a threshold, not at it; one finding a file system, however many folders lie on
+    it."""
     disks = (("one", "/home/me", free, 7), ("two", "/home/me/logs", free, 7))
     assert only(evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
 
@@ -307,21 +315,6 @@ def test_who_must_share_the_chiefs_log_directory(
 ) -> None:
     """An evaluator always, everybody when a restart must find the last checkpoint."""
     assert evaluation.sharers(plan(jobs, settings))[1] == others
-
-
-@pytest.mark.parametrize(
-    ("free", "code"),
-    [
-        (evaluation.DISK_LOW, "ok"),
-        (evaluation.DISK_LOW - 1, "disk-low"),
-        (evaluation.DISK_FULL, "disk-low"),
-        (evaluation.DISK_FULL - 1, "disk-full"),
-    ],
-)
-def test_a_disk_is_low_below_its_threshold(free: int, code: str) -> None:
-    """Not at it."""
-    answer = DiskSpaceAnswer(disks=(("logs", "/", free, 7),), memory=(0, 0))
-    assert only(evaluation.disks("h1", answer)).code == code
 
 
 @pytest.mark.parametrize(("lacking", "code"), [(0, "ok"), (1, "memory-low")])

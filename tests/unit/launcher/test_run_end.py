@@ -334,30 +334,24 @@ def test_an_agent_that_acted_alone_is_not_the_receipt_of_a_kill(driver: RunDrive
     assert driver.phase() is RunPhase.RUNNING
 
 
-def test_a_time_that_has_passed_is_not_said() -> None:
-    """Given a host whose lease and grace are over, when the kill ends without it, then nobody is
-    told when its agent will act."""
-    driver = running()
-    driver.lost("b", 1.0)
+@pytest.mark.parametrize(
+    ("settings", "lease", "said"),
+    [("", 60.0, True), ("", 1.0, False), ('on_disconnect = "keep"\n', 60.0, False)],
+)
+def test_only_an_agent_that_will_act_by_itself_is_said_to(
+    settings: str, lease: float, said: bool
+) -> None:
+    """Not one whose lease and grace are over, nor under `keep`, where tasks go on until somebody
+    kills them."""
+    driver = running(settings)
+    driver.lost("b", lease)
     driver.feed(ev.KillAll)
     driver.receipt("a")
-    driver.now += 60
+    driver.now += 20
     assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
     assert driver.seen.receipt is not None
-    assert driver.seen.receipt.hosts[1].unreachable_until is None
-
-
-@pytest.mark.parametrize("keeps", [False, True])
-def test_only_an_agent_that_acts_by_itself_is_said_to(*, keeps: bool) -> None:
-    """Under `keep` tasks of a host that is cut off go on until somebody kills them."""
-    driver = running('on_disconnect = "keep"\n' if keeps else "")
-    driver.lost("b", 60.0)
-    driver.feed(ev.KillAll)
-    driver.receipt("a")
-    assert ends(driver.fired(ShutdownTimeout())) == [(Outcome.KILLED, 4)]
-    assert driver.seen.receipt is not None
-    (away,) = [host for host in driver.seen.receipt.hosts if host.host == "b"]
-    assert not away.confirmed and (away.unreachable_until is None) is keeps
+    away = driver.seen.receipt.hosts[1]
+    assert not away.confirmed and (away.unreachable_until is not None) is said
 
 
 def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() -> None:

@@ -9,7 +9,7 @@ from launcher.run import events as ev
 from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import Instruction, KillHost, ReleaseTask, StartTask
 from launcher.run.states import RunPhase, TaskState
-from tests.support.run_driver import CLUSTER, FACTS, RunDriver, ends, name, starts, timers
+from tests.support.run_driver import CLUSTER, FACTS, RunDriver, ends, name, staged, starts, timers
 
 WARM = CLUSTER.replace('["x"]', '["python3", "x"]') + '[start]\nwarm = ["tensorflow"]\n'
 
@@ -17,8 +17,11 @@ WARM = CLUSTER.replace('["x"]', '["python3", "x"]') + '[start]\nwarm = ["tensorf
 @pytest.fixture
 def driver() -> RunDriver:
     """A run whose ps starts and whose workers import."""
-    driver = RunDriver(text=WARM)
-    driver.staged()
+    return importing(WARM)
+
+
+def importing(text: str) -> RunDriver:
+    driver = staged(text=text)
     driver.begun("ps:0", "worker:0", "worker:1", "worker:2")
     return driver
 
@@ -63,8 +66,7 @@ def test_readiness_by_start_and_by_time_begins_with_the_release() -> None:
     """`started` is ready at once, `{ after = s }` counts from then."""
     text = WARM.replace('"a:2223", ', "") + "[start.ready]\nworker = { after = 3.0 }\n"
     text = text.replace("[jobs.worker]", '[jobs.chief]\ntasks = ["a:2223"]\n[jobs.worker]')
-    driver = RunDriver(text=text + 'chief = "started"\n')
-    driver.staged()
+    driver = staged(text=text + 'chief = "started"\n')
     assert timers(driver.begun("chief:0", "worker:0")) == {}
     out = driver.ready("ps:0")
     assert released(out) == [("chief:0", 1), ("worker:0", 1), ("worker:1", 1)]
@@ -98,9 +100,7 @@ def test_a_failure_at_import_is_the_tasks_failure(driver: RunDriver) -> None:
 
 def test_a_restart_before_its_stage_imports_again() -> None:
     """The order holds for each attempt; when its stage has come, a restart waits for nothing."""
-    driver = RunDriver(text=WARM.replace("grace = 5", 'grace = 5\non_failure = "restart"'))
-    driver.staged()
-    driver.begun("ps:0", "worker:0", "worker:1", "worker:2")
+    driver = importing(WARM.replace("grace = 5", 'grace = 5\non_failure = "restart"'))
     driver.exited("worker:1", 1)
     driver.receipt("b", ["worker:1"])
     assert gated(driver.fired(RestartDelay(name("worker:1"), 1))) == ["worker:1"]
@@ -119,9 +119,7 @@ def test_a_restart_before_its_stage_imports_again() -> None:
 
 def test_a_task_that_waits_for_its_restart_does_not_lose_its_stage() -> None:
     """Its stage comes during the pause: it starts cold after it."""
-    driver = RunDriver(text=WARM.replace("grace = 5", 'grace = 5\non_failure = "restart"'))
-    driver.staged()
-    driver.begun("ps:0", "worker:0", "worker:1", "worker:2")
+    driver = importing(WARM.replace("grace = 5", 'grace = 5\non_failure = "restart"'))
     driver.exited("worker:0", 1)
     driver.receipt("a", ["worker:0"])
     assert released(driver.ready("ps:0")) == []
@@ -161,8 +159,7 @@ def test_a_release_that_a_cut_has_swallowed_is_repeated(driver: RunDriver) -> No
 
 def test_a_start_that_a_cut_has_swallowed_is_repeated_as_it_is_wanted_now() -> None:
     """Before its stage at the gate, after it without one."""
-    driver = RunDriver(text=WARM)
-    driver.staged()
+    driver = staged(text=WARM)
     driver.lost("b")
     assert gated(driver.up("b")) == ["worker:1", "worker:2"]
     driver.lost("b")
@@ -232,8 +229,7 @@ def test_attempts_that_are_in_no_stream_are_taken_over_at_their_gates() -> None:
 
 def test_automatic_readiness_begins_with_the_release() -> None:
     """Its seconds count from then."""
-    driver = RunDriver(text=WARM + '[start.ready]\nworker = "auto"\n')
-    driver.staged()
+    driver = staged(text=WARM + '[start.ready]\nworker = "auto"\n')
     assert timers(driver.begun("worker:0")) == {}
     out = driver.ready("ps:0")
     assert timers(out)[ReadyDelay(name("worker:0"), 1)] == AUTO_SECONDS

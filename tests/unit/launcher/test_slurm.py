@@ -125,13 +125,6 @@ async def test_a_pending_job_has_a_reason_and_a_time() -> None:
     assert waiting == JobState("PENDING", "Priority")
 
 
-async def test_a_reason_that_never_goes_away_comes_with_what_to_change() -> None:
-    """sbatch accepts such requests."""
-    state = await engine(Scripted(squeue="PENDING|PartitionNodeLimit|N/A|\n")).poll("7")
-    assert not state.over
-    assert "write a smaller nodes" in state.advice
-
-
 async def test_a_running_job_has_nodes() -> None:
     """Slurm itself expands its lists of nodes."""
     commands = Scripted(squeue="RUNNING|None|2026-11-22T18:40:00|sl[1-2]\n", hostnames="sl1\nsl2\n")

@@ -124,6 +124,7 @@ def test_times_of_slurm(text: str, seconds: float | None) -> None:
     ("reason", "todo"),
     [
         ("PartitionConfig", "shorter time"),
+        ("PartitionNodeLimit", "write a smaller nodes"),
         ("Job's account not known, so it can't use this partition (members allows proj)", "acco"),
         ("Job's QOS not permitted to use this partition (x)", "--qos"),
         ("Resources", ""),

@@ -17,6 +17,17 @@ from tests.support.fixtures.launcher import NOBODY
 from tests.support.short_programs import Running
 
 
+def staging(home: Path, data: bytes) -> Running:
+    """The program on a host that stages a workdir of one file for the run 1."""
+    (home / "1").mkdir()
+    entry = TreeEntry("work", "a", "f", 0o644, len(data), hashlib.sha256(data).hexdigest())
+
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
+
+    return Running(work)
+
+
 def launch(home: Path, run: str, files: dict[str, str], key: str = "key") -> Path:
     """Stages the workdir of a run from these files; all launches have one cache."""
     (home / run).mkdir(exist_ok=True)
@@ -145,17 +156,10 @@ def test_the_runs_folder_goes_with_read_only_directories(
 
 def test_a_launcher_that_was_cut_off_does_not_replace_what_the_next_has_built(home: Path) -> None:
     """Its program was slower; tasks may run in the trees that have come after it."""
-    text = b"slow"
-    entry = TreeEntry("work", "a", "f", 0o644, len(text), hashlib.sha256(text).hexdigest())
-    (home / "1").mkdir()
-
-    def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
-
-    with Running(work) as slow:
+    with staging(home, b"slow") as slow:
         assert len(slow.receive()["missing"]) == 1
         built = launch(home, "1", {"b": "b"})
-        slow.write(text)
+        slow.write(b"slow")
         assert slow.read_some() == b""
     assert found(built) == {"b": "b"}
     names = sorted(path.name for path in (home / "1").iterdir())
@@ -164,13 +168,7 @@ def test_a_launcher_that_was_cut_off_does_not_replace_what_the_next_has_built(ho
 
 def test_a_content_that_came_in_part_is_removed(home: Path) -> None:
     """The connection ended in the middle of it."""
-    entry = TreeEntry("work", "a", "f", 0o644, 1000, hashlib.sha256(bytes(1000)).hexdigest())
-    (home / "1").mkdir()
-
-    def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
-
-    with Running(work) as cut:
+    with staging(home, bytes(1000)) as cut:
         cut.receive()
         cut.write(bytes(400))
     assert isinstance(cut.error, PipeEnded)
@@ -179,13 +177,7 @@ def test_a_content_that_came_in_part_is_removed(home: Path) -> None:
 
 def test_contents_that_changed_while_they_were_sent_are_refused(home: Path) -> None:
     """Their name is said, and they are not kept."""
-    entry = TreeEntry("work", "a", "f", 0o644, 4, hashlib.sha256(b"this").hexdigest())
-    (home / "1").mkdir()
-
-    def work(pipe: Pipe) -> None:
-        Staging(pipe, str(home / "cache"), str(home / "1/stage"), "key").run([entry])
-
-    with Running(work) as changed:
+    with staging(home, b"this") as changed:
         changed.receive()
         changed.write(b"that")
     assert "a: it changed while it was being sent" in str(changed.error)

@@ -131,27 +131,22 @@ async def test_a_host_that_is_lost_before_its_last_bytes_came_is_waited_for(
     assert link.left is True
 
 
-@pytest.mark.parametrize("how", ["closed", "agent_gone"])
-async def test_a_host_that_does_not_come_back_is_not_waited_for(
-    link: Any, whole: list[bool], tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("how", "survivors"), [("closed", ()), ("agent_gone", ()), ("connected", ("rsync",))]
+)
+async def test_bytes_that_will_not_come_are_not_waited_for(
+    link: Any,
+    whole: list[bool],
+    tmp_path: Path,
+    how: str,
+    survivors: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What it has of the logs stays there, and that is said."""
+    """Of a host that does not come back, or a log that a survivor holds, as what waits in the
+    kernel may for days: what is missing stays there, and that is said."""
     monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
     setattr(link, how, True)
-    async with asyncio.timeout(PATIENCE):
-        (told,) = await release(link, Logs(whole), tmp_path)
-    assert isinstance(told, ev.NoteAdded) and "the last log bytes of far did not come" in told.text
-    assert link.left is False
-
-
-async def test_the_end_of_a_log_that_a_survivor_holds_is_not_waited_for(
-    link: Any, whole: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What waits in the kernel may hold the log for days: `up` lingered for the ten seconds that a
-    slow host has for its last bytes."""
-    monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
-    link.connected = True
-    told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors=("rsync",))
+    told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors)
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*work)
     (note,) = told
