@@ -83,15 +83,12 @@ async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float
         if condition():
             return
         await pilot.pause(0.02)
-    assert isinstance(pilot.app, TfmuxApp)
     raise AssertionError("never came:\n" + "\n".join(screen_text(pilot.app)))
 
 
 async def shows(pilot: Pilot[int], text: str) -> None:
     """Waits until a text stands on the screen."""
-    app = pilot.app
-    assert isinstance(app, TfmuxApp)
-    await until(pilot, lambda: any(text in row for row in screen_text(app)))
+    await until(pilot, lambda: any(text in row for row in screen_text(pilot.app)))
 
 
 def focused_task(app: TfmuxApp) -> str:
