@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tui.exits import Exit
 
 DOCS = Path(__file__).parent
 SCHEMAS = DOCS / "schemas"
+_COLUMNS = 120
 
 
 def _settings() -> list[str]:
@@ -38,7 +40,24 @@ def _exit_codes() -> list[str]:
 def _keys_of(name: str) -> list[str]:
     if name == "defaults.host":  # the same keys as those of a host
         return [f"Its keys: {', '.join(f'`{key.name}`' for key in keys(name))}."]
-    return list(markdown("" if name == "the file" else name))
+    lines = list(markdown("" if name == "the file" else name))
+    return _without_those_of_run(lines) if name == "jobs" else lines
+
+
+def _without_those_of_run(lines: list[str]) -> list[str]:
+    """The keys of a job without those that mean what they mean in `[run]`, which are only named."""
+    wins = [f"`{key.name}`" for key in keys("jobs") if "as in `[run]`" in key.default]
+    adds = [f"`{key.name}`" for key in keys("jobs") if "`[run]` adds its own" in key.about]
+    own = [line for line in lines if line.split(" | ")[0].removeprefix("| ") not in wins + adds]
+    sentences = (
+        f"A job's {_list(wins)} win over those of its host and of `[run]`. Its {_list(adds)} hold "
+        "for its own hosts and tasks, beside those of `[run]`."
+    )
+    return [*own, "", *textwrap.wrap(sentences, _COLUMNS, break_on_hyphens=False)]
+
+
+def _list(names: list[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _other_pages() -> list[str]:
