@@ -35,15 +35,19 @@ def answer_first_contacts(window: Terminal, testbed: Testbed) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 def test_from_nothing_to_a_training_on_four_hosts(
-    testbed: Testbed, tfmux_home: Path, terminal: Callable[[int, int], Terminal]
+    testbed: Testbed,
+    tfmux_home: Path,
+    terminal: Callable[[int, int], Terminal],
+    size: tuple[int, int],
 ) -> None:
     """A template, four aliases of ~/.ssh/config in one line, one Python for all in a form,
     fewer steps, save, launch, the keys of four strangers, and the run succeeds; afterwards it
     is listed among the past runs."""
     testbed.give_access(tfmux_home)
     forget_host_keys(tfmux_home)
-    window = terminal(120, 40)
+    window = terminal(*size)
     window.run()
     window.wait_for("none yet: a makes one from a template", "demos")
     window.keys("a")
