@@ -17,10 +17,10 @@ from typing import Any
 from docs import bindings, command_line, events
 from docs.markdown import table
 from launcher.cluster.reference import keys, markdown, schema_text
-from launcher.preflight import REPORT_SCHEMA
+from launcher.preflight import report_schema
 from launcher.run import stack_groups
 from launcher.session.records import active_runs_schema
-from tui.commands.plan import SCHEMA as PLAN_SCHEMA
+from tui.commands.plan import output_schema
 from tui.config import SETTINGS
 from tui.exits import Exit
 
@@ -101,8 +101,8 @@ def generated() -> dict[Path, str]:
         **found,
         DOCS / "cluster.schema.json": schema_text(),
         SCHEMAS / "event.schema.json": _json(events.schema()),
-        SCHEMAS / "check.schema.json": _json(REPORT_SCHEMA),
-        SCHEMAS / "plan.schema.json": _json(PLAN_SCHEMA),
+        SCHEMAS / "check.schema.json": _json(report_schema()),
+        SCHEMAS / "plan.schema.json": _json(output_schema()),
         SCHEMAS / "ps.schema.json": _json(active_runs_schema()),
         SCHEMAS / "stacks.schema.json": _json(stack_groups.schema()),
     }

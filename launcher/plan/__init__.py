@@ -10,7 +10,8 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .facts import HostFacts, Resume
-    from .planner import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan, plan_json
+    from .plan_record import plan_json, plan_schema
+    from .planner import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan
 
 __all__ = [
     "HostFacts",
@@ -22,11 +23,16 @@ __all__ = [
     "TaskPlan",
     "make_plan",
     "plan_json",
+    "plan_schema",
 ]
+_MODULES = {
+    **dict.fromkeys(("HostFacts", "Resume"), "facts"),
+    **dict.fromkeys(("plan_json", "plan_schema"), "plan_record"),
+}
+"""Modules of names that are not the planner's."""
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "facts" if name in ("HostFacts", "Resume") else "planner"
-    return getattr(import_module(f".{module}", __name__), name)
+    return getattr(import_module(f".{_MODULES.get(name, 'planner')}", __name__), name)

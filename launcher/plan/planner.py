@@ -17,7 +17,6 @@ from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from ..cluster.addresses import SshDestination, bracketed, join
 from ..cluster.choices import Framework, OnFailure, Shell
@@ -34,7 +33,6 @@ from ..cluster.readiness import (
     PortListens,
     ProcessStarted,
     Readiness,
-    ready_value,
 )
 from ..frozen import frozen
 from ..ids import TaskId
@@ -593,31 +591,6 @@ def _expand_program(via: tuple[str, ...]) -> tuple[str, ...]:
 def _expand_home(path: str, home: str) -> str:
     """Replaces `~` by the host's home, without a shell."""
     return home + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def plan_json(plan: Plan) -> dict[str, Any]:
-    """Makes the output of `tfmux plan --json`, the same for every run of a file.
-
-    The tasks stand in start order; `prepare` lines are tasks that must have finished. A port that
-    is picked at launch reads `auto`. `docs/schemas/plan.schema.json` describes all of it.
-    """
-    return {
-        "name": plan.name,
-        "stages": [[str(task) for task in stage] for stage in plan.stages],
-        "tasks": [
-            {
-                "task": str(task.id),
-                "host": task.host,
-                "address": task.address,
-                "argv": list(task.argv),
-                "env": dict(task.env),
-                "ready": ready_value(task.ready),
-                "cwd": task.cwd,
-                "warm": list(task.warm.modules) if task.warm else [],
-            }
-            for task in plan.tasks
-        ],
-    }
 
 
 _SERVERS = ("ps", "chief", "worker", "master")

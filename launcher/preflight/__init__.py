@@ -22,17 +22,17 @@ from .findings import (
     Reachability,
     Severity,
 )
-from .report import REPORT_SCHEMA, Report
+from .report import Report, report_schema
 
 __all__ = [
     "CHECKS",
     "ENGINE_CHECKS",
     "LOGIN_CHECKS",
-    "REPORT_SCHEMA",
     "Check",
     "Finding",
     "Reach",
     "Reachability",
     "Report",
     "Severity",
+    "report_schema",
 ]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import Field, TypeAdapter
 
 from ..frozen import frozen
 from ..slurm.script import JobRequest
@@ -11,59 +14,73 @@ from .findings import CHECKS, Check, Finding, Reach, Reachability, Severity
 if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
 
-_TEXT = {"type": "string"}
-_SECONDS = {"type": "number", "minimum": 0}
-_FINDING = {
-    "severity": {"enum": [str(each) for each in Severity]},
-    "check": {"enum": [str(each) for each in Check]},
-    "code": {"type": "string", "description": "`ok`, or one of docs/preflight.md"},
-    **dict.fromkeys(("host", "brief", "sentence", "todo"), _TEXT),
-    "task": {"type": "string", "description": "the task it is about; empty: none"},
-    "other": {"type": "string", "description": "the host at the connection's other end"},
-}
-"""Attributes of a `Finding`, with the schema of each."""
-_REACH = {
-    **dict.fromkeys(("from", "task", "to", "address", "resolved"), _TEXT),
-    "reach": {"enum": [str(each) for each in Reach]},
-    "seconds": _SECONDS,
-}
+Seconds = Annotated[float, Field(ge=0)]
 
 
-def _object(**fields: Any) -> dict[str, Any]:
+@frozen
+class FindingRecord:
+    """Result of a check, for programs."""
+
+    severity: Severity
+    check: Check
+    code: Annotated[str, Field(description="`ok`, or one of docs/preflight.md")]
+    host: str
+    brief: str
+    sentence: str
+    todo: str
+    task: Annotated[str, Field(description="the task it is about; empty: none")]
+    other: Annotated[str, Field(description="the host at the connection's other end")]
+
+
+@frozen
+class ReachRecord:
+    """Connection from a host to a task's address, for programs."""
+
+    source: Annotated[str, Field(alias="from")]
+    task: str
+    to: str
+    address: str
+    resolved: str
+    reach: Reach
+    seconds: Seconds
+
+
+@frozen
+class KeyRecord:
+    """Host key that was unknown and is trusted from now on."""
+
+    host: str
+    place: str
+    type: str
+    fingerprint: str
+
+
+@frozen
+class ReportRecord:
+    """Report of a preflight, for programs."""
+
+    name: str
+    ok: Annotated[bool, Field(description="no errors: a launch may go ahead")]
+    seconds: Seconds
+    hosts: tuple[str, ...]
+    findings: tuple[FindingRecord, ...]
+    reach: tuple[ReachRecord, ...]
+    slurm: Annotated[JobRequest | None, Field(description="with `[slurm]`")]
+    accepted: tuple[KeyRecord, ...]
+
+
+@cache
+def _record_type() -> TypeAdapter[ReportRecord]:
+    return TypeAdapter(ReportRecord)
+
+
+def report_schema() -> dict[str, Any]:
+    """The JSON Schema of `tfmux check --json`."""
     return {
-        "type": "object",
-        "properties": fields,
-        "required": list(fields),
-        "additionalProperties": False,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **_record_type().json_schema(mode="serialization", by_alias=True),
+        "title": "tfmux check --json",
     }
-
-
-REPORT_SCHEMA: dict[str, Any] = {
-    "$schema": "https://json-schema.org/draft/2020-12/schema",
-    "title": "tfmux check --json",
-    **_object(
-        name=_TEXT,
-        ok={"type": "boolean", "description": "no errors: a launch may go ahead"},
-        seconds=_SECONDS,
-        hosts={"type": "array", "items": _TEXT},
-        findings={"type": "array", "items": _object(**_FINDING)},
-        reach={"type": "array", "items": _object(**_REACH)},
-        slurm={
-            "description": "with `[slurm]`: the command that would ask for the nodes, where it "
-            "would run (empty: here), and the batch script that it would read",
-            "anyOf": [
-                _object(login=_TEXT, argv={"type": "array", "items": _TEXT}, script=_TEXT),
-                {"type": "null"},
-            ],
-        },
-        accepted={
-            "type": "array",
-            "description": "host keys that were unknown and are trusted from now on",
-            "items": _object(host=_TEXT, place=_TEXT, type=_TEXT, fingerprint=_TEXT),
-        },
-    ),
-}
-"""The schema of `tfmux check --json`."""
 
 
 @frozen
@@ -87,31 +104,44 @@ class Report:
         return all(finding.severity is not Severity.ERROR for finding in self.findings)
 
     def json(self) -> dict[str, Any]:
-        """The report as `REPORT_SCHEMA` describes it."""
-        return {
-            "name": self.name,
-            "ok": self.ok,
-            "seconds": round(self.seconds, 3),
-            "hosts": list(self.hosts),
-            "findings": [
-                {name: str(getattr(finding, name) or "") for name in _FINDING}
-                for finding in self.findings
-            ],
-            "reach": [
-                {
-                    "from": pair.source,
-                    "task": str(pair.task),
-                    "to": pair.target,
-                    "address": pair.address,
-                    "reach": str(pair.reach),
-                    "resolved": pair.resolved,
-                    "seconds": round(pair.seconds, 4),
-                }
-                for pair in self.reachability
-            ],
-            "slurm": None if self.request is None else self.request.json(),
-            "accepted": [
-                {"host": host, "place": key.place, "type": key.kind, "fingerprint": key.fingerprint}
-                for host, key in self.accepted
-            ],
-        }
+        """The report as `report_schema` describes it."""
+        whole = ReportRecord(
+            name=self.name,
+            ok=self.ok,
+            seconds=round(self.seconds, 3),
+            hosts=self.hosts,
+            findings=tuple(map(_finding, self.findings)),
+            reach=tuple(map(_reach, self.reachability)),
+            slurm=self.request,
+            accepted=tuple(
+                KeyRecord(host, key.place, key.kind, key.fingerprint) for host, key in self.accepted
+            ),
+        )
+        made: dict[str, Any] = _record_type().dump_python(whole, mode="json", by_alias=True)
+        return made
+
+
+def _finding(finding: Finding) -> FindingRecord:
+    return FindingRecord(
+        severity=finding.severity,
+        check=finding.check,
+        code=finding.code,
+        host=finding.host,
+        brief=finding.brief,
+        sentence=finding.sentence,
+        todo=finding.todo,
+        task=str(finding.task or ""),
+        other=finding.other,
+    )
+
+
+def _reach(pair: Reachability) -> ReachRecord:
+    return ReachRecord(
+        source=pair.source,
+        task=str(pair.task),
+        to=pair.target,
+        address=pair.address,
+        resolved=pair.resolved,
+        reach=pair.reach,
+        seconds=round(pair.seconds, 4),
+    )

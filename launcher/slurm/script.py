@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from ..cluster.file_model import ClusterModel, Slurm, node_name
 from ..frozen import frozen
@@ -38,10 +37,6 @@ class JobRequest:
     """Where the command runs; empty: on this machine."""
     argv: tuple[str, ...]
     script: str
-
-    def json(self) -> dict[str, Any]:
-        """The request for `tfmux plan --json` and `tfmux check --json`."""
-        return {"login": self.login, "argv": list(self.argv), "script": self.script}
 
 
 def job_request(table: Slurm, run_id: str, rules: Rules) -> JobRequest:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from launcher.hosts.host_keys import accepted_keys
 from launcher.ids import TaskId
-from launcher.preflight import REPORT_SCHEMA, Reach, Reachability, Report
+from launcher.preflight import Reach, Reachability, Report, report_schema
 from tests.support.command import Up, run, write
 from tests.support.patience import PATIENCE, wait_until
 from tests.testbed import proc
@@ -69,7 +69,7 @@ def test_a_hook_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None
     done = run("check", str(file), "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
-    jsonschema.validate(report, REPORT_SCHEMA)
+    jsonschema.validate(report, report_schema())
     (found,) = [each for each in report["findings"] if each["code"] == "hook-missing"]
     line = file.read_text().splitlines().index('on_failure = ["./page-me.sh"]') + 1
     assert f"hooks.on_failure ({file}:{line}): " in found["sentence"]

@@ -22,7 +22,7 @@ from tests.support.cluster_texts import one_task
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 from tests.testbed.inprocess import SshServer
-from tui.commands.plan import SCHEMA as PLAN_SCHEMA
+from tui.commands.plan import output_schema
 from tui.headless import run_headless
 
 GOOD = """
@@ -107,8 +107,8 @@ def test_plan_shows_the_exact_command_and_starts_nothing(tmp_path: Path) -> None
     done = run("plan", str(write(tmp_path, text)), "--json")
     assert done.returncode == 0
     plan = json.loads(done.stdout)
-    jsonschema.Draft202012Validator.check_schema(PLAN_SCHEMA)
-    jsonschema.validate(plan, PLAN_SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(output_schema())
+    jsonschema.validate(plan, output_schema())
     assert plan["stages"] == [["worker:0"]]
     task = plan["tasks"][0]
     assert task["argv"] == [sys.executable, "-c", "print('fine')"]

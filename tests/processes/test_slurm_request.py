@@ -12,10 +12,10 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.plan import make_plan
-from launcher.preflight import REPORT_SCHEMA
+from launcher.preflight import report_schema
 from launcher.slurm.script import request_of
 from tests.support.command import run, write
-from tui.commands.plan import SCHEMA as PLAN_SCHEMA
+from tui.commands.plan import output_schema
 from tui.format import request_text
 
 FILE = """
@@ -55,7 +55,7 @@ def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
     said = run("plan", str(file), "--json")
     assert "hunter2" not in done.stdout + said.stdout
     answer = json.loads(said.stdout)
-    jsonschema.validate(answer, PLAN_SCHEMA)
+    jsonschema.validate(answer, output_schema())
     request = answer["slurm"]
     assert request["argv"][:3] == ["sbatch", "--account=proj 42", "--parsable"]
     assert request["login"] == ""
@@ -79,7 +79,7 @@ def test_the_check_shows_the_script_whatever_slurm_says(tmp_path: Path) -> None:
     assert done.stdout.rstrip().splitlines()[-1].startswith("✗ a launch would fail")
     said = run("check", str(file), "--json")
     answer = json.loads(said.stdout)
-    jsonschema.validate(answer, REPORT_SCHEMA)
+    jsonschema.validate(answer, report_schema())
     assert "--nodes=2" in answer["slurm"]["argv"]
     assert "hunter2" not in done.stdout + said.stdout
 

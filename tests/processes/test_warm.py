@@ -14,7 +14,7 @@ from launcher.store.runs import RunFolder
 from tests.support.command import Up, run, write
 from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
-from tui.commands.plan import SCHEMA as PLAN_SCHEMA
+from tui.commands.plan import output_schema
 
 SLOW = """
 import pathlib, time
@@ -207,7 +207,7 @@ def test_the_plan_says_what_is_imported(folder: Path) -> None:
     """`tfmux plan` names the modules; its commands are the ordinary ones."""
     assert "\n    warm:    slow\n" in run("plan", str(cluster(folder))).stdout
     answer = json.loads(run("plan", str(cluster(folder)), "--json").stdout)
-    jsonschema.validate(answer, PLAN_SCHEMA)
+    jsonschema.validate(answer, output_schema())
     assert [task["warm"] for task in answer["tasks"]] == [[], ["slow"], ["slow"]]
     assert answer["tasks"][0]["argv"][1:3] == ["-u", "task.py"]
 

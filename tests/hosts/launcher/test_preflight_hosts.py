@@ -14,13 +14,13 @@ from launcher.cluster import ClusterModel, loads
 from launcher.hosts import dial
 from launcher.preflight import (
     CHECKS,
-    REPORT_SCHEMA,
     Check,
     Finding,
     Reach,
     Reachability,
     Report,
     Severity,
+    report_schema,
 )
 from launcher.preflight.findings import Result
 from launcher.preflight.preflight import preflight
@@ -88,7 +88,7 @@ async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(testbed:
     assert {pair.resolved for pair in report.reachability} == {host.address for host in testbed}
     assert {r for r in live if isinstance(r, Finding)} == set(report.findings)
     assert {r for r in live if isinstance(r, Reachability)} == set(report.reachability)
-    jsonschema.validate(report.json(), REPORT_SCHEMA)
+    jsonschema.validate(report.json(), report_schema())
 
 
 async def test_ways_between_hosts_are_told_apart(
