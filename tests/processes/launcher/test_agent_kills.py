@@ -47,6 +47,17 @@ def test_a_task_that_ignores_term_is_killed_after_the_grace(client: Client) -> N
     assert len(family(client.run_id)) == 3  # watchdog, agent, bridge
 
 
+def test_a_daemon_with_an_emptied_environment_is_found(client: Client) -> None:
+    """Nothing ties it to the task but its birth below the agent; the kill still ends it."""
+    mark = f"mark-{client.run_id}"
+    client.python("w:0", DAEMON, mark)
+    client.get(wire.EXITED, task="w:0", status=0)
+    wait_until(lambda: sleepers(mark), "the daemon runs")
+    assert all("TFMUX_TASK" not in p.environ for p in sleepers(mark))
+    assert client.kill()["survivors"] == []
+    assert sleepers(mark) == []
+
+
 SAVES = """
 import os, signal, sys, time
 def save(*_):

@@ -229,7 +229,7 @@ async def test_one_task_is_restarted_and_signalled() -> None:
         run.signal("worker:1", "KILL")
         async for event in run.events():
             if event["event"] == "task" and event.get("signal") == "KILL":
-                assert event["task"] == "worker:1"
+                assert (event["task"], event["state"]) == ("worker:1", "killed")
                 break
 
 
