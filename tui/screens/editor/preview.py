@@ -33,6 +33,7 @@ class PlanPreview(Vertical):
     PlanPreview { height: 1fr; }
     PlanPreview VerticalScroll#first { height: auto; max-height: 6; }
     PlanPreview.-wrong VerticalScroll#first { max-height: 50%; }
+    PlanPreview.-wrong #order { link-color: $status-bad; link-style: none; }
     PlanPreview.-wrong OptionList, PlanPreview.-wrong #task { text-opacity: 60%; }
     PlanPreview OptionList {
         height: auto; max-height: 40%; border: none; padding: 0 1; background: $surface;
