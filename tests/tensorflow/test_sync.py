@@ -29,12 +29,14 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
 ) -> None:
     """One process that averages the gradients of the logged batches gets the same weights.
 
-    All workers end by themselves, and the global step is the mean of their local steps.
+    The weights stand on two ps. All workers end by themselves, and the global step is the mean of
+    their local steps.
     """
     logdir, log = tmp_path / "logdir", tmp_path / "batches"
     flags = ("--steps=20", "--batch=32", "--seed=5", f"--log-batches={log}", f"--logdir={logdir}")
-    cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
-    cluster.start("ps")
+    cluster = Cluster(tasks, "sync", *flags, ps=2, worker=2)
+    for index in range(2):
+        cluster.start("ps", index)
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
     mean = sum(map(local_steps, workers)) / 2
