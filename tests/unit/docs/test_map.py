@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 import pytest
 
@@ -62,3 +63,11 @@ def test_modules_in_the_map_exist() -> None:
     assert len(rows) > 8
     named = [f"{package}.{name}" for package, text in rows for name in _SPAN.findall(text)]
     assert [name for name in named if not _is_known(name)] == []
+
+
+def test_each_module_has_a_name_of_its_own() -> None:
+    """One word, one room: who reads the name of a module knows which one is meant."""
+    paths = [path for root in ROOTS[1:] for path in root.rglob("*.py") if path.stem[:2] != "__"]
+    counts = Counter(path.stem for path in paths)
+    assert len(paths) > 150
+    assert [name for name, count in counts.items() if count > 1] == []
