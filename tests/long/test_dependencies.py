@@ -1,4 +1,4 @@
-"""Dependencies: what is imported is declared, bounded, and pinned in the lock file."""
+"""Dependencies: what is imported is declared, bounded, and pinned with hashes in the lock file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ import ast
 import re
 import sys
 import tomllib
+from functools import cache
+from importlib import import_module
 from importlib.metadata import distributions, packages_distributions, requires
+from inspect import getsource
+from pathlib import Path
+from textwrap import dedent
+from types import FunctionType, ModuleType
 
 import pytest
+import textual
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
@@ -56,11 +63,13 @@ def imported(*folders: str, leave_out: str = "") -> dict[str, str]:
     return {n: f for n, f in found.items() if n not in OURS | sys.stdlib_module_names | set(APART)}
 
 
-def locked() -> dict[str, Version]:
-    """The pinned version of each package."""
+def locked() -> dict[str, tuple[Version, int]]:
+    """The pinned version of each package, and how many hashes it has."""
     text = (REPOSITORY / "requirements.lock").read_text()
-    entries = re.findall(r"^([\w.-]+)==([^\s\\]+)", text, re.M)
-    return {canonicalize_name(name): Version(version) for name, version in entries}
+    entries = re.findall(
+        r"^([\w.-]+)==([^\s\\]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})*)$", text, re.M
+    )
+    return {canonicalize_name(n): (Version(v), h.count("sha256")) for n, v, h in entries}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +97,7 @@ def test_dependencies_have_bounds_that_hold_the_pinned_version() -> None:
     """An upper bound for all that users install; what is locked lies within."""
     pinned = locked()
     for name, each in requirements("dev").items():
-        assert pinned[name] in each.specifier, each
+        assert pinned[name][0] in each.specifier, each
     for each in requirements("all").values():
         assert any(one.operator == "<" for one in each.specifier), each
 
@@ -120,7 +129,7 @@ def test_the_lock_file_is_complete_on_every_system(version: str, system: str) ->
     while wanted:
         each = wanted.pop()
         name = canonicalize_name(each.name)
-        assert pinned[name] in each.specifier, each
+        assert pinned[name][0] in each.specifier, each
         for extra in ("", *each.extras):
             if (name, extra) in seen or name not in INSTALLED:
                 continue
@@ -129,3 +138,100 @@ def test_the_lock_file_is_complete_on_every_system(version: str, system: str) ->
                 marker = needed.marker
                 if marker is None or marker.evaluate({**environ, "extra": extra}):
                     wanted.append(needed)
+
+
+def test_the_lock_file_holds_names_versions_and_hashes() -> None:
+    """Of every package of `requirements.in` and whatever they need, and nothing else."""
+    text = (REPOSITORY / "requirements.lock").read_text()
+    pinned = locked()
+    assert all(hashes for _, hashes in pinned.values())
+    lines = [line for line in text.splitlines() if not line.startswith(("#", "    --hash=sha256:"))]
+    assert len([line for line in lines if line]) == len(pinned)
+    assert "://" not in text
+    for line in (REPOSITORY / "requirements.in").read_text().splitlines():
+        if wanted := line.partition("#")[0].strip():
+            each = Requirement(wanted)
+            assert pinned[canonicalize_name(each.name)][0] in each.specifier, each
+
+
+PRIVATE = re.compile("_[a-zA-Z]\\w*")
+
+
+def defined(tree: ast.AST) -> set[str]:
+    """The names that a module gives to functions, classes, attributes and variables."""
+    names = set()
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.Attribute(attr=name, ctx=ast.Store()) | ast.Name(id=name, ctx=ast.Store()):
+                names.add(name)
+    return names
+
+
+def inherited(module: ModuleType) -> set[str]:
+    """The private attributes of Textual's classes that classes of a module use as their own."""
+    names = set()
+    for value in vars(module).values():
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            bases = [base for base in value.__mro__ if base.__module__.startswith("textual.")]
+            names |= attributes(value) & set[str]().union(*map(attributes, bases))
+    return names
+
+
+@cache
+def attributes(kind: type) -> set[str]:
+    """The private attributes of its instances that a class names."""
+    return {
+        node.attr
+        for node in ast.walk(ast.parse(dedent(getsource(kind))))
+        if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr)
+        if isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+
+
+def overridden(module: ModuleType) -> set[str]:
+    """The private methods of Textual's classes that classes of a module override."""
+    return {
+        name
+        for value in vars(module).values()
+        if isinstance(value, type) and value.__module__ == module.__name__
+        for name, method in vars(value).items()
+        if PRIVATE.fullmatch(name) and isinstance(method, FunctionType)
+        if any(
+            base.__module__.startswith("textual.") and name in vars(base)
+            for base in value.__mro__[1:]
+        )
+    }
+
+
+def test_private_names_of_textual_are_listed() -> None:
+    """A minor version of Textual may change them: whoever raises its bound looks at each."""
+    files = [file for file in (REPOSITORY / "tui").rglob("*.py") if file.parent.name != "web"]
+    trees = [ast.parse(file.read_text()) for file in files]
+    ours = set[str]().union(*map(defined, trees))
+    theirs = set[str]()
+    for file in Path(textual.__file__).parent.rglob("*.py"):
+        theirs |= defined(ast.parse(file.read_text()))
+    used = {
+        node.attr
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and PRIVATE.fullmatch(node.attr)
+    }
+    for file in files:
+        name = ".".join(file.relative_to(REPOSITORY).with_suffix("").parts)
+        module = import_module(name.removesuffix(".__init__"))
+        theirs_here = overridden(module) | inherited(module)
+        used |= theirs_here
+        ours -= theirs_here
+    modules = {
+        node.module
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and re.match(r"textual\b.*\._", node.module or "")
+    }
+    assert not modules, "private modules"
+    text = (REPOSITORY / "pyproject.toml").read_text()
+    comment = text[: text.index('    "textual>=')].rpartition('",')[2].rpartition("Private:")[2]
+    assert set(PRIVATE.findall(comment)) == {name for name in used - ours if name in theirs}

@@ -85,6 +85,28 @@ def test_a_closed_terminal_leaves_nothing(
     assert [r["clean"] for r in records(run) if r["event"] == "receipt"] == [True]
 
 
+def test_leaving_asks_and_detaching_leaves_the_run_alive(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """`d` leaves a launcher in the background; `tfmux attach` brings the panes back, from the
+    first line on; F9 there ends it."""
+    window = terminal(120, 40)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_for("worker:1 @localhost", "step 2")
+    run_id = RunFolder.all()[0].run_id
+    window.keys("d", "y")
+    window.wait_for("EXIT-CODE 0", "tfmux attach")
+    again = terminal(120, 40)
+    again.run("attach", run_id)
+    again.wait_for("ps:0 @localhost", "worker:1 @localhost", "running")
+    again.keys("z", "g")
+    again.wait_for("step 0 loss 1.0")
+    again.keys("F9")
+    again.wait_for("nothing is left on any host")
+    again.keys("q")
+    again.wait_for("EXIT-CODE 130")
+
+
 def test_a_command_without_a_file_on_the_screen(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:

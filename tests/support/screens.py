@@ -83,12 +83,15 @@ async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float
         if condition():
             return
         await pilot.pause(0.02)
+    assert isinstance(pilot.app, TfmuxApp)
     raise AssertionError("never came:\n" + "\n".join(screen_text(pilot.app)))
 
 
 async def shows(pilot: Pilot[int], text: str) -> None:
     """Waits until a text stands on the screen."""
-    await until(pilot, lambda: any(text in row for row in screen_text(pilot.app)))
+    app = pilot.app
+    assert isinstance(app, TfmuxApp)
+    await until(pilot, lambda: any(text in row for row in screen_text(app)))
 
 
 def focused_task(app: TfmuxApp) -> str:

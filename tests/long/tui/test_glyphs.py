@@ -31,15 +31,15 @@ def literals(path: Path) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def texts() -> Iterator[tuple[str, str]]:
+def texts(root: Path) -> Iterator[tuple[str, str]]:
     """The texts of the program, and where they stand."""
     for package in ("tui", "launcher", "trainer"):
-        for path in sorted((REPOSITORY / package).rglob("*")):
+        for path in sorted((root / package).rglob("*")):
             if path.suffix == ".py":
                 for line, text in literals(path):
-                    yield f"{path.relative_to(REPOSITORY)}:{line}", text
+                    yield f"{path.relative_to(root)}:{line}", text
             elif path.suffix in (".tcss", ".toml", ".html", ".css"):
-                yield str(path.relative_to(REPOSITORY)), path.read_text(encoding="utf-8")
+                yield str(path.relative_to(root)), path.read_text(encoding="utf-8")
 
 
 def foreign(text: str) -> set[str]:
@@ -60,5 +60,16 @@ def test_every_glyph_is_drawn_in_one_cell() -> None:
 
 def test_texts_have_no_other_characters() -> None:
     """A stopwatch, a warning sign and a pair of scissors were drawn two cells wide, or not."""
-    found = [f"{where}: {sorted(chars)}" for where, text in texts() if (chars := foreign(text))]
+    found = [
+        f"{where}: {sorted(chars)}" for where, text in texts(REPOSITORY) if (chars := foreign(text))
+    ]
     assert found == []
+
+
+def test_the_search_finds_such_characters(tmp_path: Path) -> None:
+    """In a literal and in a part of an f-string; what a docstring or a comment says is not seen."""
+    module = tmp_path / "tui" / "module.py"
+    module.parent.mkdir()
+    module.write_text('"""⏱"""\n# ⚠\nname = 1\ntext = f"⏱ {name}"\nother = "漢"\n')
+    found = {(where, char) for where, text in texts(tmp_path) for char in foreign(text)}
+    assert found == {("tui/module.py:4", "⏱"), ("tui/module.py:5", "漢")}

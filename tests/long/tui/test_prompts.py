@@ -80,6 +80,7 @@ async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> No
         asked = launcher.ask(screen, PASSWORD)
         await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
         await pilot.press(*"s3cret")
+        assert isinstance(pilot.app, TfmuxApp)
         assert not any("s3cret" in row for row in screen_text(pilot.app))
         await pilot.press("enter")
         await until(pilot, asked.done)
@@ -133,6 +134,7 @@ async def test_the_keys_of_four_hosts_are_one_question_on_the_smallest_screen(
         asked = [launcher.ask(screen, each) for each in questions]
         await keys_on(pilot, 4)
         await shows(pilot, "a trust all 4 shown")
+        assert isinstance(pilot.app, TfmuxApp)
         rows = screen_text(pilot.app)
         for each, kind in zip(questions, kinds, strict=True):
             assert any(f"{each.host}  10.77.0.1" in row for row in rows)
@@ -220,6 +222,7 @@ async def test_what_is_chosen_with_the_mouse(launcher: Launcher) -> None:
         await shows(pilot, "y trust tf2")
         assert not any(one.done() for one in asked)
         choices = pilot.app.screen.query_one(KeyFooter)
+        assert isinstance(pilot.app, TfmuxApp)
         row = screen_text(pilot.app)[choices.region.y]
         await pilot.click(offset=(row.index("y trust tf2") + 3, choices.region.y))
         await until(pilot, asked[1].done)

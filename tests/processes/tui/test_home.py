@@ -49,15 +49,8 @@ def on(pilot: Pilot[int]) -> str:
 
 def missing(pilot: Pilot[int], text: str) -> bool:
     """A text is not on the screen."""
+    assert isinstance(pilot.app, TfmuxApp)
     return not any(text in row for row in screen_text(pilot.app))
-
-
-async def open_run(pilot: Pilot[int]) -> None:
-    """Opens the only past run."""
-    await shows(pilot, "Runs 1")
-    pilot.app.screen.query_one("#runs").focus()
-    await pilot.press("home", "enter")
-    await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
 
 
 async def test_an_empty_home_says_how_to_begin() -> None:
@@ -192,7 +185,10 @@ async def test_a_past_run_opens_in_the_run_screen() -> None:
     folder = ended_run("good")
     (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     async with home() as pilot:
-        await open_run(pilot)
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "the very first line")
         await shows(pilot, "✓ success")
         await pilot.press("escape", "escape")
@@ -203,7 +199,10 @@ async def test_one_q_leads_from_the_end_of_a_run_to_the_shell() -> None:
     """Although the run was opened from Home."""
     ended_run("good")
     async with home() as pilot:
-        await open_run(pilot)
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await pilot.press("q")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
 
@@ -215,7 +214,9 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
     (folder.path / "ps-0.log").write_bytes(b"I am the ps\n")
     (folder.path / "worker-0.log").write_bytes(b"what went wrong\n")
     async with home(size=(80, 24)) as pilot:
-        await open_run(pilot)
+        await shows(pilot, "Runs 1")
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
         await shows(pilot, "✗ failed")
         await shows(pilot, "what went wrong")
         await shows(pilot, "▸worker:0")
@@ -230,7 +231,9 @@ async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
     begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "? unknown")
-        await open_run(pilot)
+        pilot.app.screen.query_one("#runs").focus()
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "ps:0 @localhost  lost")
 
 
@@ -323,6 +326,7 @@ async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
     async with home(size=size) as pilot:
         await pilot.press("end")
         app = pilot.app
+        assert isinstance(app, TfmuxApp)
         detail = app.screen.query_one("#detail")
 
         def seen() -> str:
@@ -373,6 +377,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
         async with home() as pilot:
             await shows(pilot, "time   step   loss  tasks")
             await shows(pilot, "1 run active")
+            assert isinstance(pilot.app, TfmuxApp)
             rows = screen_text(pilot.app)
             (number,) = (n for n, row in enumerate(rows) if "living-2026" in row and "▸" in row)
             assert "1,200  0.250    1/3" in rows[number]
