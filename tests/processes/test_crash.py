@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support import command
+from tests.support.cluster_texts import cluster_text
+from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.terminal import Terminal, cluster, living
 from tests.testbed import guard
@@ -111,14 +113,20 @@ def test_the_run_goes_on_when_the_screen_fails(
 def test_a_crash_after_f9_does_not_save_the_run(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
-    """A kill that a person has asked for is carried out, whatever the screen does meanwhile."""
+    """A kill that a person has asked for is carried out, whatever the screen does meanwhile. The
+    tasks do not end before the grace, so the screen fails first."""
     program, trigger = tmp_path / "program.py", tmp_path / "now"
     program.write_text(PROGRAM)
     window = terminal(200, 50)
-    file = cluster(tmp_path)
+    stubborn = ["sh", "-c", "trap '' TERM; echo step 2; while :; do sleep 0.1; done"]
+    jobs = {"worker": {"tasks": 2, "ready": "started"}}
+    text = cluster_text(jobs, command=stubborn, workdir="", grace=15.0)
+    file = write(tmp_path, text)
     window.start([sys.executable, str(program), "key", str(trigger), "up", str(file)])
     window.wait_for("worker:1 @localhost", "step 2")
-    window.keys("F9", "w")
+    window.keys("F9")
+    window.wait_for("killing all")
+    window.keys("w")
     screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
     assert "the screen failed: RuntimeError" in screen
     assert not living()
