@@ -217,7 +217,7 @@ def test_one_signal_after_the_end_gives_the_results_up(
     text = cluster(far, 60 << 20, more="lease = 60", until=end)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         ready(up, "worker:0")
-        ssh_server.relay.strike = 8 << 20, ssh_server.relay.pull
+        ssh_server.relay.strike = 24 << 20, ssh_server.relay.pull
         end.touch()
         up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
         up.process.send_signal(number)
