@@ -61,8 +61,6 @@ def schema() -> dict[str, Any]:
     definitions: dict[str, Any] = {}
     references = [_schema(kind, definitions) for kind in KINDS]
     return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "tfmux event",
         "description": "One line of `tfmux up --json`, or of a run's `events.jsonl`.",
         "oneOf": references,
         "$defs": dict(sorted(definitions.items())),

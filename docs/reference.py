@@ -100,11 +100,11 @@ def generated() -> dict[Path, str]:
     return {
         **found,
         DOCS / "cluster.schema.json": schema_text(),
-        SCHEMAS / "event.schema.json": _json(events.schema()),
-        SCHEMAS / "check.schema.json": _json(report_schema()),
-        SCHEMAS / "plan.schema.json": _json(output_schema()),
-        SCHEMAS / "ps.schema.json": _json(active_runs_schema()),
-        SCHEMAS / "stacks.schema.json": _json(stack_groups.schema()),
+        SCHEMAS / "event.schema.json": _schema("tfmux event", events.schema()),
+        SCHEMAS / "check.schema.json": _schema("tfmux check --json", report_schema()),
+        SCHEMAS / "plan.schema.json": _schema("tfmux plan --json", output_schema()),
+        SCHEMAS / "ps.schema.json": _schema("tfmux ps --json", active_runs_schema()),
+        SCHEMAS / "stacks.schema.json": _schema("tfmux stacks --json", stack_groups.schema()),
     }
 
 
@@ -113,8 +113,10 @@ def count_parts(text: str) -> int:
     return len(_PART.findall(text))
 
 
-def _json(schema: dict[str, Any]) -> str:
-    return json.dumps(schema, indent=2) + "\n"
+def _schema(title: str, schema: dict[str, Any]) -> str:
+    """The file of a schema."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps({**head, **schema, "title": title}, indent=2) + "\n"
 
 
 def _part(match: re.Match[str]) -> str:

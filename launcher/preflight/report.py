@@ -76,11 +76,7 @@ def _record_type() -> TypeAdapter[ReportRecord]:
 
 def report_schema() -> dict[str, Any]:
     """The JSON Schema of `tfmux check --json`."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_record_type().json_schema(mode="serialization", by_alias=True),
-        "title": "tfmux check --json",
-    }
+    return _record_type().json_schema(mode="serialization", by_alias=True)
 
 
 @frozen

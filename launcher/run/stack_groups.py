@@ -240,11 +240,7 @@ def record(stacks: Stacks) -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of `record`."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **_record_type().json_schema(mode="serialization"),
-        "title": "tfmux stacks --json",
-    }
+    return _record_type().json_schema(mode="serialization")
 
 
 def _place(group: StackGroup) -> str:

@@ -411,11 +411,7 @@ def active_runs_schema() -> dict[str, Any]:
     del run["properties"]["summary"], types["Outcome"]
     run["properties"] = {key: summary[key] for key in _OF_SUMMARY} | run["properties"]
     run["required"] = list(run["properties"])
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "tfmux ps --json",
-        **schema,
-    }
+    return schema
 
 
 @frozen

@@ -30,11 +30,7 @@ def output_schema() -> dict[str, Any]:
     made = plan_schema()
     slurm = TypeAdapter(JobRequest).json_schema(mode="serialization")
     made["properties"]["slurm"] = slurm | {"description": f"with `[slurm]`: {slurm['description']}"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **made,
-        "title": "tfmux plan --json",
-    }
+    return made
 
 
 def plan(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from launcher.ids import TaskId
 from launcher.run.stack_groups import Stacks, record
 from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
-from launcher.store.stream import read_stream
+from launcher.store.stream import read_end
 from tui.exits import Exit
 from tui.streams import message, write_json
 
@@ -29,7 +29,7 @@ def stacks(arguments: argparse.Namespace) -> int:
     """
     folder = RunFolder.find(arguments.run)
     if not has_launcher(folder):
-        ended = read_stream(folder.events, folder.run_id).end is not None
+        ended = read_end(folder.events) is not None
         kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))
         raise LauncherError(
             f"{folder.run_id} "

@@ -58,7 +58,7 @@ def fit(parts: Sequence[Part], width: int, gap: str = "  ") -> Text:
     return row
 
 
-def _fitting(parts: Sequence[Part], width: int, gap: str = "") -> list[Part]:
+def _fitting(parts: Sequence[Part], width: int, gap: str) -> list[Part]:
     """The parts that fit into `width` cells, in their order; at least the first that counts. Each
     gets its room before those that count less, and those may fit where a longer one does not."""
     kept: dict[int, Part] = {}

@@ -18,7 +18,6 @@ from launcher.plan import Plan, TaskPlan
 from launcher.slurm.script import request_of
 from tui.format import request_text
 from tui.screens.editor.form import line_of
-from tui.widgets.colours import theme_colour
 
 _MOST_PROBLEMS = 20
 
@@ -105,12 +104,10 @@ class PlanPreview(Vertical):
             self.query_one("#task", Static).update(Text(request_text(request, whole=False)))
 
     def _problems(self, problems: Sequence[Problem]) -> Text:
-        colour = theme_colour(self.app, "status-bad")
         text = Text()
         for number, problem in enumerate(problems[:_MOST_PROBLEMS]):
             line = f"line {problem.line}: " if problem.line else ""
-            click = Style(meta={"@click": f"screen.problem({number})"})
-            text.append(f"! {line}{problem}\n", Style.parse(colour) + click)
+            text.append(f"! {line}{problem}\n", Style(meta={"@click": f"screen.problem({number})"}))
         if len(problems) > _MOST_PROBLEMS:
             text.append(f"and {len(problems) - _MOST_PROBLEMS} more\n", "dim")
         return text
