@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import zlib
-from importlib.util import MAGIC_NUMBER
+from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from types import CodeType
 
@@ -105,6 +105,12 @@ def test_the_magic_number_is_that_of_the_line_before_the_marker() -> None:
     noise = b"tfmux-agent-magic:00000000\nhello\n"
     line = b"tfmux-agent-magic:" + MAGIC_NUMBER.hex().encode() + b"\n"
     assert bootstrap.split_magic(noise + line) == (noise, MAGIC_NUMBER)
+
+
+def test_what_is_left_out_exists() -> None:
+    """A module that was renamed would be sent again, to everybody who does not need it."""
+    left_out = [name for names in bootstrap._NOT_SENT.values() for name in names]
+    assert all(find_spec(f"launcher.{name}".rstrip(".")) for name in left_out)
 
 
 def test_code_names_modules_and_not_our_files() -> None:
