@@ -103,8 +103,9 @@ async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: Scripted
         queued.change(allocation=replace(releasing, released=said))
         queued.end(Outcome.KILLED, 130, receipt=Receipt(()))
         await shows(pilot, said)
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "Esc back to the logs")
+        await pilot.press("escape")
         ended = r" ■ killed  after \d+:\d\d  nothing is left on any host"
-        assert re.search(ended, text(pilot).splitlines()[0])
-        await pilot.press("escape", "H")
+        await until(pilot, lambda: bool(re.search(ended, text(pilot).splitlines()[0])))
+        await pilot.press("H")
         await shows(pilot, "never connected")
