@@ -157,7 +157,6 @@ class TfmuxApp(App[int]):
         if self._first is not None and self._pages:
             self.open_run(self._first)
         self._watch_end()
-        self.set_interval(0.1, self._watch_end)
         self._configure()
 
     def get_driver_class(self) -> type[Driver]:
@@ -392,13 +391,10 @@ class TfmuxApp(App[int]):
             if self._pages:
                 self._pages[0].kill_active_runs()
             return
-        if begun:
-            self._asked = True
-        elif self.control.snapshot().state is RunPhase.ENDED:
-            self._show_receipt()
-        else:
-            self._asked = True
+        self._asked = True
+        if not begun and self.control.snapshot().state is not RunPhase.ENDED:
             self.control.press_kill()
+        self._watch_end()
 
     def action_interrupt(self) -> None:
         """Ctrl-C: kills all in the dialog that asks how to leave, and pressed again while leaving;
@@ -500,6 +496,10 @@ class TfmuxApp(App[int]):
     def on_receipt_screen_left(self, event: ReceiptScreen.Left) -> None:
         """The receipt of a run has been read."""
         self._leave_pages(event.code)
+
+    def on_run_screen_changed(self) -> None:
+        """The run has news."""
+        self._watch_end()
 
     def _watch_end(self) -> None:
         """Shows the receipt when a kill has come to its end, whoever began it."""

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import Hit, Hits, Provider
 from textual.containers import VerticalScroll
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
@@ -130,6 +131,9 @@ class RunScreen(Screen[None]):
         ),
     ]
 
+    class Changed(Message):
+        """There is another snapshot of the run."""
+
     def __init__(self, control: RunControl) -> None:
         super().__init__()
         self.control = control
@@ -188,6 +192,7 @@ class RunScreen(Screen[None]):
         second = now - self._second >= 1.0
         if changed:
             self._apply(latest)
+            self.post_message(self.Changed())
         if second:
             self._second = now
             self._show_notes(time.monotonic())
@@ -198,7 +203,8 @@ class RunScreen(Screen[None]):
             self.show_run(now)
         if self.app.screen is self or self.app.screen.is_modal:
             grown = self.area.poll()
-            self._show_titles()
+            if grown or changed or second or self.area.notes_change:
+                self._show_titles()
             if grown:
                 changed = True
                 self.call_after_refresh(self.clock.rest_after, time.monotonic())

@@ -119,7 +119,7 @@ class Pane(Widget, can_focus=True):
         self._note = ""
         self._labels: dict[str, Text] = {}
         """The titles of the upper and the lower border, as they were shown last."""
-        self._old_labels = True
+        self.has_old_labels = True
         """They are to be made anew: not thirty times a second of each pane."""
         self._border_row: Region | None = None
         """The row of the border of which the title is being set."""
@@ -159,8 +159,8 @@ class Pane(Widget, can_focus=True):
             self.set_class(title.bad, "-bad")
         if (title, note) != (self._title, self._note):
             self._title, self._note = title, note
-            self._old_labels = True
-        if self._old_labels:
+            self.has_old_labels = True
+        if self.has_old_labels:
             self._show_labels()
 
     def set_placeholder(self, text: str) -> None:
@@ -177,7 +177,7 @@ class Pane(Widget, can_focus=True):
         order = self.view.lines.order
         if not self.view.lines.refresh():
             return False
-        self._old_labels = True
+        self.has_old_labels = True
         if order != self.view.lines.order:
             self._rows.clear()
         if self.view.port.following or len(self._page or ()) < self.size.height:
@@ -323,7 +323,7 @@ class Pane(Widget, can_focus=True):
     def _show_labels(self) -> None:
         """Puts the title into the upper border, and the rest into the lower one where there is
         one."""
-        self._old_labels = False
+        self.has_old_labels = False
         title, focused, size = self._title, self.has_focus, self.outer_size
         accent = "bold " + theme_colour(self.app, "accent-text")
         styles = {NAME: accent if focused else "bold", NOTE: accent}
@@ -387,13 +387,13 @@ class Pane(Widget, can_focus=True):
             regions = (self._border_row,)
         elif not regions:
             self._page = self._hidden = None
-            self._old_labels = True
+            self.has_old_labels = True
         return super().refresh(*regions, **how)
 
     def notify_style_update(self) -> None:
         self._painter = None
         self._rows.clear()
-        self._old_labels = True
+        self.has_old_labels = True
         self._labels.clear()
         super().notify_style_update()
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.containers import Grid, Horizontal
+from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Input
 
@@ -259,6 +260,11 @@ class PaneArea(Horizontal, can_focus=True):
         for pane in self.query(Pane):
             pane.redraw()
 
+    @property
+    def notes_change(self) -> bool:
+        """What a title says may have changed without a new line."""
+        return self._search is not None or any(pane.has_old_labels for pane in self.grid.panes)
+
     def note(self, view: LogView) -> str:
         """A view's filter and hits, for its title."""
         notes = [self.views.note(view)]
@@ -270,7 +276,7 @@ class PaneArea(Horizontal, can_focus=True):
 
     def place(self) -> bool:
         """Puts views into panes; False when nothing about their places has changed."""
-        self._sizes = (self.size, self.grid.size)
+        self._sizes = self._outer_sizes
         if not self.size or not self.grid.size:
             return False
         # The whole area decides on pages: the list beside a pane must not, or it would keep
@@ -300,8 +306,12 @@ class PaneArea(Horizontal, can_focus=True):
 
     def place_resized(self) -> None:
         """Places anew when the room has changed."""
-        if self._sizes != (self.size, self.grid.size):
+        if self._sizes != self._outer_sizes:
             self.place()
+
+    @property
+    def _outer_sizes(self) -> tuple[Size, Size]:
+        return self.outer_size, self.grid.outer_size  # Textual reckons the inner ones each time
 
     # the focus
 
