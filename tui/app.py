@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tui.screens.hosts_screen import HostsScreen
     from tui.screens.metrics_screen import MetricsScreen
     from tui.screens.prompt_dialogs import PromptDialogs
+    from tui.screens.run_screen import RunScreen
     from tui.screens.stacks_screen import StacksScreen
 
 SCREENS = Binding.Group("Metrics, hosts")
@@ -141,6 +142,7 @@ class TfmuxApp(App[int]):
         self._no_controls = NoControls()
         self._waiting_keys: deque[events.Key | events.Paste] | None = None
         """Keys that wait until the one before them has been handled; None: no key is."""
+        self._run_screen: RunScreen | None = None
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._living: RunControl | None = None
@@ -176,9 +178,7 @@ class TfmuxApp(App[int]):
         """The run, when there is nothing but it, or the page for the first frame: a key may come
         before it, and must not find a blank screen."""
         if self._first is not None and not self._pages:
-            from tui.screens.run_screen import RunScreen
-
-            return RunScreen(self._first)
+            return self._screen_of(self._first)
         if self._pages and not self._pages[0].CSS_PATH:
             return self._pages[0]
         return super().get_default_screen()
@@ -213,11 +213,15 @@ class TfmuxApp(App[int]):
 
     def open_run(self, control: RunControl) -> None:
         """Shows a run; F9 and leaving are about it from now on."""
-        from tui.screens.run_screen import RunScreen
-
         self.control = control
         self._watch_end()  # it may be killed before the clock comes to it
-        self.push_screen(RunScreen(control))
+        self.push_screen(self._screen_of(control))
+
+    def _screen_of(self, control: RunControl) -> RunScreen:
+        from tui.screens.run_screen import RunScreen
+
+        self._run_screen = RunScreen(control)
+        return self._run_screen
 
     def close_run(self, code: int) -> None:
         """Back to the page below the run; without pages the app ends."""
@@ -227,7 +231,7 @@ class TfmuxApp(App[int]):
             return
         if self.control is not None:
             self.control.close()
-        self.control = None
+        self.control = self._run_screen = None
         above = [not isinstance(screen, Page) for screen in self.screen_stack]
         for _ in range(above[::-1].index(False)):
             self.pop_screen()
@@ -238,6 +242,8 @@ class TfmuxApp(App[int]):
         """A key waits for the one before it: letters right behind a key that opens a screen or
         moves the focus would go to the screen or field before it. Those that have priority in the
         app, such as the kill key, do not wait. While the app is leaving there is no screen."""
+        if self._run_screen and isinstance(event, events.InputEvent | events.Resize):
+            self._run_screen.clock.wake()
         if (
             isinstance(event, events.Key | events.Paste)
             and not event.is_forwarded

@@ -61,6 +61,10 @@ class RunControl(Protocol):
         """The run as it stands: the same object until something has changed, which is told
         thirty times a second at most. In any thread."""
 
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Calls `listener` when there is another snapshot, or logs have grown, on a thread that it
+        must not hold up: it only hands over."""
+
     def series(self, task: TaskId) -> Series:
         """Figures of the task's metric lines over time."""
 
@@ -717,8 +721,6 @@ class RunClient:
         return self._snapshot
 
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Calls `listener` with each new snapshot, on a thread of the client's: it must only hand
-        it over. What came before is in `snapshot`."""
         self._listeners.append(listener)
 
     def series(self, task: TaskId) -> Series:
@@ -862,7 +864,8 @@ class RunClient:
         self._done.set()
 
     def _read_files(self) -> None:
-        self.logs.refresh()
+        if self.logs.refresh():
+            self._tell()
         if self._curves:
             self._metrics.read()
 
@@ -974,12 +977,15 @@ class RunClient:
         if state is ClientState.LOOKING and told.state is not RunPhase.ENDED:
             told = told.with_lost_tasks(_UNSUPERVISED)
         self._snapshot = replace(told, notes=(*told.notes, *self._notes))
-        for listener in self._listeners:
-            listener(self._snapshot)
+        self._tell()
         if state is not ClientState.LOOKING:
             self._heard.set()
         if state in (ClientState.OVER, ClientState.ALONE):
             self._done.set()
+
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener(self._snapshot)
 
 
 def _stacks_in(message: dict[str, Any]) -> Stacks | TfmuxError:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -350,6 +350,8 @@ class FinishedRun:
 
     def snapshot(self) -> Snapshot:
         return self._snapshot
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None: ...
 
     def series(self, task: TaskId) -> Series:
         return self._metrics.series(task)

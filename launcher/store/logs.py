@@ -256,13 +256,13 @@ class LogFile:
         finally:
             os.close(fd)
 
-    def refresh(self) -> None:
+    def refresh(self) -> bool:
         """Follows a log that another process writes: takes up the marks that it has saved since,
-        and counts only what stands behind the last of them."""
+        and counts only what stands behind the last of them; False when it has not grown."""
         try:
             info = os.stat(self.path)
         except OSError:
-            return  # not there yet, or somebody has removed it
+            return False  # not there yet, or somebody has removed it
         before = self.size
         if info.st_size > before:
             now = time.monotonic()
@@ -274,6 +274,7 @@ class LogFile:
                 waited = now - self._marks_came >= _WRITER_SECONDS
                 if waited or info.st_size - self.size <= _NEAR_END:
                     self._follow(min(info.st_size, self.size + _STEP), info.st_mtime)
+        return self.size > before
 
     def close(self) -> None:
         """Closes what was opened for writing; reading goes on to work."""
@@ -410,12 +411,13 @@ class LogStore:
                 )
             return self._files[task]
 
-    def refresh(self) -> None:
-        """Follows the logs that have been opened and that another process writes."""
+    def refresh(self) -> bool:
+        """Follows the logs that have been opened and that another process writes; False when none
+        has grown."""
         with self._lock:
             files = list(self._files.values())
-        for file in files:
-            file.refresh()
+        grown = [file.refresh() for file in files]
+        return any(grown)
 
     def close(self) -> None:
         """Closes all logs for writing."""

@@ -12,6 +12,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
 from launcher.run.states import TaskState
 from launcher.store.logs import LogFile
+from tests.support import patience
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import showing, shows, until
 from tui.app import TfmuxApp
@@ -108,18 +109,41 @@ async def test_a_prompt_is_awaited() -> None:
         assert await second == "x"
 
 
-async def test_the_clock_slows_down_and_rests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames without news come less often; after a frame that took long logs are left alone."""
-    waits: list[float] = []
+async def test_the_clock_waits_for_news_in_quiet_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then there is one frame for what is new, and a few for what a person does."""
+    monkeypatch.setattr("tui.screens.run_screen.FRAME", 0.0)
+    frames: list[bool] = []
+    waits: list[int] = []
+    news: set[int] = set()
 
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
+    def frame() -> bool:
+        frames.append(len(frames) in news)
+        return frames[-1]
 
-    monkeypatch.setattr("tui.screens.run_screen.asyncio.sleep", sleep)
-    news = iter([True] * 3 + [False] * 40 + [True])
-    clock = FrameClock(lambda: next(news), lambda: len(waits) < 44)
-    await clock.run()
-    assert waits[:5] == [1 / 30] * 5 and waits[42] == 1 / 10 and waits[43] == 1 / 30
+    def rest() -> float:
+        waits.append(len(frames))
+        return 3600.0
+
+    clock = FrameClock(frame, rest, lambda: True)
+    running = asyncio.create_task(clock.run())
+    await patience.until(lambda: waits, "rests")
+    assert waits == [1]
+    clock.hear()
+    await patience.until(lambda: len(waits) == 2, "rests after a frame")
+    assert waits == [1, 2]
+    clock.wake()
+    await patience.until(lambda: len(waits) == 3, "rests after some frames")
+    assert waits[2] == 2 + 10
+    news.add(len(frames))
+    clock.hear()
+    await patience.until(lambda: len(waits) == 4, "rests after news")
+    assert waits[3] == 12 + 2
+    running.cancel()
+
+
+def test_the_clock_rests_after_a_painting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a frame that took long logs are left alone."""
+    clock = FrameClock(lambda: False, lambda: 1.0, lambda: True)
     now = 100.0
     monkeypatch.setattr("tui.screens.run_screen.time.monotonic", lambda: now)
     states = [clock.resting]

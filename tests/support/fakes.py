@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +53,7 @@ class ScriptedRun:
         self.looks: list[Future[Stacks]] = []
         """Questions for stacks; the test answers them."""
         self.living = True
+        self._listeners: list[Callable[[Snapshot], None]] = []
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
         tasks = tuple(
@@ -84,6 +85,9 @@ class ScriptedRun:
     def snapshot(self) -> Snapshot:
         return self._snapshot
 
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        self._listeners.append(listener)
+
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
 
@@ -112,12 +116,17 @@ class ScriptedRun:
     def detach(self) -> None:
         self.asked.append("detach")
 
+    def _tell(self) -> None:
+        for listener in self._listeners:
+            listener(self._snapshot)
+
     # what a test does
 
     def change(self, **fields: Any) -> None:
         """A new snapshot with other fields."""
         with self._lock:
             self._snapshot = replace(self._snapshot, **fields)
+        self._tell()
 
     def task(self, name: str, **fields: Any) -> None:
         """A new snapshot in which one task has other fields."""
@@ -139,6 +148,7 @@ class ScriptedRun:
         when = time.time() if now is None else now
         log = self._logs.open(task)
         log.append(log.size, data, when)
+        self._tell()
         points = list(self._extract.setdefault(task, Extractor()).feed(data, when))
         for point in points:
             self.series(task).add(point)

@@ -181,6 +181,11 @@ class LogViews:
         for scanner in self._scanners.values():
             scanner.close()
 
+    @property
+    def filters(self) -> bool:
+        """A filter is set somewhere."""
+        return bool(self._scanners)
+
     # the merged log
 
     @property

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import ClassVar
 
@@ -49,9 +50,9 @@ TALL = 36
 LAST_LINES = 5
 """Last lines of a failure on a tall terminal; on a low one they stand in the pane of the task."""
 FRAME = 1 / 30
-QUIET_FRAME = 1 / 10
-QUIET_AFTER = 30
-"""Frames without news after which the clock slows down."""
+SEARCH_FRAME = 1 / 10
+INPUT_FRAMES = 10
+"""Frames that a key or a click is worth: what it asks for may come a little later."""
 RESTS = 3
 """Of each second, painting logs takes at most a quarter."""
 MIN_REST, MAX_REST = 0.1, 0.25
@@ -146,7 +147,7 @@ class RunScreen(Screen[None]):
         self.prompt = Prompt()
         self.footer = KeyFooter()
         self.monitor = TaskMonitor(control)
-        self.clock = FrameClock(self._frame, self._is_open)
+        self.clock = FrameClock(self._frame, self._rest, self._is_open)
         self._titles: dict[TaskId | None, Title] = {}
         self._queue = ""
         """Text of empty panes."""
@@ -171,6 +172,13 @@ class RunScreen(Screen[None]):
     def on_mount(self) -> None:
         fit(self)
         self.run_worker(self.clock.run(), group="clock")
+        news = partial(asyncio.get_running_loop().call_soon_threadsafe, self.clock.hear)
+
+        def listener(snapshot: Snapshot) -> None:
+            with suppress(RuntimeError):  # the app has ended
+                news()
+
+        self.control.subscribe(listener)
         if self.snapshot.state is RunPhase.ENDED:
             self._show_outcome()
 
@@ -209,6 +217,12 @@ class RunScreen(Screen[None]):
                 changed = True
                 self.call_after_refresh(self.clock.rest_after, time.monotonic())
         return changed
+
+    def _rest(self) -> float:
+        """Seconds after which a frame is due although nothing is new."""
+        if self.area.searches:
+            return SEARCH_FRAME
+        return min(1.0, max(0.01, self._second + 1.0 - time.time()))
 
     def _apply(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot
@@ -439,21 +453,42 @@ class OutcomePanel(VerticalScroll, can_focus=False):
 
 
 class FrameClock:
-    """Thirty frames a second while anything happens, ten in quiet hours."""
+    """At most thirty frames a second, for news and for what a person does; one a second while
+    nothing happens: each time that a process wakes has its price."""
 
-    def __init__(self, frame: Callable[[], bool], is_open: Callable[[], bool]) -> None:
-        """`frame` shows what is new and returns False when nothing was; `is_open` returns False
-        once there is no screen to draw on."""
+    def __init__(
+        self, frame: Callable[[], bool], rest: Callable[[], float], is_open: Callable[[], bool]
+    ) -> None:
+        """`frame` shows what is new and returns False when nothing was; `rest` says for how many
+        seconds none is needed without news; `is_open` returns False once there is no screen to draw
+        on."""
         self._frame = frame
+        self._rest = rest
         self._is_open = is_open
         self._rest_until = 0.0
+        self._owed = 0
+        """Frames that come without news."""
+        self._news = asyncio.Event()
 
     async def run(self) -> None:
         """Shows frames until the screen has gone."""
-        quiet = 0
         while self._is_open():
-            quiet = 0 if self._frame() else quiet + 1
-            await asyncio.sleep(FRAME if quiet < QUIET_AFTER else QUIET_FRAME)
+            self._news.clear()
+            self._owed = max(self._owed - 1, 1 if self._frame() else 0)
+            await asyncio.sleep(FRAME)
+            if not self._owed:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._rest()):
+                        await self._news.wait()
+
+    def hear(self) -> None:
+        """There is news."""
+        self._news.set()
+
+    def wake(self) -> None:
+        """A person has done something, which some frames may be about."""
+        self._owed = INPUT_FRAMES
+        self._news.set()
 
     @property
     def resting(self) -> bool:

@@ -261,6 +261,11 @@ class PaneArea(Horizontal, can_focus=True):
             pane.redraw()
 
     @property
+    def searches(self) -> bool:
+        """Lines are looked for, which is news before a log grows."""
+        return bool(self._search or self._errors or self.views.filters)
+
+    @property
     def notes_change(self) -> bool:
         """What a title says may have changed without a new line."""
         return self._search is not None or any(pane.has_old_labels for pane in self.grid.panes)
