@@ -17,6 +17,7 @@ from types import FunctionType, ModuleType
 import pytest
 import textual
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
@@ -110,6 +111,17 @@ def test_each_extra_is_looked_for_by_its_modules(extra: Extra) -> None:
         for text in PROJECT["optional-dependencies"][extra]
     }
     assert {canonicalize_name(module) for module in MODULES[extra]} <= declared
+
+
+def test_the_pinned_versions_run_on_the_oldest_python() -> None:
+    """That of Debian 12: some packages want a later 3.11."""
+    assert Version("3.11") in SpecifierSet(PROJECT["requires-python"])
+    wanted = {
+        f"{each.name} {each.version}": SpecifierSet(each.metadata["Requires-Python"])
+        for each in distributions()
+        if "Requires-Python" in each.metadata
+    }
+    assert [name for name, versions in wanted.items() if "3.11.2" not in versions] == []
 
 
 @pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
