@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from textual.timer import Timer
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
@@ -22,13 +20,6 @@ from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
 from tui.widgets.task_list import StatusStrip
-
-
-class LateApp(TfmuxApp):
-    """An app on a machine so busy that its clock comes a second late."""
-
-    def set_interval(self, interval: float, *args: Any, **options: Any) -> Timer:
-        return super().set_interval(interval + 1, *args, **options)
 
 
 async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
@@ -148,11 +139,23 @@ async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(run: S
 
 
 async def test_a_run_that_is_killed_as_soon_as_it_is_shown(run: ScriptedRun) -> None:
-    """Its receipt is shown, although no look of the app's clock came in between."""
-    app = LateApp(run)
-    async with app.run_test(size=(120, 40)) as pilot:
+    """Its receipt is shown."""
+    async with showing(run, (120, 40)) as (app, pilot):
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+
+
+async def test_clocks_go_on_when_the_machines_clock_is_set_back(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would stand still for as long as it was set back."""
+    now = time.time
+    run.change(state=RunPhase.RUNNING, started=now() - 7200)
+    async with showing(run, (120, 40)) as (_, pilot):
+        await until(pilot, lambda: "running 2:00:00" not in screen_text(pilot.app)[0])
+        await shows(pilot, "running 2:00:0")
+        monkeypatch.setattr(time, "time", lambda: now() - 3600)
+        await shows(pilot, "running 1:00:")
 
 
 async def test_ctrl_c_copies_what_the_mouse_has_selected(run: ScriptedRun) -> None:

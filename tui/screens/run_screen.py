@@ -197,7 +197,7 @@ class RunScreen(Screen[None]):
         now = time.time()
         latest = self.control.snapshot()
         changed = latest is not self.snapshot
-        second = now - self._second >= 1.0
+        second = not 0 <= now - self._second < 1.0  # the clock may be set back
         if changed:
             self._apply(latest)
             self.post_message(self.Changed())
