@@ -13,6 +13,7 @@ import tarfile
 import tomllib
 import venv
 import zipfile
+from glob import glob
 from importlib import metadata
 from pathlib import Path
 
@@ -255,7 +256,7 @@ def interpreter_of(version: str) -> str:
     """An interpreter of this machine, or a skip; each is tried, since a shim of pyenv is there for
     versions, too, that are not chosen."""
     named = shutil.which(f"python{version}")
-    others = sorted(map(str, PYENV.glob(f"{version}.*/bin/python{version}")))
+    others = sorted(glob(f"{PYENV}/{version}.*/bin/python{version}"))
     paths: list[str] = [*([named] if named else ()), *others]
     for path in paths:
         if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:

@@ -15,6 +15,7 @@ import pytest
 from launcher.agent import wire
 from tests.support.agent_client import Client
 from tests.support.patience import PATIENCE, wait_until
+from tests.support.requirements import require
 from tests.testbed import proc
 
 UID = 200_000 + os.getpid()
@@ -37,6 +38,7 @@ time.sleep(1000)
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A home of that user; nothing of its agents stays."""
+    require("needs root to become another user" if os.geteuid() else None)
     folder = tempfile.mkdtemp(prefix="tfmux-home-", dir="/tmp")
     os.chown(folder, UID, UID)
     monkeypatch.setenv("HOME", folder)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zlib
+from glob import glob
 from importlib.util import MAGIC_NUMBER, find_spec
 from pathlib import Path
 from types import CodeType
@@ -29,7 +30,7 @@ CONFIG = LinkSettings("r-1", "here", RULES, local=False).config()
 
 def interpreter(minor: int) -> str:
     """A Python 3.`minor` of this machine."""
-    named = [shutil.which(f"python3.{minor}"), *map(str, PYENV.glob(f"3.{minor}.*/bin/python3"))]
+    named = [shutil.which(f"python3.{minor}"), *glob(f"{PYENV}/3.{minor}.*/bin/python3")]
     for path in filter(None, named):  # a shim of pyenv may stand for a version that is not chosen
         if subprocess.run([path, "-c", ""], stderr=subprocess.DEVNULL).returncode == 0:
             return path

@@ -7,9 +7,11 @@ macOS has in other forms (`LOCAL_PEERCRED`, kqueue) is not there.
 """
 
 import importlib
+import importlib.util
 import os
 import sys
 import sysconfig
+from types import ModuleType
 from typing import Any
 
 sysconfig.get_config_vars()  # from a file whose name has the platform in it
@@ -33,6 +35,16 @@ for module in ("os", "select", "signal", "socket"):  # in this order: socket loo
         vars(importlib.import_module(module)).pop(name, None)
 sys.platform = "darwin"
 _stat = os.stat
+
+
+def _find_no_library(name: str, *arguments: Any) -> str:
+    raise ValueError(f"dylib {name} could not be found")
+
+
+if importlib.util.find_spec("ctypes.macholib") is None:  # Debian leaves it out of its Python
+    for module in ("ctypes.macholib", "ctypes.macholib.dyld"):
+        sys.modules[module] = ModuleType(module)
+    vars(sys.modules["ctypes.macholib.dyld"])["dyld_find"] = _find_no_library
 
 
 def _is_proc(path: object) -> bool:
