@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from launcher.agent import wire
 from tests.support.agent_client import Client, family, sleepers, state_folder, watchdog_and_agent
 from tests.support.patience import wait_until
@@ -180,10 +182,19 @@ def test_a_watchdog_that_has_not_ended_is_a_doubt_until_its_word_comes(client: C
     wait_until(lambda: family(client.run_id) == [], "nobody is left")
 
 
-def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(client: Client) -> None:
+def end_group(mark: str) -> None:
+    """Ends a daemon and its child, of which nothing else knows any more."""
+    for process in sleepers(mark):
+        os.killpg(os.getpgid(process.pid), signal.SIGKILL)
+
+
+def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(
+    client: Client, request: pytest.FixtureRequest
+) -> None:
     """Given the next agent, which waits for the word of a watchdog that is held, when that is
     killed, then the kill waits no more; the agent's own watchdog has the place of the other."""
-    stubborn(client)
+    mark = stubborn(client)
+    request.addfinalizer(lambda: end_group(mark))  # it is what the doubt is about
     watchdog, agent = watchdog_and_agent(client.run_id)
     with held_by_a_debugger(watchdog):
         proc.signal_process(agent, signal.SIGKILL)
