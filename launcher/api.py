@@ -22,7 +22,7 @@ from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.client import STACKS_SECONDS, RunClient, has_launcher
+from .session.client import STACKS_SECONDS, RunClient, has_launcher, loop_caller
 from .session.launcher_process import LauncherProcess
 from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.stream import LogEvent, PublicEvent
@@ -135,7 +135,7 @@ class Run:
         """`kill` has been called."""
         self._changed = asyncio.Event()
         self._error: LauncherError | None = None
-        call = _caller()
+        call = loop_caller()
         client.subscribe(lambda _: call(self._on_change))
         self._on_change()
 
@@ -402,23 +402,12 @@ def _lines(reader: RunLogs, *, last: bool = False) -> list[LogEvent]:
     return [reader.event(task, line) for task, line in reader.read(last=last)]
 
 
-def _caller() -> Callable[[Callable[[], object]], None]:
-    """Calls functions on the running loop, unless that has ended; for any thread."""
-    loop = asyncio.get_running_loop()
-
-    def call(function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(function)
-
-    return call
-
-
 @asynccontextmanager
 async def opened(
     start: Callable[[Callable[[], None]], _Started], *, detach: bool, attached: bool = False
 ) -> AsyncIterator[Run]:
     """Opens the run of a client that `start` makes, in a thread since files are read there."""
-    call, ended, cancelled = _caller(), asyncio.Event(), False
+    call, ended, cancelled = loop_caller(), asyncio.Event(), False
     starting = asyncio.ensure_future(asyncio.to_thread(start, lambda: call(ended.set)))
     while not starting.done():
         try:

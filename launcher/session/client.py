@@ -8,6 +8,7 @@ that takes the run up from its record.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import select
@@ -91,6 +92,17 @@ class RunControl(Protocol):
 
     def close(self) -> None:
         """Releases what was opened to look at the run."""
+
+
+def loop_caller() -> Callable[[Callable[[], object]], None]:
+    """Calls functions on the running loop, unless that has ended; for any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call(function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(function)
+
+    return call
 
 
 _CONNECT_SECONDS = 2.0

@@ -24,7 +24,7 @@ from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.client import RunControl
+from launcher.session.client import RunControl, loop_caller
 from tui.outcome import failure_text, paragraphs, queue_status, receipt_text, refusals_text
 from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask
@@ -172,13 +172,8 @@ class RunScreen(Screen[None]):
     def on_mount(self) -> None:
         fit(self)
         self.run_worker(self.clock.run(), group="clock")
-        news = partial(asyncio.get_running_loop().call_soon_threadsafe, self.clock.hear)
-
-        def listener(snapshot: Snapshot) -> None:
-            with suppress(RuntimeError):  # the app has ended
-                news()
-
-        self.control.subscribe(listener)
+        call = loop_caller()
+        self.control.subscribe(lambda _: call(self.clock.hear))
         if self.snapshot.state is RunPhase.ENDED:
             self._show_outcome()
 
