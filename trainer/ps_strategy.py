@@ -1,7 +1,7 @@
 """`ps-strategy`: ps/worker training the TensorFlow 2 way, by a `ClusterCoordinator`.
 
     ps:      w (all weights), step
-    chief:   repeat: schedule a step; read the loss of the oldest one that runs
+    chief:   repeat: schedule a step; wait for the oldest one that runs
     worker:  for each step that the coordinator gives it
                  w' ← w                      fetch, from every ps
                  g ← ∇loss(w', batch)        on the worker
@@ -9,9 +9,11 @@
                  step ← step + 1
 
 Whichever worker is free runs the next step; no worker waits for another. A worker that dies is left
-out until it is back, and another one runs its step again.
+out until it is back, and another one runs its step again. To read a loss is a message of its own:
+only steps whose line is printed return theirs.
 """
 
+import math
 from collections import deque
 from typing import Any
 
@@ -63,7 +65,9 @@ class Coordinator(Training):
         with strategy.scope():  # round robin: the first of each kind is on the first ps
             first = self.checkpoints.first_values()
             self._shared = Parameters(MLP, [""] * len(self._ps), self.options, first)
-        self._step_on_a_worker = self._step_function(strategy)
+        self._steps = {
+            with_loss: self._step_function(strategy, with_loss) for with_loss in (True, False)
+        }
         make = tf.autograph.experimental.do_not_convert(
             lambda: inputs.pipeline(self.dataset, self._examples, None)
         )
@@ -77,14 +81,16 @@ class Coordinator(Training):
         """The step that was scheduled first; before that every worker gets enough to do."""
         most = AHEAD * len(self.role.cluster["worker"])
         while len(self._running) < most and self._scheduled < self.options.steps:
-            self._running.append(
-                self._coordinator.schedule(self._step_on_a_worker, args=(self._batches,))
-            )
             self._scheduled += 1
+            step_function = self._steps[self._is_printed(self._scheduled)]
+            self._running.append(self._coordinator.schedule(step_function, args=(self._batches,)))
         result = self._running.popleft()
         # TensorFlow's coordinator can die of a lost ps in a thread of its own, and never says so.
         with self.stop.waiting(lambda: peers.waiting_text(self.role, self._others), self._lost_ps):
             return [Step(self._loss(result), step + 1)]
+
+    def _is_printed(self, step: int) -> bool:
+        return bool((step - self._first) % self.options.log_every == 0)
 
     def fetch(self) -> Values:
         return self._shared.values([one.numpy() for one in self._shared.variables])
@@ -97,14 +103,18 @@ class Coordinator(Training):
             print(f"{lost} of {self._scheduled} scheduled steps were lost")
 
     def _loss(self, result: Any) -> float:
-        """The loss of a step, when it is done; the last known one where the worker has left with
-        it: its gradients are on the ps."""
+        """The loss of a step, when it is done, and not a number where it returns none; the last
+        known one where the worker has left with it: its gradients are on the ps."""
         try:
-            self._last_loss = float(result.fetch())
+            loss = result.fetch()
         except LOST:
             if self._lost_ps():
                 raise
             print("a worker was lost before its loss was read; the next line repeats the last one")
+            return self._last_loss
+        if loss is None:
+            return math.nan
+        self._last_loss = float(loss)
         return self._last_loss
 
     def _lost_ps(self) -> str:
@@ -123,8 +133,9 @@ class Coordinator(Training):
         names = [device.name for device in tf.config.list_logical_devices()]
         return common_devices(map(role.device_of, role.tasks("worker")), count, names)
 
-    def _step_function(self, strategy: Any) -> Any:
-        """One step, as a function that the coordinator runs on a worker; it returns the loss."""
+    def _step_function(self, strategy: Any, with_loss: bool) -> Any:
+        """One step, as a function that the coordinator runs on a worker; it returns the loss or
+        nothing."""
         shared, layout, towers = self._shared, self._shared.layout, self._towers()
 
         def replica(iterator: Any) -> Any:
@@ -157,6 +168,7 @@ class Coordinator(Training):
         # Without AutoGraph, whose generated files a killed task would leave behind in /tmp.
         @tf.function(autograph=False)  # type: ignore[untyped-decorator]
         def step(iterator: Any) -> Any:
-            return strategy.run(replica, args=(iterator,))
+            loss = strategy.run(replica, args=(iterator,))
+            return loss if with_loss else None
 
         return step

@@ -18,6 +18,9 @@ in one `ConditionalAccumulator`: with one accumulator a variable, two variables 
 different batches. And a worker waits in a queue of its own: with one token queue for all, a fast
 worker takes what a slow one needs, and whoever comes last waits for tokens that nobody makes any
 more.
+
+A worker's steps stand one after the other in the graph, several in one call of its session: what
+lies between them does not wait for Python.
 """
 
 import contextlib
@@ -37,6 +40,8 @@ from trainer.worker import Worker
 SHARED = "/job:ps/task:0/device:CPU:0"
 END = -1
 """The token that ends the worker that takes it."""
+SEVERAL = 10
+"""Steps of a worker in one call, which returns when each of them has its token."""
 CAPACITY = 256
 """Tokens that a queue holds: those of the steps before the present one are forgotten at a start."""
 
@@ -72,8 +77,8 @@ class SyncWorker(Worker):
             ]
             own = queues[self.role.number]
             self._forget_tokens = own.dequeue_many(own.size())
-            self.end_own = own.enqueue([tf.constant(END, tf.int64)])
-        self._step = self._one_step(accumulator, own)
+            self.end_own = _end(own)
+        self._steps = {count: self._in_a_row(count, accumulator, own) for count in (SEVERAL, 1)}
         self._watching = False
         self._update = Update(self, accumulator, queues) if self.role.is_chief else None
 
@@ -88,31 +93,59 @@ class SyncWorker(Worker):
             threading.Thread(target=self._end_on_signal, daemon=True).start()
 
     def take_steps(self, step: int) -> list[Step]:
-        """One step; none after the update that was the last."""
-        loss, (at_fetch, at_push, token) = self.session.run(self._step)
-        if token != END:
+        """The steps of one call, up to the update that was the last."""
+        several = not self.slow and self.options.steps - step >= SEVERAL
+        losses, steps_seen = self.session.run(self._steps[SEVERAL if several else 1])
+        taken = []
+        for loss, (at_fetch, at_push, token) in zip(losses, steps_seen, strict=True):
+            if token == END:
+                break
             staleness = int(at_push - at_fetch)
-            return [Step(float(loss), int(token), staleness, dropped=staleness > 0)]
-        if self._update:
+            taken.append(Step(float(loss), int(token), staleness, dropped=staleness > 0))
+        if not taken and self._update:
             self._update.check()
-        else:
+        elif not taken:
             self.session.run(self.end_own)  # stays for whoever takes this worker's place
-        return []
+        return taken
 
     def _end_on_signal(self) -> None:
         self.stop.wait()
         with contextlib.suppress(tf.errors.OpError, RuntimeError):  # the ps may be gone
             self.session.run(self.end_own)
 
-    def _one_step(self, accumulator: Any, tokens: Any) -> tuple[Any, ...]:
-        """One step: fetch, compute, push, wait for a token. Returns the loss and, shape (3,), the
-        global steps at fetch and push, and the token, which is the step after the update."""
+    def _in_a_row(self, count: int, accumulator: Any, tokens: Any) -> tuple[Any, Any]:
+        """`count` steps: their losses, shape (count,), and of each the global steps at its fetch
+        and its push, and its token, shape (count, 3)."""
+        losses: list[Any] = []
+        steps_seen: list[Any] = []
+        for batch in self.input.batches(count):
+            loss, seen = self._one_step(accumulator, tokens, batch, steps_seen[-1:])
+            losses.append(loss)
+            steps_seen.append(seen)
+        with tf.device(self.cpu):
+            all_losses = tf.stack(losses)
+        with tf.device(SHARED):
+            return all_losses, tf.stack(steps_seen)
+
+    def _one_step(
+        self,
+        accumulator: Any,
+        tokens: Any,
+        batch: tuple[Any, list[tuple[Any, Any]]],
+        before: list[Any],
+    ) -> tuple[Any, Any]:
+        """One step after the one `before`: fetch, compute, push, wait for a token. Returns the loss
+        and, shape (3,), the global steps at fetch and push, and the token, which is the step after
+        the update.
+
+        `batch` has its number and a batch a device: images, shape (batch, 784), and labels, shape
+        (batch,).
+        """
         shared, layout = self.shared, self.shared.layout
-        # One batch a device: images, shape (batch, 784), and labels, shape (batch,).
-        ((number, parts),) = self.input.batches(1)
+        number, parts = batch
         # The step is read before the weights: weights that change in between are newer than
         # their label, and the accumulator takes them for stale instead of for fresh.
-        with tf.device(SHARED):
+        with tf.device(SHARED), tf.control_dependencies(before):
             at_fetch = tf.identity(shared.step.read_value())
         fetched = []  # w' ← w; of each ps: (numbers there,)
         for flat in shared.flats:
@@ -165,7 +198,7 @@ class Update:
             step = worker.shared.step.read_value()
             others = [queue for n, queue in enumerate(queues) if n != worker.role.number]
             self._restart = [accumulator.set_global_step(step), *_give(step, others)]
-            self._end = [queue.enqueue([tf.constant(END, tf.int64)]) for queue in queues]
+            self._end = [_end(queue) for queue in queues]
 
     def start(self, step: int, joined: bool) -> None:
         """Begins to update in a thread of its own, from global step `step` to the limit.
@@ -240,6 +273,11 @@ class Update:
             for worker in range(workers)
             if shares[worker]
         ]
+
+
+def _end(queue: Any) -> Any:
+    """Tokens that end a worker: what its present call still takes, and the whole next one."""
+    return queue.enqueue_many([tf.fill([2 * SEVERAL], tf.constant(END, tf.int64))])
 
 
 def _give(step: Any, queues: list[Any]) -> list[Any]:
