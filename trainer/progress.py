@@ -78,6 +78,10 @@ class Progress:
         self._started = self._last_time = time.monotonic()
         self._first_global = self._last_global = self.global_step = global_step
 
+    def has_line(self, local_step: int) -> bool:
+        """Whether a line is printed of the task's own step `local_step`."""
+        return local_step % self._every == 0
+
     def add(self, steps: list[Step], learning_rate: float) -> None:
         """Counts `steps` and prints the lines that are due, which share the time of their call."""
         due = []
@@ -88,7 +92,7 @@ class Progress:
             self._dropped += step.dropped
             if 0 <= COMPARED_STEP - step.global_step < COMPARED_STEPS and step.loss == step.loss:
                 self._compared.append(step.loss)
-            if self.local_step % self._every == 0:
+            if self.has_line(self.local_step):
                 due.append((self.local_step, step))
         if not due:
             return

@@ -82,15 +82,13 @@ class Coordinator(Training):
         most = AHEAD * len(self.role.cluster["worker"])
         while len(self._running) < most and self._scheduled < self.options.steps:
             self._scheduled += 1
-            step_function = self._steps[self._is_printed(self._scheduled)]
+            with_loss = self.progress.has_line(self._scheduled - self._first)
+            step_function = self._steps[with_loss]
             self._running.append(self._coordinator.schedule(step_function, args=(self._batches,)))
         result = self._running.popleft()
         # TensorFlow's coordinator can die of a lost ps in a thread of its own, and never says so.
         with self.stop.waiting(lambda: peers.waiting_text(self.role, self._others), self._lost_ps):
             return [Step(self._loss(result), step + 1)]
-
-    def _is_printed(self, step: int) -> bool:
-        return bool((step - self._first) % self.options.log_every == 0)
 
     def fetch(self) -> Values:
         return self._shared.values([one.numpy() for one in self._shared.variables])
@@ -111,10 +109,10 @@ class Coordinator(Training):
             if self._lost_ps():
                 raise
             print("a worker was lost before its loss was read; the next line repeats the last one")
-            return self._last_loss
-        if loss is None:
-            return math.nan
-        self._last_loss = float(loss)
+        else:
+            if loss is None:
+                return math.nan
+            self._last_loss = float(loss)
         return self._last_loss
 
     def _lost_ps(self) -> str:

@@ -78,7 +78,9 @@ class SyncWorker(Worker):
             own = queues[self.role.number]
             self._forget_tokens = own.dequeue_many(own.size())
             self.end_own = _end(own)
-        self._steps = {count: self._in_a_row(count, accumulator, own) for count in (SEVERAL, 1)}
+        self._steps = {
+            count: self._steps_in_a_row(count, accumulator, own) for count in (SEVERAL, 1)
+        }
         self._watching = False
         self._update = Update(self, accumulator, queues) if self.role.is_chief else None
 
@@ -102,18 +104,20 @@ class SyncWorker(Worker):
                 break
             staleness = int(at_push - at_fetch)
             taken.append(Step(float(loss), int(token), staleness, dropped=staleness > 0))
-        if not taken and self._update:
+        if taken:
+            return taken
+        if self._update:
             self._update.check()
-        elif not taken:
+        else:
             self.session.run(self.end_own)  # stays for whoever takes this worker's place
-        return taken
+        return []
 
     def _end_on_signal(self) -> None:
         self.stop.wait()
         with contextlib.suppress(tf.errors.OpError, RuntimeError):  # the ps may be gone
             self.session.run(self.end_own)
 
-    def _in_a_row(self, count: int, accumulator: Any, tokens: Any) -> tuple[Any, Any]:
+    def _steps_in_a_row(self, count: int, accumulator: Any, tokens: Any) -> tuple[Any, Any]:
         """`count` steps: their losses, shape (count,), and of each the global steps at its fetch
         and its push, and its token, shape (count, 3)."""
         losses: list[Any] = []

@@ -40,7 +40,7 @@ class Training:
         if self.checkpoints:
             self.checkpoints.find()  # a stale directory is refused before anything starts
         self.summaries = Summaries(self.checkpoints.directory if self.checkpoints else None)
-        self._progress = Progress(
+        self.progress = Progress(
             options.log_every, examples, self.summaries, epoch if role.job == ALONE else None
         )
         print(
@@ -74,7 +74,7 @@ class Training:
 
     def loop(self, first: int) -> None:
         """Takes steps from global step `first` to the limit."""
-        checkpoints, progress = self.checkpoints, self._progress
+        checkpoints, progress = self.checkpoints, self.progress
         step = first
         print(f"{self.role} starts at global step {first}")
         progress.begin(first)
