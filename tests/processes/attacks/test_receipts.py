@@ -127,7 +127,7 @@ def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -
     script = f'env -i sh -c "sleep 1000; :" {mark} >/dev/null 2>&1 &'
     client.start("w:0", ["sh", "-c", script])
     client.get(wire.EXITED, task="w:0", status=0)
-    wait_until(lambda: sleepers(mark), "it runs")
+    wait_until(lambda: any(proc.children(p.pid) for p in sleepers(mark)), "its sleep runs")
     receipt = client.kill(["w:0"])
     assert receipt["signalled"] == 2 and not receipt["survivors"], receipt
     assert not sleepers(mark)
