@@ -205,12 +205,13 @@ class RunScreen(Screen[None]):
         if changed or second:
             self.show_run(now)
         if self.app.screen is self or self.app.screen.is_modal:
+            began = time.monotonic()
             grown = self.area.poll()
             if grown or changed or second or self.area.notes_change:
                 self._show_titles()
             if grown:
                 changed = True
-                self.call_after_refresh(self.clock.rest_after, time.monotonic())
+                self.call_after_refresh(self.clock.rest_after, began)
         return changed
 
     def _rest(self) -> float:

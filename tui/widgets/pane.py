@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -55,6 +56,19 @@ _HALF = Binding.Group("Half a page down, up")
 _NOTE_RANK, _HIDDEN_RANK = 1, 7
 _LABEL_ENDS = 6
 """Cells of a border that no title takes: a corner, a line and a blank at either end."""
+
+
+@dataclass(frozen=True)
+class _DrawnPage:
+    """What is inside a border, and the lines of which it is; hidden ones between them count."""
+
+    rows: list[Strip]
+    lines: range
+
+
+def _span(places: list[tuple[int, int]]) -> range:
+    """The lines from the first to the last of some rows."""
+    return range(places[0][0], places[-1][0] + 1) if places else range(0)
 
 
 class Pane(Widget, can_focus=True):
@@ -128,7 +142,7 @@ class Pane(Widget, can_focus=True):
         self._cursor_painter: Painter | None = None
         self._rows: dict[int, list[Strip]] = {}
         """The rows of lines in sight."""
-        self._page: list[Strip] | None = None
+        self._page: _DrawnPage | None = None
         """What is inside the border, as it was drawn last; None when that has changed."""
         self._hidden: str | None = None
         """How many remarks are hidden here; None when that has changed."""
@@ -180,7 +194,8 @@ class Pane(Widget, can_focus=True):
         self.has_old_labels = True
         if order != self.view.lines.order:
             self._rows.clear()
-        if self.view.port.following or len(self._page or ()) < self.size.height:
+        is_full = self._page is not None and len(self._page.rows) >= self.size.height
+        if self.view.port.following or not is_full:
             self.refresh()
         return True
 
@@ -246,8 +261,7 @@ class Pane(Widget, can_focus=True):
 
     def in_sight(self) -> range:
         """The lines in sight, and those that are hidden between them."""
-        rows = self.port.rows()
-        return range(rows[0][0], rows[-1][0] + 1) if rows else range(0)
+        return _span(self.port.rows())
 
     # selecting, copying and saving
 
@@ -365,9 +379,8 @@ class Pane(Widget, can_focus=True):
 
     def _hidden_text(self) -> str:
         """How many remarks are hidden among the lines in sight and right before and after them."""
-        if self._hidden is None and self.view is not None:
-            view, port = self.view, self.port
-            lines = self.in_sight()
+        if self._hidden is None and self.view is not None and self.view.lines.count:
+            view, port, lines = self.view, self.port, self._drawn().lines
             first, end = (lines.start, lines.stop) if lines else (port.top, port.top)
             for _ in range(MOST_HIDDEN):
                 if not first or not view.hides(first - 1):
@@ -391,13 +404,14 @@ class Pane(Widget, can_focus=True):
         return super().refresh(*regions, **how)
 
     def notify_style_update(self) -> None:
-        self._painter = None
+        self._painter = self._page = None
         self._rows.clear()
         self.has_old_labels = True
         self._labels.clear()
         super().notify_style_update()
 
     def on_resize(self) -> None:
+        self._page = self._hidden = None
         self._rows.clear()
         self._labels.clear()
         self._show_labels()
@@ -409,29 +423,35 @@ class Pane(Widget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """A row inside the border."""
-        if self._page is None:
-            self._page = self._make_page()
-        if y < len(self._page):
-            return self._page[y]
+        rows = self._drawn().rows
+        if y < len(rows):
+            return rows[y]
         return Strip.blank(self.size.width, self._paint().base)
 
-    def _make_page(self) -> list[Strip]:
+    def _drawn(self) -> _DrawnPage:
+        """What is inside the border: made once for the titles and the drawing of a frame."""
+        if self._page is None:
+            self._page = self._make_page()
+        return self._page
+
+    def _make_page(self) -> _DrawnPage:
         """The rows in sight; strips are built for each line that has newly come into sight, and
         those of lines that have left it are forgotten."""
         if self.view is None:
-            return []
+            return _DrawnPage([], range(0))
         if not self.view.lines.count:
-            return self._placeholder_rows()
-        page = []
+            return _DrawnPage(self._placeholder_rows(), range(0))
+        drawn = []
         seen: dict[int, list[Strip]] = {}
-        for number, sub in self.port.rows():
+        places = self.port.rows()
+        for number, sub in places:
             strips = seen.get(number) or self._rows.get(number) or self._strips(number)
             seen[number] = strips
             if sub < len(strips):
-                page.append(strips[sub])
+                drawn.append(strips[sub])
         seen.pop(self.view.lines.count - 1, None)  # the last line may still grow
         self._rows = seen
-        return page
+        return _DrawnPage(drawn, _span(places))
 
     def _placeholder_rows(self) -> list[Strip]:
         width, base = self.size.width, self._paint().base

@@ -154,11 +154,11 @@ async def test_a_pane_is_not_drawn_because_another_one_is(
         await shows(pilot, "▸worker:0")
         drawn: set[str] = set()
         painted: set[str] = set()
-        rows, lines = Pane._make_page, Pane.render_lines
+        make, lines = Pane._make_page, Pane.render_lines
 
-        def spy(self: Pane) -> list[Strip]:
+        def spy(self: Pane) -> object:
             drawn.add(f"{self.view and self.view.task}")
-            return rows(self)
+            return make(self)
 
         def spy_on_all(self: Pane, crop: Region) -> list[Strip]:
             painted.add(f"{self.view and self.view.task}")
