@@ -30,6 +30,8 @@ from tui.screens.home import HomeScreen
 FOLDER = Path(__file__).resolve().parent
 SIZES = ((200, 50), (120, 40))
 EXAMPLE = FOLDER / "four-hosts.toml"
+SHOWN_AS = {str(FOLDER.parent): "~/tfmux", sys.base_prefix: "/usr/local"}
+"""Folders of the machine that makes the pictures, and what a reader sees instead."""
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _PATIENCE = 180.0
 
@@ -37,8 +39,10 @@ _PATIENCE = 180.0
 def save(app: TfmuxApp, name: str) -> None:
     """Writes the screen as `docs/NAME.svg`; fonts come from the reader's machine."""
     svg = _FONTS.sub("", app.export_screenshot(title="tfmux"))
-    # The length that is written beside a text would stretch the shorter one.
-    svg = re.sub(rf'textLength="[^"]*"([^>]*>[^<]*){re.escape(os.environ["HOME"])}', r"\1~", svg)
+    for folder, shown in {os.environ["HOME"]: "~", **SHOWN_AS}.items():
+        # The length that is written beside a text would stretch the shorter one.
+        length = rf'textLength="[^"]*"([^>]*>[^<]*){re.escape(folder)}'
+        svg = re.sub(length, rf"\1{shown}", svg).replace(folder, shown)
     (FOLDER / f"{name}.svg").write_text(svg)
     sys.stdout.write(f"docs/{name}.svg\n")
 
@@ -75,6 +79,10 @@ async def running(session: RunClient) -> None:
             await press(pilot, key)
             save(app, name)
             await press(pilot, "escape")
+        await press(pilot, "b")
+        await pilot.pause(4.0)
+        save(app, "stacks")
+        await press(pilot, "escape")
         await press(pilot, "tab", "z", "slash", *"loss", "enter")
         save(app, "search")
         await press(pilot, "escape", "escape")
