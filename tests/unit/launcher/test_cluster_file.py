@@ -174,6 +174,12 @@ IN_RUN = {
     "key of another table": ("timeout = 3", "timeout", "[start]"),
     "placeholder in itself": ('logdir = "/logs/{logdir}"', "logdir", "not available here"),
     "task's placeholder in workdir": ('workdir = "w/{job}"', "workdir", "not available here"),
+    "another task's placeholder in workdir": (
+        'workdir = "w/{host.ps.0}"',
+        "workdir",
+        "not available here",
+    ),
+    "index of a job of one task": ('logdir = "/{host.ps.1}"', "logdir", "indices of ps are 0"),
     "relative log directory": ('logdir = "logs"', "logdir", "absolute"),
     "another user's home": ('logdir = "~bob/x"', "logdir", "~/"),
     "negative lease": ("lease = -1", "lease", "from 1"),
@@ -322,7 +328,7 @@ def test_lines_are_right_in_every_way_of_writing() -> None:
         x ] " ''',
             "{nix}",
         ]
-        hosts = { tf1 = { ssh = "tf1",
+        hosts = {tf1 = { ssh = "tf1",
             gpus = 2 } }
         jobs."ps" . tasks = [
             "tf1:1", "tf1:2",

@@ -25,6 +25,16 @@ def make(root: Path, *names: str) -> None:
         (root / name).touch()
 
 
+def test_a_link_to_a_directory_is_sent_as_a_link(tmp_path: Path) -> None:
+    """Also one to the tree itself, which would have no end."""
+    make(tmp_path, "data/a")
+    (tmp_path / "latest").symlink_to("data")
+    (tmp_path / "data/up").symlink_to("..")
+    entries = {entry.path: entry.kind for entry in read_tree(Tree("work", tmp_path, ())).entries}
+    assert {path for path, kind in entries.items() if kind == "f"} == {"data/a"}
+    assert {path for path, kind in entries.items() if kind == "l"} == {"latest", "data/up"}
+
+
 @pytest.mark.parametrize("line", ["foo\\", "!", "[z-a]", "[[:letter:]]", "[abc"])
 def test_a_line_that_is_no_pattern_matches_nothing(line: str, tmp_path: Path) -> None:
     """The lines around it are applied."""

@@ -411,6 +411,20 @@ def test_a_warm_start_keeps_the_options_of_python() -> None:
     assert words[4:] == ("required", "numpy,json", "a.py", "1")
 
 
+@pytest.mark.parametrize(
+    ("program", "warm"),
+    [('"{trainer}", "async"', True), ('"-m", "trainer", "async"', True), ('"a.py"', False)],
+)
+def test_a_warm_start_without_modules_is_for_the_trainer(program: str, warm: bool) -> None:
+    """In both ways in which it is started; another program says itself what it imports."""
+    text = '[jobs.ps]\ntasks = ["localhost:1"]\n[jobs.worker]\ntasks = ["localhost:2"]\n'
+    text += f'[run]\ncommand = ["{{python}}", {program}]\n'
+    start = task(plan_of(text + "[start]\nwarm = true\n"), "worker:0").warm
+    assert (start is not None) is warm
+    if start is not None:
+        assert start.modules == ("tensorflow",) and "optional" in start.runner
+
+
 def test_a_text_that_is_too_long_is_cut_to_the_limit() -> None:
     """One of exactly that length is left as it is."""
     assert printable("x" * 10, 10) == "x" * 10

@@ -296,6 +296,8 @@ def test_the_odd_tensorflow_is_the_one_that_is_warned_of() -> None:
     found = only(evaluation.versions({"h1": "2.21.0", "h2": "2.16.1", "h3": "2.21.0"}))
     assert (found.host, found.code, found.check) == ("h2", "tensorflow-differs", Check.TENSORFLOW)
     assert "is 2.16.1 here and 2.21.0 on h1, h3: their" in found.sentence
+    first = {"h1": "2.16.1", "h2": "2.21.0", "h3": "2.21.0"}
+    assert only(evaluation.versions(first)).host == "h1"
     many = {**{f"h{number}": "2.21.0" for number in range(9)}, "odd": "2.16.1"}
     assert "on h0, h1, h2, h3, h4: their" in only(evaluation.versions(many)).sentence
 

@@ -14,13 +14,14 @@ from launcher.run.events import LeaseEnd, RestartTimeout
 from launcher.run.instructions import Instruction, KillHost, PickPorts, SetTimer
 from launcher.run.machine import RunStateMachine
 from launcher.run.shutdown import KILL_PATIENCE
-from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor
+from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor, TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.store.stream import Summary, encode, parse
 from tests.support.cluster_texts import cluster_text
 from tests.support.run_driver import (
     CLUSTER,
+    FACTS,
     RunDriver,
     ends,
     held,
@@ -66,6 +67,8 @@ def test_one_failure_ends_all_and_starts_all_again_when_nothing_is_left() -> Non
     assert fails(driver) == [KillHost("a", None, 5.0), KillHost("b", None, 5.0), PATIENCE]
     assert (driver.phase(), driver.state("worker:1")) == (RunPhase.RESTARTING, TaskState.BACKOFF)
     assert driver.seen.attempt_text == "attempt 2 of 3: worker:1 exit 1 on b"
+    note = "worker:1 on b: exit 1; all tasks end and start again: attempt 2 of 3"
+    assert driver.seen.notes[-1] == note
     assert driver.seen.waiting == "a, b"
     assert driver.exited("worker:2", None, "TERM") == driver.exited("worker:0", 1) == []
     assert driver.receipt("b") == [] and driver.seen.waiting == "a"
@@ -356,6 +359,10 @@ def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None
     holds = [held(str(v.id), v.attempt) for v in seen.tasks if v.attempt and v.state.live]
     cluster = loads(CLUSTER + RESTART, "cluster.toml", Path("/srv"))
     driver.run = RunStateMachine(cluster, "r", past=kept)
+    views = driver.run.views
+    assert {host: view.facts for host, view in views.facts.items()} == FACTS
+    told = [one.id for one in views.records() if isinstance(one, TaskView)]
+    assert told == [name(task) for task in ALL]
     driver.feed(ev.Attached)
     for host in ("a", "b"):
         own = [one for one in holds if driver.task(str(one.task)).host == host]

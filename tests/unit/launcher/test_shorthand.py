@@ -108,6 +108,7 @@ def test_hosts_of_a_line() -> None:
     }
     assert hosts("me@10.0.0.1 [fd00::1]:22") == {"host1": "me@10.0.0.1", "host2": "[fd00::1]:22"}
     assert hosts("tf1 root@tf1") == {"tf1": "tf1", "tf11": "root@tf1"}
+    assert hosts("$(reboot)") == {"$(reboot)": "$(reboot)"}, "the checks explain it"
 
 
 def test_missing_hosts_and_the_next_in_a_series() -> None:

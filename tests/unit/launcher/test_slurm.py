@@ -31,7 +31,9 @@ async def test_the_request_is_the_script_and_the_options_of_the_file() -> None:
     asked = next(argv for argv in commands.asked if argv[0] == "sbatch")
     assert asked[:3] == ("sbatch", "--account=p 1", "--parsable")
     assert {"--job-name=tfmux-c-1", "--nodes=2", "--time=10", "--no-requeue"} <= set(asked[3:])
-    assert commands.stdin.startswith("#!/bin/sh\n")
+    assert commands.stdin.startswith("#!/bin/sh\n") and "python3 -IS -c" in commands.stdin
+    await engine(commands, slurm='python = "/opt/py 3/bin/python"').request()
+    assert "'/opt/py 3/bin/python' -IS -c" in commands.stdin
 
 
 async def test_a_job_on_another_cluster_is_cancelled_there() -> None:
