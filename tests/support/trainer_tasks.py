@@ -89,9 +89,11 @@ class Task:
 
     @property
     def complaint(self) -> str:
-        """The last line of the trainer's own that says why it ended. TensorFlow's threads may
-        write behind it until the process has gone, and in the midst of a line."""
-        return [line for line in self.text.splitlines() if line.startswith("trainer: ")][-1]
+        """The last words of the trainer's own, which say why it ended. TensorFlow's threads may
+        write behind them until the process has gone, and leave half a line before them."""
+        said: list[str] = re.findall("trainer: .*", self.text)
+        assert said, self.text
+        return said[-1]
 
     @property
     def accuracy(self) -> float:
