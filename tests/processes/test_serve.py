@@ -32,7 +32,7 @@ TICKER = (
     "server = socket.create_server(('127.0.0.1', int(sys.argv[1])))\n"
     "for step in range(100000):\n"
     "    print('step', step, 'loss', 1 / (step + 1), flush=True)\n"
-    "    time.sleep(0.1)\n"
+    "    time.sleep(0.5)\n"
 )
 CLUSTER = cluster_text(
     {"ps": 1, "worker": 2}, "tick", command=["{python}", "-u", "-c", TICKER, "{port}"], workdir=""
@@ -79,7 +79,8 @@ def step(screen: str) -> int:
 async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium: Browser) -> None:
     """One key launches and the panes live; a reload and a second page come back to that very
     run; F9 in one page ends it, and every page shows the receipt. The page asks nobody but the
-    server for anything."""
+    server for anything. The next run outlives its pages and its server, which says what lives on,
+    and is killed from a terminal."""
     first = await chromium.tab()
     await first.open(serve.url)
     await first.wait_for("l launch", "worker:1")
@@ -110,12 +111,32 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
         assert "token" not in await tab.evaluate("document.cookie + document.referrer")
     assert not guard.tasks_here()
 
+    await second.close()
     await first.keys("Escape", "Escape")
     await first.wait_for("l launch")
     await until(lambda: runs[0].launcher_pid() is None, "the launcher has gone")
     await first.keys("l")
     await stepping(first)
-    assert len(RunFolder.all()) == 2
+    (folder,) = [each for each in RunFolder.all() if each.run_id != runs[0].run_id]
+    launcher = folder.launcher_pid()
+    assert launcher is not None
+    await first.close()
+    await until(lambda: not serve.pages(), "the processes of the pages have gone")
+    assert folder.launcher_pid() == launcher
+
+    again = await chromium.tab()
+    await again.open(serve.url)
+    await stepping(again)
+    said = await asyncio.to_thread(serve.end, signal.SIGINT)
+    assert serve.process.returncode == 0
+    assert f"tfmux kill {folder.run_id}" in said
+    assert not serve.pages()
+    assert folder.launcher_pid() == launcher
+    assert "This page is closed" in await again.evaluate("document.body.innerText")
+
+    killed = await asyncio.to_thread(run, "kill", folder.run_id)
+    assert killed.returncode == 0, killed.stderr
+    assert not guard.tasks_here()
 
 
 @pytest.mark.soak
@@ -186,35 +207,6 @@ async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromiu
     assert len(RunFolder.all()) == 1
 
 
-async def test_runs_outlive_pages_and_server(serve: Serve, chromium: Browser) -> None:
-    """A closed page ends nothing; nor does the server, which says what lives on; the run can be
-    killed from a terminal."""
-    tab = await chromium.tab()
-    await tab.open(serve.url)
-    await tab.wait_for("l launch", "worker:1")
-    await tab.keys("l")
-    await stepping(tab)
-    folder = RunFolder.all()[0]
-    launcher = folder.launcher_pid()
-    await tab.close()
-    await until(lambda: not serve.pages(), "the page's process has gone")
-    assert folder.launcher_pid() == launcher
-
-    again = await chromium.tab()
-    await again.open(serve.url)
-    await stepping(again)
-    said = await asyncio.to_thread(serve.end, signal.SIGINT)
-    assert serve.process.returncode == 0
-    assert f"tfmux kill {folder.run_id}" in said
-    assert not serve.pages()
-    assert folder.launcher_pid() == launcher
-    assert "This page is closed" in await again.evaluate("document.body.innerText")
-
-    killed = await asyncio.to_thread(run, "kill", folder.run_id)
-    assert killed.returncode == 0, killed.stderr
-    assert not guard.tasks_here()
-
-
 @pytest.mark.soak
 async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browser) -> None:
     """Nobody would see them any more."""
@@ -227,6 +219,7 @@ async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browse
     await until(lambda: not serve.pages(), "the page's process has gone")
 
 
+@pytest.mark.soak
 async def test_a_run_of_a_terminal_is_looked_at_from_home(
     tmp_path: Path, chromium: Browser
 ) -> None:
