@@ -161,8 +161,8 @@ def tree(path: Path) -> Path:
 
 
 def test_results_on_debians_own_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python 3.11.2 has none of tarfile's filters: the results are here all the same, byte for
-    byte, with times and modes but not the set-user-ID bit."""
+    """Given Python 3.11.2, whose `tarfile` has no filters, when results are fetched, then contents
+    and times are as on the host, without the set-user-ID bit, and a link is refused."""
     for name in [name for name in vars(tarfile) if "filter" in name.lower()]:
         monkeypatch.delattr(tarfile, name)
     monkeypatch.delattr(tarfile.TarFile, "extraction_filter", raising=False)
@@ -187,7 +187,8 @@ def test_results_on_debians_own_python(tmp_path: Path, monkeypatch: pytest.Monke
 def test_whatever_fails_the_results_are_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception that nobody thought of is an error of these results: the host keeps them."""
+    """Given an unpacker that fails as nobody thought of, when results are fetched, then they count
+    as missing with that reason, so that the host keeps them, and no note says where they are."""
 
     def feed(self: Unpacker, data: bytes) -> None:
         raise AttributeError("module 'tarfile' has no attribute 'data_filter'")
@@ -202,8 +203,8 @@ def test_whatever_fails_the_results_are_said_to_be_missing(
 
 
 def test_odd_names_come_as_they_are_and_are_shown_printable(tmp_path: Path) -> None:
-    """Control characters, direction overrides and bytes that are no UTF-8 are names like any
-    other on disk; on the terminal they are harmless."""
+    """Given file names with control characters, direction overrides and bytes that are no UTF-8,
+    when results come, then they keep these names on the disk, and an error shows them printable."""
     names = ["\x1b]0;evil\x07", "a\nb", "\u202egnp.exe", "\udcff\udcfe", "ünïcödé", "-rf", " "]
     source = tmp_path / "source"
     source.mkdir()
@@ -234,7 +235,8 @@ ANSWERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=str)
 def test_a_hostile_announcement_is_an_error(answer: dict[str, Any], tmp_path: Path) -> None:
-    """The host's answer is not believed to be of any type."""
+    """Given a host that announces its results with values of a wrong type or size, when they are
+    fetched, then they are missing, and nothing else is reported."""
     brought, told = results(Host.lying(END, **answer), tmp_path / "run")
     assert not brought
     assert [type(one) for one in told] == [ev.ResultsMissing]
@@ -242,12 +244,14 @@ def test_a_hostile_announcement_is_an_error(answer: dict[str, Any], tmp_path: Pa
 
 @pytest.mark.parametrize("problems", [None, 7, "text", [{"a": 1}]])
 def test_hostile_problems_are_an_error(problems: Any, tmp_path: Path) -> None:
-    """What the host says at the end is not believed to be of any type either."""
+    """Given a host whose last word on its results is no list of texts, when they are fetched, then
+    they do not count as fetched."""
     assert not results(Host.lying(END, problems), tmp_path / "run")[0]
 
 
 def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
-    """What it pours out does not pile up in memory: it is an error."""
+    """Given a host that pours out 64 MiB of a huge file, when the launcher has asked for less, then
+    the results are missing with that reason. So nothing piles up in memory."""
 
     size = 1 << 40
     told = {"size": size, "files": 1, "links": [], "absent": []}
@@ -258,8 +262,8 @@ def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:
-    """What came of results that are not whole lies in a folder that says so, and a second try
-    does not stumble over it."""
+    """Given two fetches that break off, when a third one succeeds, then its copy alone has the
+    host's name, and each incomplete one lies in a folder called partial."""
     for _ in range(2):
         assert not results(Host.lying(file("a") + file("b"), files=3), tmp_path / "run")[0]
     assert results(Host.lying(file("a") + END, files=1), tmp_path / "run")[0]
@@ -287,7 +291,8 @@ class _CutWhileListing(Honest):
 
 
 def test_a_cut_after_minutes_of_listing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results are given up a minute after the cut, not a minute after the beginning."""
+    """Given a host that has listed its results for three times the launcher's patience, when its
+    link is cut and comes back, then the results are fetched: patience begins with the cut."""
     host = _CutWhileListing(tree(tmp_path / "source"))
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + host.waited)
     monkeypatch.setattr(collecting, "time", clock)
@@ -297,8 +302,8 @@ def test_a_cut_after_minutes_of_listing(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_disk_that_hangs_holds_up_nothing_else(
     testbed_possible: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While the disk that results go to is frozen, the loop turns; they are given up after the
-    patience, and come whole when the disk comes back in time."""
+    """Given results on their way to a disk that hangs, when it answers in time, then they are
+    whole, else they are given up after the patience; and the event loop turns all the while."""
     source = tmp_path / "source"
     source.mkdir()
     (source / "big").write_bytes(os.urandom(24 << 20))

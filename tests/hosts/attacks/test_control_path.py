@@ -113,7 +113,8 @@ def never_reading(session: RunClient) -> Iterator[None]:
 def test_local_tasks_are_signalled_at_once(
     tmp_path: Path, name: str, work: str, count: int
 ) -> None:
-    """With nothing else, under a flood, and with lines that cost expressions most."""
+    """Given local tasks that are silent, flood or write the worst text, when the run is killed,
+    then a task is signalled (in a soak within two seconds), and the receipt is clean."""
     times = [
         one_kill(tmp_path / f"notes-{number}", cluster(tmp_path / f"notes-{number}", work, count))
         for number in range(ROUNDS)
@@ -122,7 +123,8 @@ def test_local_tasks_are_signalled_at_once(
 
 
 def test_clients_that_never_read_delay_nothing(tmp_path: Path) -> None:
-    """Twenty that watch, and one that floods the socket with commands."""
+    """Given twenty clients that never read, and one that floods the control socket, when the run is
+    killed, then a task is signalled (in a soak within two seconds), and the receipt is clean."""
     times = []
     for number in range(ROUNDS):
         folder = tmp_path / f"notes-{number}"
@@ -134,7 +136,8 @@ def test_clients_that_never_read_delay_nothing(tmp_path: Path) -> None:
 def test_a_frozen_disk_delays_nothing(
     tmp_path: Path, ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks on a host, under a flood, while the launcher's disk does not answer."""
+    """Given tasks that flood on a host, and a launcher whose disk hangs, when the run is killed,
+    then a task is signalled (in a soak within two seconds), and the receipt is clean."""
     require_testbed()
     times = []
 
@@ -167,8 +170,9 @@ def _kill_frozen(folder: Path, text: str, disk: FreezableDisk) -> float:
 
 
 def test_a_hosts_frozen_disk_delays_nothing(tmp_path: Path, ssh_server: SshServer) -> None:
-    """The disk of a host stands still while files are copied to it: the host stays connected, and
-    a kill is confirmed at once."""
+    """Given a host whose disk hangs while files are staged there, when the run is killed eight
+    seconds later, then the host is still connected, and its receipt is clean (in a soak after two
+    seconds)."""
     require_testbed()
     (tmp_path / "work").mkdir()
     with (tmp_path / "work/big").open("wb") as big:

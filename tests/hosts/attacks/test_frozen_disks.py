@@ -114,8 +114,9 @@ def frozen_in_threads_only(client: Client) -> None:
 def test_a_training_goes_on_while_the_home_hangs(
     client: Client, disk: FreezableDisk, tmp_path: Path
 ) -> None:
-    """Longer than the watchdog's patience: the same process trains on, all beats are answered, a
-    start waits for the disk and harms nothing; then all is as if nothing had been."""
+    """Given a task that trains, when the agent's disk hangs for longer than the watchdog's
+    patience, then the process trains on, beats are answered, a start waits, and the log ends up
+    whole."""
     ledger = tmp_path / "ledger"
     started = client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -149,8 +150,8 @@ def test_a_training_goes_on_while_the_home_hangs(
 def test_a_kill_does_not_wait_for_the_disk(
     client: Client, disk: FreezableDisk, tmp_path: Path
 ) -> None:
-    """Everything dead and confirmed while the home hangs, a task that could not be started yet
-    included: it never is."""
+    """Given a task that trains and one whose start waits for the agent's disk, which hangs, when
+    all is killed, then the receipt confirms it at once, and the waiting task is never started."""
     ledger = tmp_path / "ledger"
     client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -171,7 +172,8 @@ def test_a_kill_does_not_wait_for_the_disk(
 def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
     client: Client, disk: FreezableDisk, tmp_path: Path
 ) -> None:
-    """The watchdog writes nothing before it kills."""
+    """Given a task that trains while its agent's disk hangs, when the agent is killed, then its
+    watchdog ends the task before the disk answers. The watchdog writes nothing before it kills."""
     ledger = tmp_path / "ledger"
     client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")
@@ -190,7 +192,8 @@ def test_an_agent_that_dies_while_the_disk_hangs_takes_all_along(
 
 
 def test_a_run_ends_while_the_disk_hangs(client: Client, disk: FreezableDisk) -> None:
-    """Who leaves is let go though the folder cannot be removed yet; it is when the disk answers."""
+    """Given a killed run on a host whose disk hangs, when the launcher leaves, then the agent lets
+    it go at once, and removes the run's folder when the disk answers."""
     client.start("w:0", ["sleep", "1000"])
     disk.freeze()
     assert client.kill()["confirmed"]
@@ -205,8 +208,8 @@ def test_a_run_ends_while_the_disk_hangs(client: Client, disk: FreezableDisk) ->
 def test_how_soon_the_first_signal_comes(
     client: Client, disk: FreezableDisk, tmp_path: Path, frozen: bool
 ) -> None:
-    """From the kill sent to TERM seen by each of 16 flooding tasks, the launcher reading none of
-    the log bytes that it is owed."""
+    """Given 16 tasks that flood on a disk that answers or hangs, when a launcher that reads no log
+    kills them, then each sees TERM (in a soak within two seconds), and the receipt is clean."""
     delays = []
     for round_ in range(1, budget(1, 4) + 1):
         marks = [tmp_path / f"mark-{round_}-{number}" for number in range(16)]
@@ -235,8 +238,8 @@ def test_how_soon_the_first_signal_comes(
 def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
     tmp_path: Path, testbed_possible: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading one process's environment hangs in the kernel: the others are known all the same,
-    and so is that one as soon as the reading ends."""
+    """Given a process whose environment cannot be read while a disk hangs, when the agent scans,
+    then that process is named and asked only once; when the disk answers, then it has been read."""
     stuck, read = os.getpid(), variables_of
     everyone = {pid: table()[pid] for pid in (stuck, os.getppid())}  # others may hang, too
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
@@ -263,7 +266,8 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
 
 
 def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading environments takes long because the machine is busy: each is waited for."""
+    """Given fifty processes of a run whose environments take long to read on a busy machine, when
+    the agent scans them, then it waits for each and finds them all."""
     marked: list[int] = []
 
     def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
@@ -279,7 +283,8 @@ def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyP
 
 
 def test_a_reading_that_ends_during_a_look_loses_no_process() -> None:
-    """Whoever was stuck comes back between two lines of the look: nothing is missing in it."""
+    """Given processes whose environments could not be read, when their reading ends in the middle
+    of a scan, then the scan does not fail, and none of them stays unread."""
 
     class Shrinking(set[tuple[int, int]]):
         """Forgets what it is asked for, as the thread that reads does when it comes back."""

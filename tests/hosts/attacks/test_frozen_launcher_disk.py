@@ -85,8 +85,9 @@ def writes_on(tmp_path: Path) -> None:
 def test_a_run_is_ended_while_the_disk_is_frozen(
     tmp_path: Path, disk: FreezableDisk, ssh_server: SshServer, means: str
 ) -> None:
-    """Receipt and end come before the disk answers, with the right code and a word of what could
-    not be stored; when it answers again, what is there is whole."""
+    """Given two tasks on a host, and a disk here that hangs, when Ctrl-C, TERM or `tfmux kill` ends
+    the run, then receipt, exit code and a note of what is not stored come before the disk answers.
+    The logs then lack nothing but their ends."""
     with Up("up", str(cluster(tmp_path, ssh_server)), "--json") as up:
         ready(up, "a:0", "b:0")
         run_id = up.run_id
@@ -113,8 +114,8 @@ def test_a_run_is_ended_while_the_disk_is_frozen(
 def test_f9_ends_a_run_while_the_disk_is_frozen(
     tmp_path: Path, disk: FreezableDisk, ssh_server: SshServer
 ) -> None:
-    """What the key calls, from the process of the screen, returns, and the receipt comes, before
-    the disk answers."""
+    """Given a run whose data folder is on a disk that hangs, when the screen kills it as F9 does,
+    then the call returns, and a clean receipt and exit code 130 come before the disk answers."""
     file = cluster(tmp_path, ssh_server)
     session = RunClient.launch(load(file), file.read_text())
     wait_until(lambda: session.snapshot().state is RunPhase.RUNNING, "it runs")
@@ -131,7 +132,8 @@ def test_f9_ends_a_run_while_the_disk_is_frozen(
 def test_a_disk_that_answers_again_costs_nothing(
     tmp_path: Path, disk: FreezableDisk, ssh_server: SshServer
 ) -> None:
-    """Training goes on while it is frozen; afterwards events and logs are whole."""
+    """Given a run that goes on while the disk of its folder hangs, when the disk answers again and
+    Ctrl-C ends the run, then its logs and events are whole."""
     with Up("up", str(cluster(tmp_path, ssh_server)), "--json") as up:
         ready(up, "a:0", "b:0")
         disk.freeze()

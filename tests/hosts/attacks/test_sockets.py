@@ -77,8 +77,9 @@ def finish(clients: list[Client]) -> None:
 
 
 def test_a_folder_of_another_user_locks_nobody_out(before: list[str]) -> None:
-    """The first time on a host, four bridges at once, and `/tmp/tfmux-UID` is somebody else's: one
-    agent, its socket in a folder that is ours and closed to all others."""
+    """Given a `/tmp/tfmux-UID` of another user, when four bridges connect to a new run at once,
+    then they share one agent, whose socket lies in a folder that is ours and closed to all
+    others."""
     taken = f"/tmp/tfmux-{os.getuid()}"
     inside(before, f"mkdir -m 777 {taken} && chown {OTHER} {taken}")
     clients = admitted_at_once(f"t-{os.urandom(4).hex()}", before)
@@ -89,7 +90,8 @@ def test_a_folder_of_another_user_locks_nobody_out(before: list[str]) -> None:
 
 
 def test_the_folder_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is called so and is not ours, no folder, or a link, is passed over."""
+    """Given a link and a file in the place of the agent's folder, when that is looked for, then a
+    private one is made beside them and found again; without the link the usual name is taken."""
     monkeypatch.setattr(folders, "_TEMPORARY", str(tmp_path))
     name = f"tfmux-{os.getuid()}"
     (tmp_path / "elsewhere").mkdir()
@@ -109,8 +111,8 @@ def test_the_folder_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("umask", ["077", "027", "000"])
 def test_the_umask_of_the_login_is_the_tasks(umask: str) -> None:
-    """Tasks have it, as if they had been started at the login's prompt; what is the agent's own is
-    private whatever it is."""
+    """Given a login with any umask, when a task is started there, then it has that umask, as at the
+    login's prompt, and all that is the agent's own is private."""
     with Client(before=["sh", "-c", f'umask {umask}; exec "$@"', "sh"]) as client:
         client.hello()
         client.start("w:0", ["sh", "-c", "umask"])

@@ -38,7 +38,8 @@ HARMLESS = (
 async def test_a_session_is_bytes_whatever_the_configuration(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
-    """No terminal, no other command, no shared connection: each byte passes unchanged."""
+    """Given an ssh_config that wants a terminal, another command, a shared connection and the like,
+    when a session is opened, then each byte passes unchanged, and no `LocalCommand` is run."""
     testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     usual = config.read_text()
@@ -61,7 +62,8 @@ async def test_a_session_is_bytes_whatever_the_configuration(
 
 
 async def test_variables_are_sent(testbed: Testbed, tfmux_home: Path) -> None:
-    """`SetEnv` and `SendEnv`, as far as the server's AcceptEnv goes."""
+    """Given a `SetEnv` with a variable that the server accepts and one that it does not, when a
+    session is opened, then its command sees the first alone."""
     testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     config.write_text(f"SetEnv LANG=C.UTF-8 OTHER=x\n{config.read_text()}")
@@ -73,7 +75,8 @@ async def test_variables_are_sent(testbed: Testbed, tfmux_home: Path) -> None:
 
 
 async def test_a_name_is_never_an_option_of_ssh(clients: Clients, tmp_path: Path) -> None:
-    """Addresses pass; what is no name of a host is refused and not run."""
+    """Given a host name that is an option, has a blank or holds shell code, when its configuration
+    is read, then the name is refused and nothing of it is run; an IPv6 address passes."""
     assert (await ssh_config.read_config("far", "::1", None, None)).get("hostname") == "::1"
     owned = tmp_path / "owned"
     for name in (f"-oProxyCommand=touch {owned}", "a b", f"$(touch {owned})"):
@@ -94,7 +97,8 @@ def cluster_file(tmp_path: Path, testbed: Testbed, name: str) -> str:
 def test_a_forced_tty_of_the_client_does_no_harm(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
-    """`RequestTTY force` for all hosts: the agent comes up."""
+    """Given an ssh_config with `RequestTTY force` and a `RemoteCommand` for all hosts, when
+    `tfmux check` connects to a host, then the agent comes up there."""
     testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
     config.write_text(f"Host *\n  RequestTTY force\n  RemoteCommand tmux\n{config.read_text()}")
@@ -106,7 +110,8 @@ def test_a_forced_tty_of_the_client_does_no_harm(
 def test_a_terminal_in_between_is_told_at_once(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
-    """A command= in authorized_keys that runs ours in a terminal: no time-out, but the reason."""
+    """Given an authorized_keys whose `command=` runs ours in a terminal, when `tfmux check`
+    connects to that host, then it says that the way is not 8-bit clean, instead of a time-out."""
     testbed.give_access(tfmux_home)
     host = testbed["tf3"]
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
@@ -122,7 +127,8 @@ def test_a_terminal_in_between_is_told_at_once(
 
 
 def test_a_forced_command_is_named(testbed: Testbed, tfmux_home: Path, tmp_path: Path) -> None:
-    """A command= that runs something else: the sentence says so."""
+    """Given an authorized_keys whose `command=` runs something else, when `tfmux check` connects to
+    that host, then it says that authorized_keys there runs another command."""
     testbed.give_access(tfmux_home)
     public = (tfmux_home / ".ssh/id_ed25519.pub").read_text()
     host = testbed["tf3"]

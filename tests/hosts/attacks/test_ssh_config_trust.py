@@ -37,7 +37,9 @@ from tests.testbed.namespaces import Testbed
     ],
 )
 async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -> None:
-    """Never skipped: the sentence names option, file and line."""
+    """Given an option of ssh_config that cannot be honoured, when the launcher logs in, then that
+    is an error with option, file, line and what to do; set for another host alone it does no
+    harm."""
     clients.configure(option)
     name = option.split()[0]
     with pytest.raises(UnreachableError, match=rf"{name} in ~/\.ssh/config:2 is not supp") as told:
@@ -49,8 +51,9 @@ async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -
 
 
 async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
-    """Whatever `ssh -G` prints is in the table; what is not there is refused where it is set, as is
-    each option that the table refuses. Every refusal gives `ssh` itself as the way."""
+    """Given the launcher's table of options, then all that `ssh -G` prints stand in it; when one is
+    set that the table refuses or lacks, then the error names it and gives `ssh` itself as the
+    way."""
     config = await ssh_config.read_config("far", "far", None, None)
     assert set(config.values) <= set(ssh_options.OPTIONS)
     refused = [name for name, use in ssh_options.OPTIONS.items() if use.refused]
@@ -65,7 +68,8 @@ async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
 def test_the_way_for_an_option_that_is_refused(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
-    """The sentence gives it: `ssh` itself, which honours the option, on all four hosts."""
+    """Given `RevokedHostKeys`, which the launcher refuses, when each host has the `via` that the
+    error gives, then a run succeeds on all four, and `ssh` refuses a host whose key is revoked."""
     testbed.give_access(tfmux_home)
     revoked = tfmux_home / "revoked"
     other = keys.make_key(tmp_path / "other", "other").path.with_suffix(".pub")
@@ -106,7 +110,8 @@ def test_the_way_for_an_option_that_is_refused(
 
 @pytest.mark.parametrize("option", ["IdentityFile", "CertificateFile"])
 async def test_a_home_of_nobody_is_named(clients: Clients, option: str) -> None:
-    """A path below the home of a user that there is not: refused with file and line."""
+    """Given an ssh_config with a path below the home of a user who does not exist, when the
+    launcher logs in, then the error names option, file, line and that reason."""
     clients.configure(f"{option} ~no-such-user/key")
     where = rf"{option} in ~/\.ssh/config:2: ~no-such-user/key: there is no such user"
     with pytest.raises(UnreachableError, match=where) as told:
@@ -115,8 +120,8 @@ async def test_a_home_of_nobody_is_named(clients: Clients, option: str) -> None:
 
 
 async def test_strict_checking_asks_nobody(clients: Clients) -> None:
-    """`StrictHostKeyChecking yes`: an unknown key is refused without a question; a person's
-    own --accept-new counts more, as an option of the command line does for `ssh`."""
+    """Given `StrictHostKeyChecking yes` and an unknown host key, when the launcher logs in, then it
+    refuses the key without a question; `--accept-new` counts more, as `ssh -o` would."""
     clients.configure("StrictHostKeyChecking yes")
     clients.known_hosts.unlink()
     person = Person("yes")
@@ -130,7 +135,8 @@ async def test_strict_checking_asks_nobody(clients: Clients) -> None:
 async def test_new_keys_are_accepted_where_the_configuration_says_so(
     clients: Clients, tmp_path: Path, value: str
 ) -> None:
-    """New ones are put on file; a changed one is refused, also where `ssh` would go on."""
+    """Given `StrictHostKeyChecking` with `accept-new`, `no` or `off`, when a host key is new, then
+    it is put on file; when it has changed, then it is refused, also where `ssh` would go on."""
     clients.configure(f"StrictHostKeyChecking {value}")
     clients.known_hosts.unlink()
     await clients.ours()
@@ -141,7 +147,8 @@ async def test_new_keys_are_accepted_where_the_configuration_says_so(
 
 
 async def test_batch_mode_asks_nobody(clients: Clients) -> None:
-    """No question of any kind."""
+    """Given `BatchMode yes` and an unknown host key, when the launcher logs in, then it refuses the
+    key and asks nobody."""
     clients.configure("BatchMode yes")
     clients.known_hosts.unlink()
     person = Person("yes")
@@ -152,7 +159,8 @@ async def test_batch_mode_asks_nobody(clients: Clients) -> None:
 
 @pytest.mark.parametrize("value", ["none", "/dev/null", "/nowhere/known"])
 async def test_other_files_of_known_hosts(clients: Clients, tmp_path: Path, value: str) -> None:
-    """`UserKnownHostsFile` replaces the usual file; the system's counts beside it."""
+    """Given a `UserKnownHostsFile` that holds no key, when `ssh` and the launcher log in, then both
+    are refused; when the system's file holds the host's key, then both get in."""
     clients.configure(f"UserKnownHostsFile {value}", "GlobalKnownHostsFile none")
     await only_refused(clients, "not known here")
     system = tmp_path / "system"
@@ -163,7 +171,8 @@ async def test_other_files_of_known_hosts(clients: Clients, tmp_path: Path, valu
 
 @pytest.mark.parametrize("option", ["VerifyHostKeyDNS yes", "NoHostAuthenticationForLocalhost yes"])
 async def test_what_would_trust_more_is_said_to_be_unused(clients: Clients, option: str) -> None:
-    """Stricter than `ssh`, and it says so."""
+    """Given an option that has `ssh` trust more host keys, when the launcher logs in, then it
+    accepts a known key, and refuses an unknown one with the remark that the option is not used."""
     clients.configure(option)
     await clients.ours()
     clients.known_hosts.unlink()
@@ -173,7 +182,8 @@ async def test_what_would_trust_more_is_said_to_be_unused(clients: Clients, opti
 
 
 async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
-    """A server that has none of them is refused."""
+    """Given a `HostKeyAlgorithms` without the type of the host's key, when `ssh` and the launcher
+    log in, then both are refused; with that type both get in."""
     clients.configure("HostKeyAlgorithms ecdsa-sha2-nistp256,no-such-one")
     theirs = await asyncio.to_thread(clients.openssh)
     assert theirs.returncode == 255
@@ -184,7 +194,9 @@ async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
 
 
 async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clients) -> None:
-    """A server with two keys, of which the one is known that the list has second."""
+    """Given a host with two keys, one known, but only second in `HostKeyAlgorithms`, when the
+    launcher logs in, then no key has changed; when none is known, then it accepts the list's
+    first."""
     server = clients.server
     other = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
     acceptor = server._acceptor
@@ -200,21 +212,24 @@ async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clie
 
 @pytest.mark.parametrize("option", ["Ciphers", "MACs", "KexAlgorithms"])
 async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
-    """What the file allows and nothing else; nothing in common is said."""
+    """Given a `Ciphers`, `MACs` or `KexAlgorithms` of one name that the server has, too, when `ssh`
+    and the launcher log in, then both get in."""
     good = {"Ciphers": "aes256-ctr", "MACs": "hmac-sha2-512", "KexAlgorithms": "curve25519-sha256"}
     clients.configure(f"{option} {good[option]}", "Ciphers aes256-ctr")
     await both_log_in(clients)
 
 
 async def test_a_quick_cipher_comes_first_unless_the_file_names_one(clients: Clients) -> None:
-    """Log bytes cost half as much under AES-GCM as under ChaCha20."""
+    """Given an ssh_config without `Ciphers`, when the launcher logs in, then the cipher is AES-GCM,
+    else the first of the list. Log bytes cost half as much under AES-GCM as under ChaCha20."""
     assert "gcm" in await clients.ours()
     clients.configure("Ciphers chacha20-poly1305@openssh.com,aes256-gcm@openssh.com")
     assert "chacha20" in await clients.ours()
 
 
 async def test_short_rsa_keys_are_not_trusted(clients: Clients) -> None:
-    """`RequiredRSASize`."""
+    """Given a host with a known RSA key of 2048 bits, when `ssh` and the launcher log in, then both
+    get in; under `RequiredRSASize 3072` both are refused, also with `--accept-new`."""
     server = clients.server
     short = asyncssh.generate_private_key("ssh-rsa", key_size=2048)
     acceptor = server._acceptor
@@ -237,7 +252,8 @@ async def test_short_rsa_keys_are_not_trusted(clients: Clients) -> None:
     "option", ["PubkeyAuthentication no", "PreferredAuthentications password", "IdentityFile none"]
 )
 async def test_ways_to_log_in_are_narrowed(clients: Clients, option: str) -> None:
-    """Our key would be taken, and is not offered."""
+    """Given an ssh_config that leaves no key to be offered, when `ssh` and the launcher log in,
+    then both are refused, although the server would take the key in `~/.ssh`."""
     clients.configure(option)
     usual = clients.folder / "id_ed25519"
     usual.write_bytes(clients.server.client_key.path.read_bytes())
@@ -255,7 +271,8 @@ def _listens(path: Path) -> bool:
 async def test_the_agent_is_the_configured_one(
     clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
-    """`IdentityAgent` by path, variable and `none`; `IdentitiesOnly` offers no other key of it."""
+    """Given an ssh-agent with the right key, when `ssh` and the launcher log in, then both get in;
+    with `IdentitiesOnly` only if the file names that key, with `IdentityAgent none` not at all."""
     path = tmp_path / "agent"
     other = keys.make_key(tmp_path / "id_other", "other")
     with subprocess.Popen(["ssh-agent", "-D", "-a", str(path)], stdout=subprocess.DEVNULL) as agent:
@@ -285,7 +302,8 @@ async def test_the_agent_is_the_configured_one(
 async def test_an_agent_that_says_nothing_has_no_keys(
     clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that was forwarded from a machine that is gone: the login does not wait for ever."""
+    """Given an ssh-agent that never answers, as one that was forwarded from a machine that is gone,
+    when the launcher logs in, then permission is denied, and the login does not wait for ever."""
     monkeypatch.setattr(credentials, "AGENT_SECONDS", 0.5)
     path = tmp_path / "silent"
     with socket.socket(socket.AF_UNIX) as silent:
@@ -299,7 +317,8 @@ async def test_an_agent_that_says_nothing_has_no_keys(
 
 
 async def test_a_certificate_file_logs_in(testbed: Testbed, tfmux_home: Path) -> None:
-    """`CertificateFile`, with a real sshd that trusts the authority and no key."""
+    """Given a real sshd that trusts an authority and no key, when the launcher logs in with a
+    `CertificateFile`, then it gets in; without it permission is denied."""
     testbed.give_access(tfmux_home)
     host = testbed["tf3"]
     authority = asyncssh.generate_private_key("ssh-ed25519")

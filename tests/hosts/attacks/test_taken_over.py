@@ -21,8 +21,8 @@ RULES = "lease = 600\ngrace = 1"
 def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
     scenario: FaultScenario,
 ) -> None:
-    """There are never two: `tfmux kill` kills the process that does not answer, and the command
-    that has launched the run ends as its next launcher says."""
+    """Given a launcher that is stopped, when `tfmux kill` is called, then it ends that launcher and
+    the run, and `tfmux up` exits with 130 and a clean receipt. There are never two launchers."""
     with scenario.up(scenario.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
         pid = RunFolder.find(up.run_id).launcher_pid()
@@ -40,8 +40,8 @@ def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
 def test_a_receipt_counts_what_the_tasks_own_machine_has_ended_before(
     scenario: FaultScenario,
 ) -> None:
-    """Tasks of this machine end with the launcher that is killed, before anybody asks the host:
-    they were signalled all the same."""
+    """Given a stopped launcher with tasks on its own machine, when `tfmux kill` ends it and the
+    tasks end with it, then the receipt counts them as signalled all the same."""
     with scenario.up(scenario.file({"worker": ["here", "here"]}, run=RULES)) as up:
         ready(up, "worker:0", "worker:1")
         up.signal_launcher(signal.SIGSTOP)
@@ -57,7 +57,8 @@ def test_a_receipt_counts_what_the_tasks_own_machine_has_ended_before(
 def test_an_attach_names_a_launcher_that_stands_still_and_leaves_it_alone(
     scenario: FaultScenario,
 ) -> None:
-    """Tasks of this machine would die with it; let go on, it has lost nothing."""
+    """Given a stopped launcher, with which tasks of this machine would die, when `tfmux attach` is
+    called, then it exits with 2 and says how to resume that launcher, which has lost nothing."""
     with scenario.up(scenario.file({"ps": ["tf1"], "worker": ["tf3", "here"]}, run=RULES)) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
         pid = RunFolder.find(up.run_id).launcher_pid()
@@ -116,7 +117,8 @@ asyncio.run(main())
 
 
 def test_a_host_that_another_machine_takes_ends_this_launcher(scenario: FaultScenario) -> None:
-    """It says so and leaves; nothing of the run is killed, and `tfmux kill` ends all of it."""
+    """Given a run on two hosts, when a launcher elsewhere takes one of them over, then this one
+    says so and exits with 0, all tasks live on, and `tfmux kill` ends them."""
     with scenario.up(scenario.file(PLACES, run=RULES)) as up:
         ready(up, "ps:0", "worker:0")
         argv = [sys.executable, "-c", TAKER, str(REPOSITORY), up.run_id, "tf1"]
