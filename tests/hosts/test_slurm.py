@@ -30,8 +30,8 @@ def scenario(slurm_scenario: Scenario) -> Scenario:
 
 
 def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_path: Path) -> None:
-    """The workdir comes to every node; the receipt has Slurm's word beside the agents'; variables
-    of the job step are not the tasks'."""
+    """Given a workdir and two GPUs a node, when a run on four nodes is done, then its tasks started
+    in order with both and without a step's variables, and agents and Slurm confirm all."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/greeting.txt").write_text("hello from the workdir\n")
     script = (
@@ -65,8 +65,8 @@ def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_
 def test_defaults_of_the_user_do_not_replace_what_the_file_says(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sbatch prefers its variables to lines of the script; one makes it wait for the job's end,
-    and nothing of its command line undoes that."""
+    """Given `SBATCH_` variables of the user and an option that contradict the file, when a run is
+    launched, then its job is as the file says. sbatch prefers such variables to its script."""
     defaults = {"PARTITION": "few", "TIMELIMIT": "1", "JOB_NAME": "mine", "OUTPUT": "/no-such/x"}
     defaults |= {"ERROR": "/no-such/x", "WAIT": "1", "REQUEUE": "1", "ARRAY_INX": "0-3"}
     for name, value in defaults.items():
@@ -85,7 +85,8 @@ def test_defaults_of_the_user_do_not_replace_what_the_file_says(
 
 
 def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
-    """Tasks get their grace, the run says who ended it, and the receipt is true."""
+    """Given a running job, when somebody cancels it, then the run ends with exit 1 and the reason
+    CANCELLED, and all four nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         scenario.bed.run("scancel", "1")
@@ -97,7 +98,8 @@ def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
 
 
 def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> None:
-    """Queued is a state with a reason; the receipt of a kill says that nothing had started."""
+    """Given nodes that another job holds, when a run is launched, then it is queued with the
+    reason; Ctrl-C cancels its job, says that nothing had started, and spares the other job."""
     scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
     wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
     with scenario.up() as up:
@@ -113,7 +115,8 @@ def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> 
 
 
 def test_a_run_whose_launcher_died_in_the_queue_is_killed(scenario: Scenario) -> None:
-    """No launcher, no agent, but a job that would start."""
+    """Given a queued run whose launcher was killed, then `tfmux ps` lists it as queued without a
+    launcher, and `tfmux kill` cancels its job and no other, before it can start."""
     scenario.bed.run("sbatch", "-N4", "--exclusive", "-t10", "-o/dev/null", "--wrap", "sleep 1000")
     wait_until(lambda: "1 RUNNING" in scenario.bed.jobs(), "the other job runs")
     with scenario.up() as up:
@@ -130,7 +133,8 @@ def test_a_run_whose_launcher_died_in_the_queue_is_killed(scenario: Scenario) ->
 
 
 def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario) -> None:
-    """sbatch accepts it, and it would wait for ever."""
+    """Given a request for more nodes than there are, when a run is launched, then a note says to
+    write a smaller `nodes`. sbatch accepts such a job, and it would wait for ever."""
     with scenario.up(nodes=9) as up:
         up.wait_for(
             lambda e: "write a smaller nodes" in e.get("note", ""), "what to change in the file"
@@ -141,7 +145,8 @@ def test_a_request_that_can_never_be_met_says_what_to_change(scenario: Scenario)
 
 
 def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> None:
-    """The names of nodes are given in Slurm's order; a node without tasks is freed, too."""
+    """Given tasks for two of three nodes and a fourth that is excluded, when a run starts, then
+    tasks are on nodes in Slurm's order, and a kill also frees the node without tasks."""
     places = {"ps": ["node0"], "worker": ["node2"]}
     file = scenario.file(places, nodes=3, slurm='options = ["--exclude=sl2"]')
     with scenario.up(file) as up:
@@ -161,7 +166,8 @@ def tag(process: Process) -> bool:
 
 
 def test_a_grace_that_slurm_cuts_short_is_said_at_the_launch(scenario: Scenario) -> None:
-    """As a note of the run, not only by `check`."""
+    """Given a grace longer than Slurm's own, when a run is launched, then a note of the run, not
+    only `tfmux check`, says to write a shorter one."""
     with scenario.up(run="grace = 9.0", modes="") as up:
         up.wait_for(lambda e: "write a grace below 5" in e.get("note", ""), "the note")
         ready(up, *ALL)
@@ -171,7 +177,8 @@ def test_a_grace_that_slurm_cuts_short_is_said_at_the_launch(scenario: Scenario)
 
 
 def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario) -> None:
-    """That the allocation could not be released is said, with what to do; it frees itself."""
+    """Given a Slurm controller that is down, when Ctrl-C is pressed, then the agents confirm all
+    nodes and stderr gives the `scancel` for the job, which ends once the controller is up."""
     with scenario.up() as up:
         ready(up, *ALL)
         scenario.bed.stop_controller()
@@ -185,7 +192,8 @@ def test_the_agents_word_stands_while_the_controller_is_down(scenario: Scenario)
 
 
 def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> None:
-    """Neither its agent nor Slurm can say what is left there."""
+    """Given a node that has lost its power, when Ctrl-C is pressed, then exit 4, and the receipt
+    confirms the three other nodes but not this one, of which neither agent nor Slurm can tell."""
     with scenario.up() as up:
         ready(up, *ALL)
         scenario.bed.crash("sl4")
@@ -200,7 +208,8 @@ def test_a_node_that_loses_its_power_is_not_called_clean(scenario: Scenario) -> 
 
 
 def test_through_a_login_node(tmp_path: Path) -> None:
-    """sbatch, squeue and every srun run there."""
+    """Given a login node that alone has Slurm's commands, when a run is launched and killed through
+    it, then its three tasks were ready, and all three nodes confirm that nothing is left."""
     require(slurm.missing())
     with SlurmBed(login=True) as bed:
         scenario = Scenario(bed, tmp_path)
@@ -214,8 +223,8 @@ def test_through_a_login_node(tmp_path: Path) -> None:
 
 
 def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
-    """It calls a job ended whose daemons live; the agent ends them, and it is the one that
-    confirms."""
+    """Given a Slurm without cgroups, which calls a job ended whose daemons live, when the run is
+    killed, then its agents end and confirm all, and the receipt says that Slurm cannot confirm."""
     require(slurm.missing())
     with SlurmBed(track="linuxproc") as bed:
         scenario = Scenario(bed, tmp_path)
@@ -229,8 +238,8 @@ def test_slurms_word_does_not_count_without_cgroups(tmp_path: Path) -> None:
 
 
 def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: Path) -> None:
-    """What can be known without an allocation: whether the request would be taken, and what a
-    kill can rely on."""
+    """Given a file with `[slurm]`, when `tfmux check` runs, then it shows the nodes' tasks, warns
+    of a long grace, is exit 3 with the reason for an absent partition, and makes no job."""
     done = command.run("check", str(scenario.file(run="grace = 9.0")), "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     codes = {finding["code"] for finding in json.loads(done.stdout)["findings"]}
@@ -244,7 +253,8 @@ def test_the_check_asks_slurm_and_starts_nothing(scenario: Scenario, tmp_path: P
 
 @pytest.mark.soak
 def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
-    """The bundled trainer, which comes with the run, on nodes that have TensorFlow."""
+    """Given nodes whose Python has TensorFlow, when the bundled trainer runs on three of them, then
+    it reaches its last step, and all three nodes confirm that nothing is left."""
     table = f'[slurm]\nnodes = 3\ntime = "10"\npython = {json.dumps(sys.executable)}\n'
     logdir = f'logdir = "{scenario.bed.folder}/logs"'
     text = training(table, ("node0", "node1", "node2"), logdir)
@@ -257,7 +267,8 @@ def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
 
 @pytest.mark.soak
 def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
-    """Slurm's TERM comes first, so tasks have their grace; the run says what ended it."""
+    """Given a job of one minute, when its time is over, then the run ends with exit 1 and the
+    reason TIMEOUT, and all four nodes confirm that nothing is left: Slurm's TERM comes first."""
     with scenario.up(slurm='time = "1"', run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         assert up.wait(200) == 1, up.transcript()

@@ -43,8 +43,8 @@ def kill_agent(scenario: Scenario, name: str) -> None:
 
 
 def test_slurm_ends_what_an_agent_has_left(scenario: Scenario) -> None:
-    """The agent's step ends with it, and its cgroup: that Slurm says so stands in the receipt. No
-    other agent will come, so the run does not wait for the lease."""
+    """Given a node whose agent and watchdog are killed, when Slurm ends their step with all that is
+    in it, then the run fails without waiting for the lease, and Slurm's word confirms the node."""
     with scenario.up() as up:
         ready(up, *ALL)
         kill_agent(scenario, "sl3")
@@ -57,7 +57,8 @@ def test_slurm_ends_what_an_agent_has_left(scenario: Scenario) -> None:
 
 
 def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
-    """Daemons outlive the job, and Slurm calls it ended: the host is not confirmed."""
+    """Given a Slurm without cgroups and a node whose agent is killed, when Ctrl-C is pressed, then
+    exit 4, and the receipt does not confirm that node, where daemons outlive the job."""
     require(slurm.missing())
     with SlurmBed(track="linuxproc") as bed:
         scenario = Scenario(bed, tmp_path)
@@ -84,7 +85,8 @@ def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
 
 
 def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
-    """Slurm refuses it for users; where an administrator insists, the run ends with it."""
+    """Given a job that Slurm refuses to requeue, when an administrator insists on it, then the run
+    ends with exit 1 and that reason, and all four nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         with pytest.raises(TestbedError):
@@ -99,7 +101,8 @@ def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
 
 @pytest.mark.soak
 def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
-    """The tasks get their grace, and the run says what ended it."""
+    """Given a running job, when an urgent one displaces it, then the run ends with exit 1 and the
+    reason PREEMPTED, and all four nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         urgent = ("sbatch", "-p", "urgent", "-N4", "--exclusive", "-t10", "-o/dev/null")
@@ -113,7 +116,8 @@ def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
 
 @pytest.mark.soak
 def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
-    """Agents and tasks stand still, which looks like a cut; then they are there again."""
+    """Given a job that is suspended until all its tasks are lost, when it is resumed, then all
+    tasks are ready again, and a kill is confirmed by all four nodes."""
     with scenario.up() as up:
         ready(up, *ALL)
         scenario.bed.run("scontrol", "suspend", "1")
@@ -133,7 +137,8 @@ def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
 
 
 def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
-    """No agent answers; Slurm ends it and has the word."""
+    """Given a suspended job whose agents do not answer, when Ctrl-C is pressed, then Slurm ends the
+    job, and every node is confirmed."""
     with scenario.up() as up:
         ready(up, *ALL)
         scenario.bed.run("scontrol", "suspend", "1")
@@ -151,8 +156,9 @@ def test_a_kill_while_the_job_is_suspended(scenario: Scenario) -> None:
 def test_a_run_is_killed_from_a_machine_that_did_not_launch_it(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the cluster file and no record of the run: the job's name leads to the nodes. The
-    lease is long: agents that end their tasks before the kill comes are another case."""
+    """Given a machine with the cluster file but no record of the run, when `tfmux kill --file` runs
+    there, then it finds the job by its name, and agents and Slurm confirm all nodes. The lease is
+    long, so that agents do not end their tasks before."""
     file = scenario.file(run="lease = 600.0\ngrace = 1.0")
     with scenario.up(file) as up:
         ready(up, *ALL)
@@ -186,7 +192,8 @@ def hold(bed: SlurmBed, name: str) -> str:
 
 
 async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenario) -> None:
-    """Names are visible to all, and anybody can take them."""
+    """Given another user's job that has the name of a run, when that run is looked up and killed,
+    then the job is not taken for the run's, and goes on."""
     file = scenario.file(nodes=2)
     table = load(file).slurm
     assert table is not None
@@ -204,7 +211,8 @@ async def test_jobs_of_others_are_not_ours_whatever_their_names(scenario: Scenar
 
 
 def test_a_run_of_another_user_cannot_be_reached(scenario: Scenario) -> None:
-    """Neither its job, nor its nodes; and a job that takes its name changes nothing for it."""
+    """Given another user who tries to cancel, suspend and enter a run's job and takes its name,
+    then all three fail, and the next launcher resumes and kills the run, not that user's job."""
     with scenario.up() as up:
         ready(up, *ALL)
         for argv in (

@@ -49,7 +49,8 @@ def blocked(file: Path, *said: str) -> None:
 
 
 def test_no_sbatch(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slurm's commands are not on this machine."""
+    """Given a machine without Slurm's commands, when a run is launched or checked, then exit 3, and
+    it says that there is no `sbatch` and that `login` can name a host with one."""
     said = ("sbatch: No such file or directory", 'login = "user@host"')
     with monkeypatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
@@ -59,7 +60,8 @@ def test_no_sbatch(scenario: Scenario, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_login_hosts_that_let_nobody_in(tmp_path: Path) -> None:
-    """No such machine, no sshd there, no such user, a user without a shell, one without Slurm."""
+    """Given a login host that is absent, has no sshd, does not know the user or gives the user no
+    shell, when a run is launched or checked, then exit 3 with that reason, and no job is there."""
     require(slurm.missing())
     with SlurmBed(nodes=1, login=True) as bed:
         scenario = Scenario(bed, tmp_path)
@@ -78,7 +80,8 @@ def test_login_hosts_that_let_nobody_in(tmp_path: Path) -> None:
 
 
 def test_munge_is_down(scenario: Scenario) -> None:
-    """Nobody can say to Slurm who he is."""
+    """Given a Slurm whose munge is down, so that nobody can prove who they are, when a run is
+    launched or checked, then exit 3, and munge is named."""
     with scenario.bed.without_munge():
         refused(scenario.file(), "munge")
         blocked(scenario.file(), "munge")
@@ -97,7 +100,8 @@ def test_munge_is_down(scenario: Scenario) -> None:
 def test_what_sbatch_refuses_is_said_with_what_to_change(
     scenario: Scenario, slurm: str, said: Sequence[str]
 ) -> None:
-    """An account without rights, a partition that is not there, more than any node has."""
+    """Given an absent or closed partition, more GPUs than a node has, or an unknown option, when a
+    run is launched or checked, then exit 3 with sbatch's reason and with what to change."""
     file = scenario.file(slurm=slurm)
     refused(file, *said)
     blocked(file, *said)
@@ -105,7 +109,8 @@ def test_what_sbatch_refuses_is_said_with_what_to_change(
 
 
 def test_a_time_that_the_partition_does_not_allow(scenario: Scenario) -> None:
-    """sbatch would take it, and it would wait for ever."""
+    """Given a time above the partition's limit, when a run is launched or checked, then exit 3
+    tells the limit and what to change. sbatch would take the job, and it would wait for ever."""
     file = scenario.file(slurm='partition = "short"')
     said = ("short allows 1:00", "write a shorter time")
     refused(file, *said)
@@ -120,7 +125,8 @@ def test_a_time_that_the_partition_does_not_allow(scenario: Scenario) -> None:
 def test_what_a_partition_never_gives_is_said_in_the_queue(
     scenario: Scenario, partition: str, said: str
 ) -> None:
-    """sbatch takes it: more nodes than it allows, an account that it does not."""
+    """Given a partition for fewer nodes or for other accounts, when sbatch has taken the job, then
+    a note says what to change, and Ctrl-C cancels the job in the queue."""
     with scenario.up(slurm=f'partition = "{partition}"') as up:
         up.wait_for(lambda e: said in e.get("note", ""), "what to change")
         up.press_ctrl_c()
@@ -138,14 +144,16 @@ def without_python(file: Path, python: str) -> Path:
 
 
 def test_no_python_on_any_node(scenario: Scenario) -> None:
-    """The job is over before anybody has reached a node."""
+    """Given an interpreter that no node has, so that the job ends at once, when a run is launched,
+    then exit 3 says to write where a Python is, and no job is left."""
     file = without_python(scenario.file(), "/opt/no-such/python")
     refused(file, "write where a Python 3.8 or newer is")
     scenario.check_empty()
 
 
 def test_no_python_on_one_node(scenario: Scenario) -> None:
-    """The node is named; the agents of the others end."""
+    """Given an interpreter that one of four nodes lacks, when a run is launched, then exit 3 names
+    that node and what to write, and the agents of the others end."""
     for name in scenario.bed.names[:3]:
         scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
     file = without_python(scenario.file(), "/tmp/python")
@@ -157,8 +165,8 @@ def test_no_python_on_one_node(scenario: Scenario) -> None:
 def test_homes_that_are_one_disk_and_homes_that_are_not(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
-    """Folders of a run have the host's name in them, and nothing is looked for on another
-    node. The bed's folder is one disk for all nodes; their `/tmp` is their own."""
+    """Given nodes that keep their state on one shared disk or on a disk each, when a run starts,
+    then each has a folder of its own there; a kill is confirmed by all and leaves no folder."""
     place = scenario.bed.folder if shared else Path("/tmp")
     state = place / "state-of-tests"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
@@ -198,8 +206,9 @@ def test_agents_that_cannot_make_their_folder(
     fault: Sequence[str],
     said: str,
 ) -> None:
-    """The node is named with the reason, and nothing is waited for. Where all have ended before
-    anybody looked, it is said what they lacked; a slow machine looks in time."""
+    """Given a read-only or full disk on one node or on all, when a run is launched, then exit 3
+    names a node and the reason. Where all agents have ended before anybody looked, it only says
+    that they could not make their folder."""
     monkeypatch.setenv("XDG_STATE_HOME", "/var/lib")
     for name in scenario.bed.names:
         scenario.bed.run_on(name, "mount", "-t", "tmpfs", "none", "/var/lib")
@@ -214,8 +223,8 @@ def test_agents_that_cannot_make_their_folder(
 
 
 def test_nodes_that_do_not_know_each_other(scenario: Scenario, tmp_path: Path) -> None:
-    """TensorFlow's tasks would wait for each other; a name of this machine that is not known is
-    a note."""
+    """Given a node that cannot resolve another node's name, when a run is launched, then exit 3
+    names both; if this machine's name is unknown there, then a note says so and all start."""
     names = scenario.bed.folder / "hosts"
     poor = scenario.bed.folder / "poor-hosts"
     poor.write_text("".join(x + "\n" for x in names.read_text().splitlines() if "sl3" not in x))
@@ -262,7 +271,8 @@ def wrap_sbatch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_kill_while_sbatch_submits_leaves_no_job(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What sbatch has begun it may still do: its answer is waited for, and the job cancelled."""
+    """Given an `sbatch` that is under way, when Ctrl-C is pressed, then the kill waits for its
+    answer and cancels the job in the queue."""
     marks = wrap_sbatch(tmp_path, monkeypatch)
     with scenario.up() as up:
         wait_until((marks / "asked").exists, "sbatch is under way")
@@ -278,7 +288,8 @@ def test_a_kill_while_sbatch_submits_leaves_no_job(
 def test_a_second_kill_does_not_wait_for_sbatch(
     scenario: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it is ended; that its job may still come is said, with the command for it."""
+    """Given an `sbatch` that is under way, when Ctrl-C is pressed twice, then `sbatch` is ended,
+    and stderr has the `scancel` for a job that may still come."""
     marks = wrap_sbatch(tmp_path, monkeypatch)
     with scenario.up() as up:
         wait_until((marks / "asked").exists, "sbatch is under way")

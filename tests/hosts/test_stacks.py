@@ -67,7 +67,9 @@ def wait_stuck(run_id: str, **tasks: int) -> None:
 
 
 def test_the_one_that_others_wait_for_comes_first(folder: Path) -> None:
-    """A line a group; named tasks in full; JSON by its schema; whoever asks changes nothing."""
+    """Given a worker that two others wait for and a sleeping helper, when `tfmux stacks` is asked,
+    then each group has a line, the late worker's first, and named tasks come in full, while an
+    unknown task or a run that has ended is exit 2."""
     with Up("up", str(write(folder, CLUSTER)), "--json") as up:
         for name in ("worker:0", "worker:1", "worker:2"):
             up.state(name, "ready")
@@ -109,7 +111,8 @@ framework = "mpi-like"
 
 
 def test_64_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path) -> None:
-    """The one of sixty-four that is late stands first, whatever host it is on."""
+    """Given 64 tasks on four hosts of which one is late, when `tfmux stacks` is asked, then that
+    one has the first line, and the 63 others share the second."""
     testbed.give_access(tfmux_home)
     tasks = [f"tf{number % 4 + 1}:auto" for number in range(64)]
     text = MANY.format(hosts=testbed.hosts_toml(), tasks=json.dumps(tasks))
@@ -133,7 +136,8 @@ def test_64_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path
 def test_a_frozen_host_is_named_and_kills_do_not_wait_for_it(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path
 ) -> None:
-    """Its agent stands still: the others answer; and a kill during the look goes out at once."""
+    """Given a host whose agent is stopped, when `tfmux stacks` is asked, then it tells the other
+    host's task and names the silent host; a kill meanwhile reaches the other host at once."""
     testbed.give_access(tfmux_home)
     with FaultScenario(testbed, tmp_path) as scenario:
         file = scenario.file(

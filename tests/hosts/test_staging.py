@@ -63,8 +63,8 @@ def code(data: bytes, run: str = "-") -> str:
 
 
 def test_the_tree_arrives_as_it_is(ssh_server: SshServer, tmp_path: Path) -> None:
-    """Contents, executable bits and links inside the tree arrive; what is ignored, excluded or
-    never of use does not, and neither does a directory that is ignored as a whole."""
+    """Given a workdir with executables, links, odd names and ignored or excluded files, when a run
+    starts, then its task finds the workdir as it is, but nothing of what is ignored or excluded."""
     root = tmp_path / "work"
     for name in ("src", "out", ".git", "src/__pycache__"):
         (root / name).mkdir(parents=True)
@@ -95,8 +95,8 @@ def test_the_tree_arrives_as_it_is(ssh_server: SshServer, tmp_path: Path) -> Non
 
 
 def test_a_second_launch_sends_what_changed(ssh_server: SshServer, tmp_path: Path) -> None:
-    """The first launch sends everything, an unchanged one nothing, the next the changed file
-    alone; a removed file is gone, a new one there."""
+    """Given a workdir that an earlier run has copied, when it is launched again, then nothing is
+    sent; when files have changed, then only those and new ones are, and removed ones are gone."""
     root = tmp_path / "work"
     root.mkdir()
     for number in range(50):
@@ -122,8 +122,8 @@ def test_a_second_launch_sends_what_changed(ssh_server: SshServer, tmp_path: Pat
 def test_what_a_run_leaves_in_its_workdir_is_not_there_in_the_next(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """A task that changes, removes, replaces and adds files, and locks a folder, changes
-    nothing for the next launch."""
+    """Given a task that changes, removes, replaces and adds files in its workdir and locks a
+    folder, when it is launched again, then it finds the first tree, and nothing is sent."""
     root = tmp_path / "work"
     (root / "sub").mkdir(parents=True)
     for name in ("a", "b", "c", "sub/d"):
@@ -143,7 +143,8 @@ def test_what_a_run_leaves_in_its_workdir_is_not_there_in_the_next(
 
 
 def test_a_link_that_leads_outside_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
-    """Named, with where it leads; nothing is started."""
+    """Given a workdir with a link to `/etc/passwd`, when a run is launched, then exit 3, and stderr
+    names the link and where it leads."""
     root = tmp_path / "work"
     root.mkdir()
     (root / "secret").symlink_to("/etc/passwd")
@@ -153,8 +154,8 @@ def test_a_link_that_leads_outside_is_refused(ssh_server: SshServer, tmp_path: P
 
 
 def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
-    """The connection breaks while contents flow: what has arrived whole is not sent again, and
-    the task finds every byte."""
+    """Given a workdir of 48 MiB in many files, when the connection breaks while they are sent, then
+    the files that arrived whole are not sent again, and the task finds every byte."""
     root = tmp_path / "work"
     root.mkdir()
     for number in range(192):
@@ -174,7 +175,8 @@ def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> N
 
 
 def test_a_large_file_goes_again_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
-    """From its beginning, and it is whole; no part of the first try stays on the host."""
+    """Given one file of 64 MiB, when the connection breaks in its middle, then it is sent again
+    from its beginning and is whole, and no part of the first try stays on the host."""
     (tmp_path / "work").mkdir()
     data = os.urandom(64 << 20)
     (tmp_path / "work/big").write_bytes(data)
@@ -195,8 +197,8 @@ def test_a_large_file_goes_again_after_a_cut(ssh_server: SshServer, tmp_path: Pa
 def test_data_comes_whole_and_has_a_place_in_the_workdir(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """A data directory of the workdir keeps its relative path although it is ignored, one from
-    elsewhere comes under its own name, and a job's data goes where the job is."""
+    """Given `data` of the run and of a job, ignored in the workdir or outside of it, when a run
+    starts, then all of it is there, at its path in the workdir or under its own name."""
     root = tmp_path / "work"
     (root / "data/digits").mkdir(parents=True)
     (tmp_path / "mnist/train").mkdir(parents=True)
@@ -221,7 +223,8 @@ def test_data_comes_whole_and_has_a_place_in_the_workdir(
 
 
 def test_data_may_be_a_link_of_the_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
-    """So that one relative path serves the tasks of this machine and of the hosts."""
+    """Given `data` that is a link of the workdir to a folder beside it, when a run starts, then its
+    task finds the folder's files by the same relative path as tasks of this machine do."""
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist/a").write_text("a")
     (tmp_path / "work").mkdir()
@@ -232,7 +235,8 @@ def test_data_may_be_a_link_of_the_workdir(ssh_server: SshServer, tmp_path: Path
 
 
 def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
-    """With workdir = "" nothing else is copied, and the task starts where the data is."""
+    """Given `data` and `workdir = ""`, when a run starts, then nothing but the data is copied, and
+    the task starts where the data is."""
     (tmp_path / "mnist").mkdir()
     (tmp_path / "mnist/a").write_text("a")
     (tmp_path / "unwanted").write_text("x")
@@ -241,7 +245,8 @@ def test_data_without_a_workdir(ssh_server: SshServer, tmp_path: Path) -> None:
 
 
 def test_data_of_two_places_with_one_name_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
-    """Both are named; nothing is started."""
+    """Given two folders of `data` with the same name, when a run is launched, then exit 3, and
+    stderr names both."""
     for name in ("a/set", "b/set", "work"):
         (tmp_path / name).mkdir(parents=True)
     text = on_server(ssh_server, "work", run='data = ["a/set", "b/set"]')
@@ -251,8 +256,8 @@ def test_data_of_two_places_with_one_name_is_refused(ssh_server: SshServer, tmp_
 
 
 def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_path: Path) -> None:
-    """The host can write no more in the middle of a content: told at once, with the path and
-    the reason, exit 3; no part of it stays there."""
+    """Given a host that can write no more in the middle of a file, when a run is launched, then
+    exit 3 with the path and the reason, and no part of the file stays on the host."""
     ssh_server.bashrc("ulimit -f 2000\n")
     root = tmp_path / "work"
     root.mkdir()
@@ -267,7 +272,8 @@ def test_no_room_on_the_host_is_told_with_the_path(ssh_server: SshServer, tmp_pa
 
 
 def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> None:
-    """The path and the reason on stderr, exit 3, no process left."""
+    """Given a host whose home is full, when a run is launched, then exit 3, stderr names the host,
+    the path and the reason, and no process is left there."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
     full_home(testbed["tf1"])
@@ -282,7 +288,8 @@ def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> 
 def test_a_login_that_may_have_but_one_session_is_no_hindrance(
     testbed: Testbed, tmp_path: Path
 ) -> None:
-    """Files go by a login of their own then."""
+    """Given a host whose sshd allows one session a login, when a run with a workdir is launched,
+    then its task finds its files: they went by a login of their own."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/a").write_text("a")
     allow_one_session(testbed["tf1"])
@@ -292,7 +299,8 @@ def test_a_login_that_may_have_but_one_session_is_no_hindrance(
 
 
 def test_a_read_only_home_is_no_hindrance(testbed: Testbed, tmp_path: Path) -> None:
-    """The files go to a private place in the host's /tmp, and the run's own are gone after it."""
+    """Given a host whose home is read-only, when a run is launched, then its task finds its files,
+    which lie in a private folder in `/tmp`, and the run's own folder is gone at the end."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/big").write_bytes(os.urandom(1 << 20))
     read_only_home(testbed["tf1"])

@@ -21,9 +21,9 @@ time.sleep(3000)
 
 
 def test_a_survivor_is_named_and_stays_known(fresh_scenario: FaultScenario) -> None:
-    """An ordinary user's task has a child that has become root: it may not be signalled. The
-    receipt names it, the exit code is 4, and `tfmux kill` says the same until it has gone.
-    Where root itself logs in, the same child is ended."""
+    """Given an ordinary user's task whose child has become root, when the run is killed, then exit
+    4 and the receipt name that child, and so does `tfmux kill` until it is gone. Where root itself
+    logs in, the same child is ended."""
     host = fresh_scenario.testbed["tf3"]
     for each in (fresh_scenario.testbed["tf1"], host):
         program = each.disk / "opt/asroot"

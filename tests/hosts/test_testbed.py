@@ -70,7 +70,8 @@ def end_all(testbed: Testbed) -> None:
 
 
 def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
-    """Names, accounts, homes and process tables are each host's own."""
+    """Given four booted hosts, when commands run there over SSH, then each sees its own host name,
+    account, home and few processes; two accounts are root and two are not."""
     for host in testbed:
         words = ssh(host, "hostname; id -un; pwd; cat /proc/1/comm; ls /proc | grep -c '^[0-9]'")
         *known, processes = words.split()
@@ -80,7 +81,8 @@ def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
 
 
 def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
-    """TensorFlow works on a host; the project and what only the launcher needs are not there."""
+    """Given the hosts' own Python, then it has TensorFlow, which computes, but no package of tfmux
+    or its launcher; the repository is not there, and `/tmp` is empty."""
     ours = ("launcher", "tui", "trainer", "textual", "asyncssh", "pydantic", "pytest")
     look = f"import importlib.util as u; print([name for name in {ours} if u.find_spec(name)])"
     for host in testbed:
@@ -94,8 +96,8 @@ def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> No
 def test_a_project_below_tmp_is_seen_in_a_private_tmp(
     testbed_possible: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a clone below `/tmp`, a namespace with a `/tmp` of its own shows that clone, what else
-    is asked for, and nothing more."""
+    """Given a clone below `/tmp`, when a namespace mounts a `/tmp` of its own, then that shows the
+    clone, the other folder that is asked for, and nothing more."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         clone, kept, other = Path(folder, "my clone"), Path(folder, "kept"), Path(folder, "other")
         for each in (clone, kept, other):
@@ -112,7 +114,8 @@ def test_a_project_below_tmp_is_seen_in_a_private_tmp(
 
 
 def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
-    """A file is on one host alone; after a crash the home is as it was and `/tmp` empty."""
+    """Given files in a host's home and `/tmp`, then no other host has them; when the host crashes
+    and boots again, then the one in its home is as it was, and `/tmp` is empty."""
     host, other = testbed["tf3"], testbed["tf4"]
     for path in ("/tmp/there", "/home/tfuser/deep/there"):
         host.write(path, "here\n")
@@ -131,7 +134,8 @@ def test_disks_are_private_and_outlive_a_crash(testbed: Testbed) -> None:
 
 
 def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: Ssh) -> None:
-    """A session says nothing while the cable is out, does not end, and loses no byte."""
+    """Given an SSH session, when its host's cable is pulled, then the session falls silent without
+    an end, and what was sent meanwhile comes back once the cable is healed."""
     host = testbed["tf2"]
     with ssh.session(host, "cat") as client:
         assert client.stdin is not None and client.stdout is not None
@@ -148,7 +152,8 @@ def test_pulled_cable_is_silent_and_a_healed_one_goes_on(testbed: Testbed, ssh: 
 def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
     testbed: Testbed, ssh: Ssh
 ) -> None:
-    """A crashed host's processes are gone and its peers are not told; it boots again."""
+    """Given an SSH session to a host, when the host crashes, then all its processes are gone and
+    the client is not told; when the host boots, then it takes logins again and is empty."""
     host = testbed["tf1"]
     with ssh.session(host, "setsid sleep 1000 & cat") as client:
         assert client.stdin is not None and client.stdout is not None
@@ -166,7 +171,8 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
 
 
 def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
-    """Without its sshd a host is down with all its processes, and can be booted."""
+    """Given a host, when its sshd, which is pid 1 there, is killed, then the host is down with all
+    its processes, and can be booted again."""
     host = testbed["tf3"]
     host.run(["sh", "-c", "exec sleep 1000 >/dev/null 2>&1 &"])
     first, other = host.processes()
@@ -184,7 +190,8 @@ def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:
 
 
 def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
-    """A daemon in its own session is found with its tag, and no other host's is."""
+    """Given a daemon in a session of its own on two hosts, when one host's processes are listed,
+    then only that host's daemon is found, with tag, parent, user, inner pid and start."""
     for host in (testbed["tf1"], testbed["tf3"]):
         tag = f"TFMUX_TASK='run/{host.name}:0/1;'"
         ssh(host, f"{tag} setsid sleep 1000 </dev/null >/dev/null 2>&1 &")
@@ -204,7 +211,8 @@ def test_scan_finds_what_hides(testbed: Testbed, ssh: Ssh) -> None:
 
 
 def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) -> None:
-    """Signals reach exactly one process of one host."""
+    """Given two processes on a host, when one is stopped and then killed by its real pid, then the
+    other is untouched, and a later signal to the dead one reaches nobody."""
     host = testbed["tf4"]
     for seconds in ("1000", "1001"):
         host.run(["sh", "-c", f"exec sleep {seconds} >/dev/null 2>&1 &"])
@@ -219,7 +227,8 @@ def test_a_process_can_be_frozen_and_killed_by_its_real_pid(testbed: Testbed) ->
 
 
 def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
-    """A listening port comes with the process that holds it; a host sees only its own."""
+    """Given a server on port 2222 of a host, when the host's listeners are read, then each port
+    comes with the process that holds it, and another host shows only its sshd."""
     host = testbed["tf2"]
     host.run(["sh", "-c", "exec python3 -m http.server 2222 -b 0.0.0.0 >/dev/null 2>&1 &"])
     wait_until(lambda: 2222 in sockets.listening_ports(host.pid), "it listens")
@@ -232,7 +241,8 @@ def test_listeners_tell_port_and_owner(testbed: Testbed) -> None:
 
 
 def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
-    """What starts before a port listens, and what after, is told apart without any log."""
+    """Given a watch of two hosts, when one process starts before a port is open and another one
+    after it, then the watch tells which was first, without any log."""
     first, second = testbed["tf1"], testbed["tf2"]
     with Watch(first, second) as watch:
         second.run(["sh", "-c", "TFMUX_TASK='r/early;' exec sleep 1000 >/dev/null 2>&1 &"])
@@ -254,14 +264,16 @@ def test_watch_sees_the_order_of_things(testbed: Testbed) -> None:
 
 
 def test_homes_can_be_one_share(testbed: Testbed, ssh: Ssh) -> None:
-    """What one host writes to the home the other finds in its own; `/tmp` is not shared."""
+    """Given two hosts whose homes are one share, when one host writes a file to its home and one to
+    `/tmp`, then the other finds the first and not the second."""
     faults.share_home(testbed["tf3"], testbed["tf4"])
     ssh(testbed["tf3"], "echo x > new; echo x > /tmp/new")
     assert ssh(testbed["tf4"], "cat new; ls /tmp; hostname").split() == ["x", "tf4"]
 
 
 def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -> None:
-    """The client of a killed session ends with an error; the host takes the next login."""
+    """Given an SSH session, when the sessions of its host are killed, then its client ends with
+    status 255, and the host takes the next login."""
     host = testbed["tf2"]
     with ssh.session(host, "echo ready; cat") as client:
         assert client.stdout is not None
@@ -272,7 +284,8 @@ def test_killed_session_breaks_one_connection_only(testbed: Testbed, ssh: Ssh) -
 
 
 def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
-    """Packets to a dropped port vanish, from everywhere or from one address, until opened."""
+    """Given a port whose packets are dropped, from one address or from all, when a host connects
+    from there, then it gets neither a banner nor a refusal, until the port is opened."""
     host, near, far = testbed["tf1"], testbed["tf2"], testbed["tf3"]
     faults.drop_port(host, 22, near.address)
     assert near.banner("tf1").returncode == 124  # timeout's own status: no answer at all
@@ -287,7 +300,8 @@ def test_dropped_port_is_neither_open_nor_refused(testbed: Testbed) -> None:
 
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
 def test_clock_can_be_wrong_by_an_hour(testbed: Testbed, ssh: Ssh) -> None:
-    """All programs of one host see another wall clock, and only that host's do."""
+    """Given a host whose clock is an hour slow, when `date` and Python are asked for the time, then
+    they tell that clock's time there, and the true time on another host."""
     faults.shift_clock(testbed["tf4"], -3600)
     script = "import time, datetime; print(time.time(), datetime.datetime.now().timestamp())"
     for host, offset in ((testbed["tf3"], 0), (testbed["tf4"], -3600)):

@@ -72,7 +72,8 @@ def rest(child: subprocess.Popen[str]) -> str:
 
 @pytest.mark.usefixtures("testbed_possible")
 def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
-    """A test that fails takes its testbed down like one that passes."""
+    """Given a test with a testbed and a process on its tf1, when the test fails, then no trace of
+    the testbed is left."""
     with inner(tmp_path, "assert False") as (child, shown):
         assert child.wait(PATIENCE) == pytest.ExitCode.TESTS_FAILED, rest(child)
         assert traces(shown) == []
@@ -80,7 +81,8 @@ def test_nothing_is_left_after_a_failed_test(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("testbed_possible")
 def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C in the middle of a test takes the testbed down too."""
+    """Given a test that sleeps with a testbed up, when Ctrl-C interrupts it, then no trace of the
+    testbed is left."""
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         assert len(traces(shown)) > 5
         child.send_signal(signal.SIGINT)
@@ -92,7 +94,8 @@ def test_nothing_is_left_after_an_interrupt(tmp_path: Path) -> None:
 def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
     tmp_path: Path, testbed: Testbed
 ) -> None:
-    """What a SIGKILLed run left is taken down by the next; a testbed in use is not touched."""
+    """Given two testbeds in use, when stale testbeds are cleared, then both stay; when the test run
+    of one has been killed, then the next clearing takes down that one alone."""
     with inner(tmp_path, "time.sleep(1000)") as (child, shown):
         clear_stale()
         assert child.poll() is None
@@ -106,7 +109,8 @@ def test_testbed_of_a_killed_test_run_is_cleared_and_a_living_one_is_not(
 
 @pytest.mark.usefixtures("testbed_possible")
 def test_testbeds_stand_side_by_side() -> None:
-    """A second testbed has other addresses; its hosts do not see the first one's; both end."""
+    """Given two testbeds at once, then their hosts have different addresses and all answer, no host
+    reaches those of the other testbed, and neither testbed leaves a trace."""
     with Testbed() as one, Testbed() as other:
         shown = [show(one), show(other)]
         assert {host.address for host in one}.isdisjoint(host.address for host in other)
@@ -119,7 +123,8 @@ def test_testbeds_stand_side_by_side() -> None:
 def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A developer without root sees why it is skipped; a CI run must not pass without it."""
+    """Given a user who is not root, when a test requires the testbed, then it is skipped for that
+    reason, and where CI is set it fails, since CI must not pass without a testbed."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.delenv("CI", raising=False)
     with pytest.raises(pytest.skip.Exception, match="needs root"):
@@ -130,7 +135,8 @@ def test_missing_testbed_is_a_skip_here_and_a_failure_in_ci(
 
 
 def test_a_frozen_disk_holds_up_its_writers(tmp_path: Path, testbed_possible: None) -> None:
-    """A write hangs while the file system is frozen, and goes on when it is thawed."""
+    """Given a file system that is frozen, when a thread writes a file on it, then the write hangs,
+    and goes on once the file system is thawed."""
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
         written = threading.Event()
 

@@ -42,9 +42,8 @@ def test_from_nothing_to_a_training_on_four_hosts(
     terminal: Callable[[int, int], Terminal],
     size: tuple[int, int],
 ) -> None:
-    """A template, four aliases of ~/.ssh/config in one line, one Python for all in a form,
-    fewer steps, save, launch, the keys of four strangers, and the run succeeds; afterwards it
-    is listed among the past runs."""
+    """Given no cluster file and four unknown hosts, when a person fills in a template, launches it
+    and trusts the hosts' keys, then the run succeeds and stands among the past runs."""
     testbed.give_access(tfmux_home)
     forget_host_keys(tfmux_home)
     window = terminal(*size)
@@ -99,7 +98,8 @@ def test_from_nothing_to_a_training_on_four_hosts(
 def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
     testbed: Testbed, tfmux_home: Path, tmp_path: Path, terminal: Callable[[int, int], Terminal]
 ) -> None:
-    """`tfmux up FILE` shows the same dialogs, and goes on when the last key is trusted."""
+    """Given four unknown hosts, when `tfmux up FILE` runs, then it asks to trust their fingerprints
+    and starts the tasks after that; F9 ends the run with a confirmed receipt."""
     testbed.give_access(tfmux_home)
     forget_host_keys(tfmux_home)
     tables = "".join(

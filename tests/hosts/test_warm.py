@@ -23,8 +23,8 @@ def at_gate(scenario: FaultScenario, host: str, task: str) -> int:
 
 
 def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) -> None:
-    """The stage comes while the host is away: its task begins when it is back, in the process
-    that has waited; a restart there is an ordinary start."""
+    """Given a warm worker whose host is cut off, when the workers' stage begins meanwhile and the
+    cable is back, then the worker becomes ready in the process that has waited."""
     file = scenario.file(
         PLACES, run="lease = 600\ngrace = 1", extra=WARM, env={"SECONDS": "go on", "PACE": "0.1"}
     )
@@ -49,8 +49,8 @@ def test_a_host_that_was_cut_off_learns_of_its_stage(scenario: FaultScenario) ->
 
 
 def test_without_a_launcher_a_gate_never_opens(scenario: FaultScenario) -> None:
-    """The launcher dies while a ps is awaited: when the lease is over, the hosts end what waits,
-    and nothing of it has begun."""
+    """Given warm workers that wait for a ps that never becomes ready, when the launcher is killed,
+    then their hosts end them by the lease, and their program has never begun."""
     file = scenario.file(
         PLACES,
         run="lease = 8\ngrace = 1",
