@@ -114,9 +114,8 @@ def frozen_in_threads_only(client: Client) -> None:
 def test_a_training_goes_on_while_the_home_hangs(
     client: Client, disk: FreezableDisk, tmp_path: Path
 ) -> None:
-    """Given a task that trains, when the agent's disk hangs for longer than the watchdog's
-    patience, then the process trains on, beats are answered, a start waits, and the log ends up
-    whole."""
+    """Given a task that trains, when the agent's disk hangs longer than the watchdog's patience,
+    then the process trains on, beats are answered, a start waits, and the log ends up whole."""
     ledger = tmp_path / "ledger"
     started = client.python("w:0", TRAINING, str(ledger))
     wait_until(lambda: ledger.exists() and steps(ledger) > 3, "it trains")

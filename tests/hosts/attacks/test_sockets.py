@@ -78,8 +78,7 @@ def finish(clients: list[Client]) -> None:
 
 def test_a_folder_of_another_user_locks_nobody_out(before: list[str]) -> None:
     """Given a `/tmp/tfmux-UID` of another user, when four bridges connect to a new run at once,
-    then they share one agent, whose socket lies in a folder that is ours and closed to all
-    others."""
+    then they share one agent, whose socket lies in a private folder of ours."""
     taken = f"/tmp/tfmux-{os.getuid()}"
     inside(before, f"mkdir -m 777 {taken} && chown {OTHER} {taken}")
     clients = admitted_at_once(f"t-{os.urandom(4).hex()}", before)

@@ -37,9 +37,8 @@ from tests.testbed.namespaces import Testbed
     ],
 )
 async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -> None:
-    """Given an option of ssh_config that cannot be honoured, when the launcher logs in, then that
-    is an error with option, file, line and what to do; set for another host alone it does no
-    harm."""
+    """Given an option of ssh_config that cannot be honoured, when the launcher logs in, then the
+    error has option, file, line and what to do; set for another host it does no harm."""
     clients.configure(option)
     name = option.split()[0]
     with pytest.raises(UnreachableError, match=rf"{name} in ~/\.ssh/config:2 is not supp") as told:
@@ -52,8 +51,7 @@ async def test_what_is_not_supported_is_refused(clients: Clients, option: str) -
 
 async def test_every_option_of_ssh_has_its_use(clients: Clients) -> None:
     """Given the launcher's table of options, then all that `ssh -G` prints stand in it; when one is
-    set that the table refuses or lacks, then the error names it and gives `ssh` itself as the
-    way."""
+    set that it refuses or lacks, then the error names it and gives `ssh` itself as the way."""
     config = await ssh_config.read_config("far", "far", None, None)
     assert set(config.values) <= set(ssh_options.OPTIONS)
     refused = [name for name, use in ssh_options.OPTIONS.items() if use.refused]
@@ -194,9 +192,8 @@ async def test_algorithms_of_host_keys_are_kept(clients: Clients) -> None:
 
 
 async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clients) -> None:
-    """Given a host with two keys, one known, but only second in `HostKeyAlgorithms`, when the
-    launcher logs in, then no key has changed; when none is known, then it accepts the list's
-    first."""
+    """Given a host with two keys, one known but second in `HostKeyAlgorithms`, when the launcher
+    logs in, then no key has changed; when none is known, then it accepts the list's first."""
     server = clients.server
     other = asyncssh.generate_private_key("ecdsa-sha2-nistp256")
     acceptor = server._acceptor

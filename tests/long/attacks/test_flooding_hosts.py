@@ -31,8 +31,8 @@ from tests.support.scripted import RECEIPT, Agent, bench, untouched
 async def test_a_host_that_says_more_than_its_tasks_explain_costs_its_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: int, body: dict[str, Any]
 ) -> None:
-    """A run records so many messages of a host for each start and each kill: else a host could
-    fill the disk here. A few too many do no harm, and a kill works as ever."""
+    """Given a host with two tasks, when it sends twenty messages too many, then it stays up; after
+    a thousand it has lost its link, few are on record, and a kill works."""
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
         before = len(seen.records)
@@ -54,7 +54,8 @@ async def test_a_host_that_says_more_than_its_tasks_explain_costs_its_link(
 async def test_a_host_that_hangs_up_again_and_again_is_contacted_less_often(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each connection leaves a few lines in the records."""
+    """Given a host that hangs up after each welcome, when it has been contacted four more times,
+    then the pauses in between have grown. Each connection leaves a few lines in the records."""
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
         times: list[float] = []

@@ -96,7 +96,8 @@ def named(message: object) -> set[TaskId]:
 @given(FRAMES)
 @tries(100)
 def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[bytes]) -> None:
-    """Two kinds of errors, only the host's own task, log bytes within credit and limit."""
+    """Given any frames of an agent, when the launcher checks them, then each is about the host's
+    own task and within its log's credit, or breaks the protocol, in short, printable words."""
     made, decoder = checker(), Decoder()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     received = 0
@@ -122,7 +123,8 @@ def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[
 )
 @tries(100)
 def test_answers_of_an_agent_are_typed_or_refused(kind: type[Any], body: dict[str, Any]) -> None:
-    """No answer of any shape does more than break the protocol."""
+    """Given an agent's answer of any shape, when the launcher checks it, then it has the type of
+    the question's answer or breaks the protocol, and nothing worse is raised."""
     made = checker()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     made.expect(7, cast(Question[Any], SimpleNamespace(ANSWER=kind, accepts=bool)))
@@ -135,7 +137,8 @@ def test_answers_of_an_agent_are_typed_or_refused(kind: type[Any], body: dict[st
 @given(st.sampled_from(ANSWERS), JSON | st.dictionaries(st.text(max_size=9), JSON, max_size=3))
 @tries(100)
 def test_answers_to_questions_are_typed_or_refused(kind: type[Answer], body: object) -> None:
-    """No answer of any shape does more than break the protocol."""
+    """Given an answer of any shape from a program on a host, when the launcher reads it, then it is
+    of the question's type, or an `AgentError` in short, printable words."""
     try:
         read_answer("h", kind, json.dumps(body).encode())
     except AgentError as error:
@@ -145,7 +148,8 @@ def test_answers_to_questions_are_typed_or_refused(kind: type[Answer], body: obj
 @given(st.lists(st.binary(max_size=3000) | rubbish(), max_size=20))
 @tries(100)
 def test_the_decoder_keeps_no_more_than_a_frame(chunks: list[bytes]) -> None:
-    """What waits for the rest of its frame is at most a frame."""
+    """Given chunks of any bytes, when the decoder has taken one, then what waits for the rest of
+    its frame is at most a frame."""
     decoder = Decoder()
     try:
         for chunk in chunks:
@@ -169,7 +173,8 @@ def test_the_decoder_keeps_no_more_than_a_frame(chunks: list[bytes]) -> None:
     ids="nan infinity overflow digits lists depth".split(),
 )
 def test_values_that_are_none_of_ours_are_refused_at_once(value: bytes) -> None:
-    """Not finite, integers of a megabyte, depth."""
+    """Given a receipt whose seconds are infinite, millions of digits or deeply nested, when the
+    launcher checks it, then it breaks the protocol within five seconds of a processor's time."""
     made = checker()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     body = json.dumps({**RECEIPT, "seconds": "here"}).encode().replace(b'"here"', value)
@@ -181,7 +186,8 @@ def test_values_that_are_none_of_ours_are_refused_at_once(value: bytes) -> None:
 
 @pytest.mark.parametrize("text", [b'"\xed\xa0\x80"', b'"\\ud800"', b"\xef\xbb\xbf{}", b"5", b""])
 def test_text_that_is_none_is_refused(text: bytes) -> None:
-    """Half a character, a mark, a number, nothing."""
+    """Given a note whose text is half a character, begins with a byte order mark, is a number or
+    nothing, when the launcher checks it, then it breaks the protocol."""
     made = checker()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     with pytest.raises(ProtocolError, match="NOTE"):
@@ -189,7 +195,8 @@ def test_text_that_is_none_is_refused(text: bytes) -> None:
 
 
 def test_half_a_character_of_a_host_arrives_as_a_mark() -> None:
-    """A path that is not UTF-8, in what an agent says: no reason to drop its host."""
+    """Given an agent's note with a path that is not UTF-8, when the launcher checks it, then a
+    question mark stands for the odd byte. That is no reason to drop the host."""
     made = checker()
     made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     said = made.check(Frame(wire.NOTE, wire.encode(wire.NOTE, {"text": "caf\udce9"})[5:]))
@@ -229,7 +236,8 @@ async def one_link(folder: Path, frames: list[bytes]) -> Ears:
 @given(frames=FRAMES)
 @tries(100)
 def test_a_link_survives_any_frames(tmp_path: Path, frames: list[bytes]) -> None:
-    """Its task ends without an exception, and its listener hears only of the host's own task."""
+    """Given any frames after a welcome, when a link reads them, then it ends without an exception,
+    its listener hears of the host's own task alone, and only that task's log is written."""
     folder = tmp_path / "run"
     folder.mkdir(exist_ok=True)
     ears = asyncio.run(one_link(folder, frames))
@@ -244,8 +252,8 @@ def test_a_link_survives_any_frames(tmp_path: Path, frames: list[bytes]) -> None
 async def test_a_run_survives_any_frames_of_a_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A whole run: whatever one host says, the other's tasks are as they were, the engine has
-    met no error of its own, and files are made in the run's folder only."""
+    """Given a run on two hosts, when one of them sends any frames, then the other's tasks are as
+    they were, the launcher has no internal error, and all files lie in the run's folder."""
     batches: list[list[bytes]] = []
 
     @given(FRAMES)
@@ -299,7 +307,8 @@ async def _send(seen: Bench, frames: list[bytes]) -> None:
     ],
 )
 def test_an_error_names_the_field(body: Any, problem: str) -> None:
-    """Also inside lists and inner records."""
+    """Given a receipt with a wrong or missing field, also inside lists and inner records, when it
+    is read, then the error names the field and what should be there."""
     with pytest.raises(ValueError, match=problem):
         KillReceipt.read(json.dumps(body).encode())
 
@@ -326,7 +335,8 @@ def stacks_answer(*processes: dict[str, Any], stacks: list[Any] | None = None) -
 
 
 def test_stacks_of_others_are_left_out_and_texts_are_shown() -> None:
-    """Two names may be one machine; a name of a function may be anything."""
+    """Given stacks of another host's task and names with escapes, when the launcher checks them,
+    then that task is left out and the names are printable. Two host names may be one machine."""
     other = {**PROCESS, "task": "worker:0"}
     reply = stacks_answer(PROCESS, other, stacks=[[["\x1b]52;c;x\x07", "a\u202e.py", 1]]])
     assert isinstance(reply.answer, StacksAnswer)
@@ -353,12 +363,14 @@ def test_stacks_of_others_are_left_out_and_texts_are_shown() -> None:
 def test_stacks_that_break_a_bound_break_the_protocol(
     process: dict[str, Any], stacks: list[Any] | None
 ) -> None:
-    """The host is not asked again."""
+    """Given stacks with an index, a count, a number or a name out of bounds, when the launcher
+    checks them, then the answer breaks the protocol."""
     with pytest.raises(ProtocolError, match=r"REPLY \(Stacks\)"):
         stacks_answer({**PROCESS, **process}, stacks=stacks)
 
 
 def test_too_many_processes_break_the_protocol() -> None:
-    """Given an answer with one process more than an agent may name, it is refused."""
+    """Given an answer with one process more than an agent may name, when the launcher checks it,
+    then the answer breaks the protocol."""
     with pytest.raises(ProtocolError, match="processes"):
         stacks_answer(*[PROCESS] * (wire.MOST_PROCESSES + 1))

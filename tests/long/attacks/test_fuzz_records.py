@@ -106,8 +106,8 @@ def deadline() -> float:
 def test_any_bytes_are_read(
     tmp_path_factory: pytest.TempPathFactory, deadline: float, stream: bytes | None
 ) -> None:
-    """Summary, a finished run's screen and report, and a run that is taken up to be killed: all
-    are made."""
+    """Given any bytes as a run's stream, when the run is listed, shown and taken up to be killed,
+    then nothing fails, and the kill asks all hosts that may hold something of the run."""
     if time.monotonic() > deadline:
         return  # on a machine that is busy
     path = tmp_path_factory.getbasetemp() / "fuzzed-1"

@@ -68,7 +68,8 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
 
 
 async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody lies: the tests below are about the lies and not about their testbed."""
+    """Given two hosts that tell the truth, when a task writes and exits, then its exit is believed
+    and both hosts stay up: the tests below are about lies and not about their testbed."""
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
         number, offset = log_of(seen, "worker:1")
@@ -82,8 +83,8 @@ async def test_the_honest_run_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_a_lie_costs_the_liar_its_link_and_nobody_else_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: str
 ) -> None:
-    """The link is lost with a reason that names host and rule, what was said is not believed,
-    its tasks are lost and not successful, and the host is not connected to again."""
+    """Given a run on two hosts, when one tells a lie, then its link is lost for good, with a reason
+    that names host and rule, its tasks are lost and no success, and the other host is untouched."""
     kind, body, rule = LIES[lie]
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
@@ -156,7 +157,8 @@ def a_log_that_is_not_open(seen: Bench) -> list[bytes]:
 async def test_log_bytes_that_were_not_asked_for_cost_the_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Callable[[Bench], list[bytes]], rule: str
 ) -> None:
-    """Bytes come only of opened logs, in their order, and not beyond `log_limit`."""
+    """Given a host that sends log bytes beyond `log_limit`, out of order or of a log that is not
+    open, when they come, then its link is lost for that reason, and no log here is too long."""
     async with bench(tmp_path, monkeypatch) as seen:
         await seen.running()
         for frame in lie(seen):
@@ -171,7 +173,8 @@ async def test_log_bytes_that_were_not_asked_for_cost_the_link(
 async def test_more_than_its_credit_costs_the_link(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With log_limits far away, the credit bounds what is in memory and on disk."""
+    """Given a `log_limit` that is far away, when a host sends more log bytes than the launcher's
+    credit, then its link is lost, and the log here is no longer than the credit."""
     cluster = CLUSTER.replace("100_000", "1_000_000_000")
     async with bench(tmp_path, monkeypatch, cluster) as seen:
         await seen.running()
@@ -203,7 +206,8 @@ async def test_more_than_its_credit_costs_the_link(
 async def test_a_welcome_that_lies_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any], rule: str
 ) -> None:
-    """At the first login the host is refused like one that cannot be used, with the reason."""
+    """Given a welcome with a wrong version, task, path or variable, when the launcher first logs
+    in, then the host is refused with that reason, and the run ends as after a failed preflight."""
     async with bench(tmp_path, monkeypatch) as seen:
         seen.liar.answers[wire.HELLO] = lambda agent, _: agent.send(wire.WELCOME, welcome(**change))
         await seen.until(lambda: seen.seen.outcome is not None, "the run has ended")
@@ -217,7 +221,8 @@ async def test_a_welcome_that_lies_is_refused(
 async def test_a_second_answer_to_a_question_is_a_lie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One answer a question: nothing is kept of those that were answered."""
+    """Given a question that a host has answered, when it sends the answer again, then its link is
+    lost with that reason, and the other host is untouched."""
     async with bench(tmp_path, monkeypatch) as seen:
         ports: list[dict[str, Any]] = []
 
@@ -246,8 +251,8 @@ async def test_a_second_answer_to_a_question_is_a_lie(
 async def test_a_query_believes_no_more_than_a_launch(
     kind: int, body: dict[str, Any], reason: str
 ) -> None:
-    """`tfmux ps` and `kill` ask agents without taking them over: who lies is an error that the
-    host is listed with."""
+    """Given an agent that lies, when `tfmux ps` or `kill` asks it without taking it over, then that
+    is an error of its host; a farewell's tasks that are not the host's own become nameless."""
     host = Host("liar")
     host.answers[wire.HELLO] = lambda agent, _: agent.send(kind, body)
     tasks = {TaskId("worker", 1): 1000}
@@ -263,7 +268,8 @@ async def test_a_query_believes_no_more_than_a_launch(
 async def test_what_a_host_says_is_shown_without_escapes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Notes, reasons and receipts are text for a terminal."""
+    """Given a host whose notes, start errors and survivors hold escapes, when they come, then all
+    that is shown of them is printable and at most 2000 characters long."""
     evil = "\x1b]52;c;eA==\x07\u202eevil\u2066\ud800\n\x9b31m"
     async with bench(tmp_path, monkeypatch) as seen:
         seen.liar.answers[wire.KILL] = lambda agent, _: agent.send(

@@ -63,8 +63,8 @@ def end(run: ScriptedRun) -> None:
 
 
 async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
-    """Panes, titles, header, notes, hosts, metrics, the summary and the receipt show all of it and
-    obey none of it."""
+    """Given a run with markup and escapes in all that comes from elsewhere, when panes, metrics,
+    hosts, summary and receipt are drawn, then these are text, without a link or an action."""
     run = evil_run(tmp_path)
     app = TfmuxApp(run)
     try:
@@ -100,7 +100,8 @@ async def test_no_screen_of_a_run_obeys_foreign_text(tmp_path: Path) -> None:
 async def test_no_dialog_obeys_foreign_text(
     tmp_path: Path, make: Callable[[], Screen[Any]]
 ) -> None:
-    """Titles, reasons and problems."""
+    """Given a dialog whose titles, reasons and problems hold markup and escapes, when it is opened,
+    then they are shown as text, without a link or an action."""
     run = ScriptedRun(tmp_path)
     app = TfmuxApp(run)
     try:
@@ -112,7 +113,8 @@ async def test_no_dialog_obeys_foreign_text(
 
 
 def test_no_widget_reads_markup() -> None:
-    """Every widget that could take its text for markup is told not to, wherever it is made."""
+    """Given the source of the screens, then each widget that could take its text for markup is made
+    with `markup=False`, and no text is made from markup."""
     for path in sorted((REPOSITORY / "tui").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call):

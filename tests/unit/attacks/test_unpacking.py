@@ -68,14 +68,16 @@ HOSTILE: dict[str, tuple[tuple[bytes, ...], int]] = {
 def test_a_hostile_stream_is_an_error_and_writes_nothing_elsewhere(
     name: str, tmp_path: Path, outside: Path
 ) -> None:
-    """Whatever is not as announced ends the unpacking."""
+    """Given a stream of results that leaves its folder, is not as announced or no stream at all,
+    when it is unpacked, then that is an error, and nothing outside the folder is written."""
     members, files = HOSTILE[name]
     with pytest.raises((UnpackError, OSError)):
         unpack(tmp_path / "root", *members, files=files)
 
 
 def test_a_million_members_where_ten_were_announced(tmp_path: Path) -> None:
-    """It ends at the eleventh."""
+    """Given a stream of results with more files than the ten announced, when it is unpacked, then
+    that is an error, and only ten files are there."""
     stream = b"".join(file(f"f{number}", b"") for number in range(11)) + bytes(1 << 20)
     with pytest.raises(UnpackError, match="more files"):
         unpack(tmp_path / "root", stream, files=10, size=1 << 40)
