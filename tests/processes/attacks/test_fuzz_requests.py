@@ -37,8 +37,8 @@ def client() -> Iterator[Client]:
 @given(frames=st.lists(changed(TO_AGENT) | rubbish(), min_size=1, max_size=8))
 @tries(40)
 def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> None:
-    """Whatever a launcher says: the task of the run lives on, no log lies elsewhere, and the
-    agent has not grown."""
+    """Given an agent with a task, when any frames come from a launcher, then the task lives on, no
+    log lies outside the run's folder, and the agent takes less than 150 MiB."""
     leave, kill = bytes([wire.LEAVE]), bytes([wire.KILL])
     frames = [f for f in frames if f[4:5] not in (leave, kill) or b"junk:0" in f]
     talk(client, wire.encode(wire.HELLO, hello(client.token)), *frames)
@@ -53,7 +53,8 @@ def test_an_agent_survives_any_frames(client: Client, frames: list[bytes]) -> No
 
 
 def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
-    """A launcher that opens the log of `../../x:0` is refused, and no file is made anywhere."""
+    """Given an agent, when a launcher opens the log of the task `../../evil:0`, then no file of
+    that name is made anywhere in the home."""
     opened = {"task": "../../evil:0", "number": 1, "offset": 0, "log_limit": 10}
     talk(client, wire.encode(wire.HELLO, hello(client.token)), wire.encode(wire.READ_LOG, opened))
     answer_to(client, asked(client))
@@ -61,7 +62,8 @@ def test_the_name_of_a_task_is_no_path_on_a_host(client: Client) -> None:
 
 
 def test_a_launcher_that_does_not_read_is_let_go(client: Client) -> None:
-    """Answers wait in memory only so far."""
+    """Given an agent, when a launcher sends two million beats and reads no answer, then the agent
+    hangs up, and its task lives on. Answers wait in memory only so far."""
     with raw_channel(client.run_id) as channel:
         channel.sendall(wire.encode(wire.HELLO, hello(client.token)))
         with pytest.raises((ConnectionError, BrokenPipeError)):

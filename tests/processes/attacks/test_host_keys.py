@@ -39,7 +39,8 @@ async def refused(clients: Clients, match: str, code: str, *, accept_new: bool =
 
 @pytest.mark.parametrize("names", ["*", "PLACE"])
 async def test_a_revoked_line_of_known_hosts_is_named(clients: Clients, names: str) -> None:
-    """`@revoked` beside a line that trusts the same key."""
+    """Given a line of known_hosts with `@revoked` and one that trusts the same key, when `ssh` and
+    the launcher log in, then both refuse the host, and the error names file and line."""
     names = names.replace("PLACE", clients.place)
     with clients.known_hosts.open("a") as file:
         file.write(f"@revoked {names} {clients.host_key}\n")
@@ -65,7 +66,8 @@ class Authority:
 
 
 async def test_an_authority_vouches_for_the_name(clients: Clients) -> None:
-    """`@cert-authority` trusts a certificate of this host, and no other one's."""
+    """Given a `@cert-authority` in known_hosts and a host with a certificate of it for its name,
+    when `ssh` and the launcher log in, then both get in."""
     authority = Authority(clients, "127.0.0.1")
     clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
     assert (await asyncio.to_thread(clients.openssh)).returncode == 0
@@ -73,7 +75,8 @@ async def test_an_authority_vouches_for_the_name(clients: Clients) -> None:
 
 
 async def test_a_certificate_of_another_host_is_refused(clients: Clients) -> None:
-    """The authority is trusted; the name in the certificate is not this one's."""
+    """Given a trusted authority and a host with a certificate of it for another name, when `ssh`
+    and the launcher log in, then both refuse the host."""
     authority = Authority(clients, "elsewhere.example.org")
     clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")
     await refused(clients, "cannot be trusted", "key-refused")
@@ -81,7 +84,8 @@ async def test_a_certificate_of_another_host_is_refused(clients: Clients) -> Non
 
 @pytest.mark.parametrize("whose", ["the authority's", "the host's"])
 async def test_a_certificate_with_a_revoked_key_is_refused(clients: Clients, whose: str) -> None:
-    """The key of the host or of its authority has a line with `@revoked`."""
+    """Given a certificate whose own key or whose authority's has a line with `@revoked`, when `ssh`
+    and the launcher log in, then both refuse the host, and the error names file and line."""
     authority = Authority(clients, "127.0.0.1")
     line = authority.line if whose == "the authority's" else clients.host_key
     clients.known_hosts.write_text(
@@ -92,7 +96,8 @@ async def test_a_certificate_with_a_revoked_key_is_refused(clients: Clients, who
 
 
 async def test_a_certificate_of_nobody_known_is_a_first_contact(clients: Clients) -> None:
-    """Without an authority the plain key counts, as with `ssh`."""
+    """Given a host with a certificate of an unknown authority, when the launcher logs in with
+    `--accept-new`, then it gets in as `ssh` does, and the plain key is put on file."""
     Authority(clients, "127.0.0.1")
     clients.known_hosts.unlink()
     theirs = await asyncio.to_thread(clients.openssh, "-o", "StrictHostKeyChecking=accept-new")
@@ -106,7 +111,8 @@ async def test_a_certificate_of_nobody_known_is_a_first_contact(clients: Clients
 
 
 async def test_a_key_known_for_an_address_is_not_trusted_for_a_name(clients: Clients) -> None:
-    """Only the name counts, as with `CheckHostIP no`; who is asked sees the other name."""
+    """Given a key known for an address, when the launcher logs in by a name, then it asks, says
+    where the key is known, and refuses after a no. Only the name counts, as for `ssh`."""
     clients.configure("HostName localhost", "AddressFamily inet")
     theirs = await asyncio.to_thread(clients.openssh)
     assert theirs.returncode == 255 and "Host key verification failed" in theirs.stderr
@@ -121,7 +127,8 @@ async def test_a_key_known_for_an_address_is_not_trusted_for_a_name(clients: Cli
 
 
 async def test_another_key_of_the_address_does_not_matter(clients: Clients, tmp_path: Path) -> None:
-    """A re-used address: the name is known with its new key, the address with the old one."""
+    """Given a re-used address: known_hosts has the name with the new key and the address with the
+    old one; when `ssh` and the launcher log in by the name, then both get in."""
     port = clients.server.port
     clients.known_hosts.write_text(
         f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
@@ -132,7 +139,8 @@ async def test_another_key_of_the_address_does_not_matter(clients: Clients, tmp_
 
 
 async def test_check_host_ip_looks_at_the_address_too(clients: Clients, tmp_path: Path) -> None:
-    """The same with `CheckHostIP yes`: refused, and the remedy is about the address."""
+    """Given a name known with the new key, its address with the old one, and `CheckHostIP yes`,
+    when the launcher logs in, then the key has changed, and the remedy is about the address."""
     port = clients.server.port
     clients.known_hosts.write_text(
         f"{clients.place} {another_key(tmp_path)}\n[localhost]:{port} {clients.host_key}\n"
@@ -145,7 +153,8 @@ async def test_check_host_ip_looks_at_the_address_too(clients: Clients, tmp_path
 
 @pytest.mark.parametrize("known_as", ["far-away", "PLACE"])
 async def test_an_alias_stands_alone(clients: Clients, known_as: str) -> None:
-    """`HostKeyAlias` is looked up without a port, and nothing else is."""
+    """Given a `HostKeyAlias`, when `ssh` and the launcher log in, then both get in if the key is
+    known for the alias, without a port, and not if it is known for the address."""
     clients.configure("HostKeyAlias Far-Away")
     clients.known_hosts.write_text(
         f"{known_as.replace('PLACE', clients.place)} {clients.host_key}\n"
@@ -176,7 +185,8 @@ async def test_an_alias_stands_alone(clients: Clients, known_as: str) -> None:
 async def test_patterns_mean_what_they_mean_to_ssh(
     clients: Clients, pattern: str, trusted: bool
 ) -> None:
-    """Wildcards, negations, port 22 as the second look; no networks, no brackets."""
+    """Given a line of known_hosts with wildcards, negations, a network or no port, when `ssh` and
+    the launcher log in, then both get in, or neither does."""
     pattern = pattern.replace("PORT", str(clients.server.port))
     clients.known_hosts.write_text(f"{pattern} {clients.host_key}\n")
     assert ((await asyncio.to_thread(clients.openssh)).returncode == 0) == trusted
@@ -194,7 +204,8 @@ async def test_patterns_mean_what_they_mean_to_ssh(
     "where", ["plain", "hashed", "ours", "both", "alias", "wildcard", "two lines", "path"]
 )
 async def test_the_printed_command_helps(clients: Clients, tmp_path: Path, where: str) -> None:
-    """After a change exactly the command in the sentence makes it a first contact again."""
+    """Given a changed host key, known by one of eight kinds of lines, when the command in the error
+    is run, then the next login is a first contact again, and the new key is put on file."""
     old = another_key(tmp_path)
     user = clients.known_hosts
     if where == "path":
@@ -231,7 +242,8 @@ async def test_the_printed_command_helps(clients: Clients, tmp_path: Path, where
 
 
 async def test_a_changed_key_behind_an_authority_says_where(clients: Clients) -> None:
-    """No command removes an authority; its file and line are named."""
+    """Given a host known by its authority, when it shows a new key without a certificate, then the
+    error names the authority's file and line. No command removes an authority."""
     authority = Authority(clients, "127.0.0.1")
     server = clients.server
     clients.known_hosts.write_text(f"@cert-authority {clients.place} {authority.line}\n")

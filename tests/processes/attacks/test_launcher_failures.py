@@ -115,8 +115,8 @@ def stepping(least: int) -> Callable[[Snapshot], object]:
 
 @pytest.mark.parametrize("place", BEFORE)
 def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: str) -> None:
-    """The task is the same process, under the next launcher, and why the first one died is on
-    record."""
+    """Given a launcher that dies of an error in one of its parts, when the next one takes the run
+    up, then the task is the same process, that error is on record, and a kill ends the run."""
     now = broken(place, ONCE)
     with launched(tmp_path) as client:
         before = running(client)
@@ -142,7 +142,8 @@ def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: s
 def test_a_kill_comes_to_its_end_although_something_breaks_once(
     tmp_path: Path, broken: Break, place: str
 ) -> None:
-    """Two more keys do no harm; the receipt is that of the next launcher."""
+    """Given a launcher that dies of an error during a kill, when two more kills are pressed, then
+    the next launcher ends the run with a clean receipt and exit code 130."""
     now = broken(place, ONCE)
     with launched(tmp_path) as client:
         running(client)
@@ -166,7 +167,8 @@ def test_a_kill_comes_to_its_end_although_something_breaks_once(
 def test_what_breaks_for_good_ends_the_run_with_4(
     tmp_path: Path, broken: Break, place: str
 ) -> None:
-    """Never a hang, never a success; what is confirmed is dead, and what lives is not confirmed."""
+    """Given a part that breaks in each launcher, when four or five have died of it, then the run
+    has ended with exit code 4 and that error, and its receipt is not clean while a task lives."""
     now = broken(place, FOR_GOOD)
     with launched(tmp_path) as client:
         running(client)
@@ -191,7 +193,8 @@ def test_what_breaks_for_good_ends_the_run_with_4(
 def test_deaths_of_long_ago_do_not_count(
     tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More than three launchers die, no two of them in ten minutes: the run goes on."""
+    """Given launchers that die with more than ten minutes in between, when more of them have died
+    than may in a row, then the run goes on with the same task, until it is killed."""
     monkeypatch.setattr(session_client, "RESTART_SECONDS", 0.0)  # each is older than that
     now = broken("what clients are sent", session_client.MOST_RESTARTS + 2)
     with launched(tmp_path) as client:
@@ -207,7 +210,8 @@ def test_deaths_of_long_ago_do_not_count(
 
 
 def test_what_breaks_behind_the_end_changes_nothing(tmp_path: Path, broken: Break) -> None:
-    """Where the end is on the disk already, nobody takes the run up."""
+    """Given a launcher that dies of an error when the end is on the disk already, when the run is
+    killed, then it ends with exit code 130, a clean receipt and no error."""
     now = broken("the last wait", ONCE)
     with launched(tmp_path) as client:
         running(client)
@@ -219,7 +223,8 @@ def test_what_breaks_behind_the_end_changes_nothing(tmp_path: Path, broken: Brea
 
 
 def test_what_breaks_at_the_start_starts_nothing(tmp_path: Path, broken: Break) -> None:
-    """Each launcher dies before it has begun."""
+    """Given launchers that all die before they have begun, when a run is launched, then it ends
+    with exit code 4 and that error after five of them, and no task is there."""
     broken("the start", FOR_GOOD).touch()
     with launched(tmp_path) as client:
         assert client.wait(PATIENCE)
@@ -229,7 +234,8 @@ def test_what_breaks_at_the_start_starts_nothing(tmp_path: Path, broken: Break) 
 
 
 def test_the_last_launcher_kills_everything(tmp_path: Path, broken: Break) -> None:
-    """Three in a row cannot go on with the run; the one after them can still end it."""
+    """Given launchers that cannot go on with a run, when the first is killed and three more have
+    died, then the last one ends the task, and client, record and hook learn of exit code 4."""
     now, told = broken("the take-up", FOR_GOOD), tmp_path / "told"
     hook = f'[hooks]\non_failure = ["sh", "-c", "cat > {told}"]\n'
     with launched(tmp_path, FILE + hook) as client:
@@ -254,7 +260,9 @@ def test_the_last_launcher_kills_everything(tmp_path: Path, broken: Break) -> No
 def test_a_success_only_where_all_is_released(
     tmp_path: Path, broken: Break, times: int, code: int, deaths: int
 ) -> None:
-    """The next launcher brings the end about; where none can, results may be missing."""
+    """Given a task that ends well, when the launcher dies while it releases the host, then the next
+    one makes the run a success; when all die so, then the exit code is 4: results may be
+    missing."""
     broken("a release", times).touch()
     with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
         assert client.wait(PATIENCE)
@@ -267,8 +275,8 @@ def test_a_success_only_where_all_is_released(
 def test_tasks_of_this_machine_end_with_their_launcher_under_stop(
     tmp_path: Path, broken: Break
 ) -> None:
-    """Their agent ends them at once, as promised: the next launcher finds them dead, and the run
-    has failed. It says what the launcher died of."""
+    """Given a task of this machine under `on_disconnect = stop`, when its launcher dies of an
+    error, then the agent ends the task, and the next launcher fails the run and notes why."""
     now = broken("what clients are sent", ONCE)
     with launched(tmp_path, FILE.replace("keep", "stop")) as client:
         running(client)
@@ -283,7 +291,8 @@ def test_tasks_of_this_machine_end_with_their_launcher_under_stop(
 def test_the_command_goes_on_or_exits_4_with_the_reason_first(
     tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
-    """`up --headless` under launchers that break when their task writes."""
+    """Given `tfmux up --headless` whose launcher dies of an error, when the next one works, then
+    the run goes on until Ctrl-C; when none does, then the exit code is 4, with the reason first."""
     now = broken("what clients are sent", times)
     argv = [sys.executable, "-m", "tui.main", "up", "--headless", str(write(tmp_path, FILE))]
     reading, writing = os.pipe()
@@ -324,7 +333,8 @@ def test_the_command_goes_on_or_exits_4_with_the_reason_first(
 def test_figures_of_hosts_are_no_reason_to_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is said, and the run goes on to its own end."""
+    """Given an error in what asks hosts for their figures, when a run is launched, then a note says
+    so, and the run goes on until it is killed."""
 
     async def boom(*_: object) -> None:
         raise RuntimeError("boom")
@@ -353,7 +363,8 @@ ERRORS = [OSError("no room"), FolderError("/tmp: no room")]
 @pytest.mark.parametrize("unusable", ERRORS, ids=repr, indirect=True)
 @pytest.mark.usefixtures("unusable")
 def test_a_launcher_that_cannot_listen_is_said(tmp_path: Path) -> None:
-    """It fails before anything was started."""
+    """Given a launcher that cannot listen on its control socket, when a run is launched, then it
+    ends with exit code 4 and that reason."""
     text = FILE
     run = launch(load(write(tmp_path, text)), text)
     assert run.wait(PATIENCE)
@@ -382,7 +393,8 @@ def abandoned(tmp_path: Path) -> Iterator[RunFolder]:
 def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
     abandoned: RunFolder, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    """Nobody else can connect to it, but whoever has started it wants the tasks dead."""
+    """Given an abandoned run and a launcher that cannot listen, when whoever has started that one
+    kills the run, then the receipt is clean, and a note says that no other client can connect."""
 
     def unusable(run_id: str) -> Path:
         raise error
@@ -403,7 +415,8 @@ def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
 def test_launchers_that_cannot_take_a_run_up_confirm_nothing(
     abandoned: RunFolder, broken: Break
 ) -> None:
-    """Its tasks live: the receipt says so of their host, and the run is still to be ended."""
+    """Given an abandoned run with a living task, when no launcher can take it up, then the client
+    sees exit code 4 and an unconfirmed host, and the run is still to be ended."""
     broken("the start", FOR_GOOD).touch()
     client = RunClient.attach(abandoned)
     assert client.wait(PATIENCE)

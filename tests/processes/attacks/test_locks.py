@@ -60,7 +60,8 @@ def tasks_of(run_id: str) -> list[int]:
 def test_a_run_whose_lock_cannot_be_taken_is_not_launched(
     tmp_path: Path, library: Path, number: int
 ) -> None:
-    """It ends with the name of the file, the reason and a remedy, and leaves no folder of a run."""
+    """Given a file system whose locks fail or never answer, when `tfmux up` is called, then it
+    exits with 2, names the lock's file and a remedy, and leaves no folder of a run."""
     prefix = without_locks(library, number)
     done = run("up", str(write(tmp_path, KEPT)), "--headless", prefix=prefix)
     assert done.returncode == 2, done.stderr
@@ -73,7 +74,8 @@ def test_a_run_whose_lock_cannot_be_taken_is_not_launched(
 def test_a_kill_without_locks_reaches_the_launcher_that_listens(
     living: Up, library: Path, number: int
 ) -> None:
-    """The living launcher is asked, and no other one is started beside it."""
+    """Given a living launcher, and locks that fail or never answer, when `tfmux kill` is called,
+    then it has that launcher end the run, with nothing left on any host."""
     launcher = living.launcher
     done = run("kill", living.run_id, prefix=without_locks(library, number))
     assert done.returncode == 0, done.stderr
@@ -85,8 +87,8 @@ def test_a_kill_without_locks_reaches_the_launcher_that_listens(
 
 @FAULTS
 def test_nobody_takes_a_run_up_without_its_lock(living: Up, library: Path, number: int) -> None:
-    """Its launcher has died: `kill` and `ps` say that they cannot know it, and end; with locks the
-    kill does what it says."""
+    """Given a run whose launcher has died, when `tfmux kill` and `ps` get no lock, then both say
+    so, and the task lives on; when `kill` gets the lock, then it succeeds."""
     run_id, prefix = living.run_id, without_locks(library, number)
     living.kill_launcher()
     done = run("kill", run_id, prefix=prefix)
@@ -106,8 +108,8 @@ def fails(file: int, how: int) -> None:
 def test_a_look_at_a_lock_that_fails_finds_nobody_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a file system that gives no locks, when a launcher is looked for, then that is said,
-    and the run is not called abandoned."""
+    """Given a file system that gives no locks, when a launcher is looked for, then that is an error
+    with the reason, and the run is not called abandoned."""
     fd = acquire(tmp_path)
     assert fd is not None
     monkeypatch.setattr(fcntl, "flock", fails)
@@ -122,7 +124,8 @@ def test_a_look_at_a_lock_that_fails_finds_nobody_dead(
 def test_a_lock_that_comes_too_late_is_given_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock service hangs, and answers when nobody waits any more: others get the lock."""
+    """Given a lock service that hangs, when it gives a lock after nobody waits for it any more,
+    then the lock is given back, and the next one who asks gets it."""
     read_end, write_end = os.pipe()
     flock = fcntl.flock
 

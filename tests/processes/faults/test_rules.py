@@ -14,8 +14,9 @@ from tests.support.streams import records
 
 
 def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Path) -> None:
-    """Attempts follow each other in one log, each with its number in events and tag and what
-    the earlier one left behind gone; after the last one the run fails with its status."""
+    """Given a worker that always fails and two restarts, when the third attempt fails, then so does
+    the run; each attempt has its number and place in one log, and finds nothing of the one
+    before."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -52,6 +53,8 @@ def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Pa
 
 
 def test_a_restarted_task_that_recovers_ends_in_success(tmp_path: Path) -> None:
+    """Given two workers that each fail once and may be restarted, when their second attempts end
+    well, then the run is a success with a clean receipt."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -75,8 +78,8 @@ time.sleep(0.5 if task == "worker:1" else 1000)
 
 
 def test_a_program_that_hangs_at_its_end_is_named_and_ended(tmp_path: Path) -> None:
-    """The chief says nothing more once the other worker has ended well: after `finish_timeout`
-    it is ended and has failed, for that reason."""
+    """Given a chief that says nothing more once the other worker has ended well, when
+    `finish_timeout` is over, then the chief is ended and has failed, for that reason."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -90,7 +93,8 @@ def test_a_program_that_hangs_at_its_end_is_named_and_ended(tmp_path: Path) -> N
 
 
 def test_a_ps_that_dies_stops_the_run_and_is_the_headline(tmp_path: Path) -> None:
-    """Whoever falls because of it stands below."""
+    """Given a ps and two workers, when the ps fails, then the run is stopped, the ps is its first
+    failure, and the workers count as stopped."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -107,7 +111,8 @@ def test_a_ps_that_dies_stops_the_run_and_is_the_headline(tmp_path: Path) -> Non
 
 
 def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
-    """The chief's exit does not end the others; the last one's does, and the ps is stopped."""
+    """Given two workers of which all must succeed, when the chief exits, then the other one goes on
+    until it exits by itself, and only then the run ends."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -123,8 +128,8 @@ def test_success_all_waits_for_every_worker(tmp_path: Path) -> None:
 
 
 def test_a_task_of_a_like_name_is_not_restarted(tmp_path: Path) -> None:
-    """Tags end in a semicolon and are matched whole: ten workers, one restarted by a kill of
-    its own, and nobody else's attempt changes."""
+    """Given eleven workers that are restarted on a failure, when worker:1 is killed, then it alone
+    has a second attempt, and not worker:10: tags end in a semicolon and are matched whole."""
     with launch(
         tmp_path,
         {"worker": 11},
