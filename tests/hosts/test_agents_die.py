@@ -50,7 +50,8 @@ def end_hidden(scenario: FaultScenario) -> None:
 
 
 def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScenario) -> None:
-    """SIGKILL of the agent: its watchdog ends daemons, too; the run fails for that reason."""
+    """Given a task with daemons, when its host's agent is killed, then the watchdog ends all of
+    them, the run fails for that reason, and every host confirms that nothing is left."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         wait_until(lambda: hidden(scenario), "the daemon runs")
@@ -64,8 +65,8 @@ def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScen
 
 
 def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
-    """SIGSTOP of the agent: the host is lost, its watchdog ends everything, and the launcher
-    hears so from the next agent."""
+    """Given an agent that is stopped, when its host is lost for that, then its watchdog ends
+    everything, the next agent tells the launcher so, and the run fails with a confirmed receipt."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         _, agent = scenario.agents("tf3")
@@ -92,7 +93,8 @@ def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> N
 
 
 def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
-    """An agent that nobody watches over ends the run on its host, with the grace."""
+    """Given an agent whose watchdog is killed, when it notices, then it ends the run's tasks on its
+    host, the run fails, and every host confirms that nothing is left."""
     with launched(scenario, modes="stubborn daemon") as up:
         ready(up, "ps:0", "worker:0")
         watchdog, _ = scenario.agents("tf3")
@@ -104,8 +106,8 @@ def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
 
 
 def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
-    """Watchdog and agent killed at once, and then the launcher, too: a daemon with an emptied
-    environment lives on. What has a tag is found by `tfmux kill`, which confirms nothing."""
+    """Given an agent, its watchdog and the launcher that are killed, when `tfmux kill` is called,
+    then it ends what has the run's tag, but confirms nothing: a daemon without a tag lives on."""
     with launched(scenario, lease=8) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
@@ -240,7 +242,8 @@ def never_confirmed(
 
 @pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
 def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
-    """By the task itself or by an administrator."""
+    """Given a fork chain and a daemon without a tag, when the task or an administrator kills agent
+    and watchdog here at once, then exit 4, and no receipt confirms the end."""
     words = [*python_task(CHAIN), str(pause), str(tmp_path), killer]
     file = write(
         tmp_path,
@@ -256,7 +259,8 @@ def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pa
 def test_agent_and_watchdog_killed_together_over_ssh(
     scenario: FaultScenario, killer: str, pause: float
 ) -> None:
-    """By the task itself or by an administrator."""
+    """Given a fork chain and a daemon without a tag, when the task or an administrator kills a
+    host's agent and watchdog at once, then exit 4, and no receipt confirms the end."""
     host = scenario.testbed["tf3"]
     home = host.disk / "tmp" / os.urandom(4).hex()
     home.mkdir()
@@ -270,8 +274,8 @@ def test_agent_and_watchdog_killed_together_over_ssh(
 
 
 def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
-    """The host's power fails: lost, not failed; after the boot a new agent says that all is
-    gone, and a process of the old list is never mistaken for it."""
+    """Given a host whose power fails, when it has booted, then its task was lost, not failed, and a
+    new agent confirms that nothing is left; the run ends with exit 1."""
     with launched(scenario) as up:
         ready(up, "ps:0", "worker:0")
         host = scenario.testbed["tf3"]

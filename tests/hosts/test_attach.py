@@ -50,9 +50,8 @@ def stored_state(run_id: str) -> str:
 
 
 def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> None:
-    """The launcher leaves with 0; another one without a screen supervises the run, `tfmux ps` shows
-    it, and it ends it as a success when its workers are done, restarts included; no log is
-    stored twice."""
+    """Given a run that its client has detached from, when workers fail, then another launcher
+    restarts them and ends the run as a success once they are done, and no log is stored twice."""
     file = scenario.file(
         PLACES,
         run='lease = 600\ngrace = 1\non_failure = "restart"',
@@ -93,8 +92,8 @@ def test_a_detached_run_goes_on_with_all_its_rules(scenario: FaultScenario) -> N
 def test_another_machine_takes_over_and_the_first_launcher_says_so(
     scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It leaves with 0 and kills nothing; its successor has all states and whole logs, and ends
-    the run. A first one that was cut off meanwhile does not steal the run back."""
+    """Given a launcher that is stopped, when another machine takes its run over and the first one
+    goes on, then that one leaves with 0 and kills nothing, and the second one ends the run."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
     file = scenario.file(places, run="lease = 600\ngrace = 1")
     with scenario.up(file) as first:
@@ -119,7 +118,8 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
 
 
 def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
-    """Ctrl-Z and fg: nothing is lost, nothing is started again."""
+    """Given a launcher that is stopped for less than the lease, when it goes on, then it loses no
+    host, and the run is a success with whole logs."""
     file = scenario.file(PLACES, run="lease = 600\ngrace = 1", env={"SECONDS": "go on"})
     with scenario.up(file) as up:
         ready(up, *ALL)
@@ -146,8 +146,8 @@ def grows(folder: Path, name: str, by: int) -> None:
 def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
     scenario: FaultScenario,
 ) -> None:
-    """Every host has ended its tasks by itself; on waking the launcher reconnects, says so, and
-    ends the run with a receipt of all hosts."""
+    """Given a launcher that is stopped beyond the lease, when it goes on, then it hears and says
+    that every host has ended its tasks, and the run fails with a receipt confirmed by all."""
     file = scenario.file(PLACES, run="lease = 8\ngrace = 1", modes={"worker": "stubborn orphan"})
     with scenario.up(file) as up:
         ready(up, *ALL)
@@ -165,7 +165,8 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
 
 
 def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultScenario) -> None:
-    """`tfmux kill RUN` is the launcher's to carry out: it sees its run killed, and says so."""
+    """Given a run with a launcher, when `tfmux kill RUN` is called in another shell, then that
+    launcher carries it out and exits with 130, and the run is not taken over."""
     file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
     with scenario.up(file) as up:
         ready(up, *ALL)
@@ -180,7 +181,8 @@ def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultSce
 def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
     scenario: FaultScenario,
 ) -> None:
-    """Stopped, it hears nothing: it is killed, and the run taken over and ended."""
+    """Given a launcher that is stopped, when `tfmux kill RUN` is called in another shell, then it
+    takes the run over and ends it, and nothing is left on any host."""
     file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
     with scenario.up(file) as up:
         ready(up, *ALL)
@@ -194,8 +196,8 @@ def test_a_kill_from_elsewhere_takes_over_from_a_launcher_that_stands_still(
 def test_from_another_machine_with_the_cluster_file(
     scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A launcher that has nothing but the file and the run's name takes over a run that was
-    left under `keep`, with its whole logs."""
+    """Given a run without a launcher that lives on under `keep`, when another machine attaches with
+    the file and the run's name alone, then it has all tasks and whole logs, and ends the run."""
     file = scenario.file(
         {"ps": ["tf1"], "worker": ["tf3"]}, run='lease = 8\non_disconnect = "keep"'
     )

@@ -402,7 +402,8 @@ def batches() -> list[list[int]]:
 def test_random_faults(
     shared_testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seeds: list[int]
 ) -> None:
-    """No survivor, no bystander hit, no false receipt, logs equal to what the tasks wrote."""
+    """Given runs with random tasks and rules on the same hosts, when random faults strike, then no
+    process survives, no bystander is hit, no receipt is false, and logs are what tasks wrote."""
     with FreezableDisk(tmp_path / "image", tmp_path / "data", megabytes=512) as disk:
         monkeypatch.setenv("XDG_DATA_HOME", str(disk.mountpoint))
         play(shared_testbed, tmp_path, disk, seeds)

@@ -49,10 +49,9 @@ def figures_come(up: Up, hosts: Collection[str]) -> None:
 
 
 def test_all_start_in_order_and_one_key_ends_what_does_everything_not_to_die(bed: Bed) -> None:
-    """Given tasks that ignore TERM, leave daemons with and without their environment, hold their
-    output open in grandchildren, and fork on and on; when Ctrl-C is pressed; then none is left on
-    any host, each host confirms it, and every log is whole. Each stage had begun when the earlier
-    one listened, by the process table."""
+    """Given tasks that ignore TERM, leave daemons, hold their output open and fork on and on, when
+    Ctrl-C is pressed, then none is left, every host confirms it, and each log is whole. Each stage
+    began when the earlier one listened, by the process table."""
     file = bed.file(modes=EVERYTHING, run="lease = 600\ngrace = 1", env={"LATE": "ps:0,worker:0"})
     with bed.up(file) as up:
         listened = [told(bed, up, "ps:0"), told(bed, up, "worker:0")]
@@ -71,9 +70,9 @@ def test_all_start_in_order_and_one_key_ends_what_does_everything_not_to_die(bed
 
 
 def test_a_run_outlives_its_links_and_its_launcher(bed: Bed) -> None:
-    """Given tasks that write all the time; when each link breaks in each way, the launcher is
-    killed and another one takes the run over without the cluster file; then the processes are
-    the same, nothing is started again, no byte is lost, and the run ends clean."""
+    """Given tasks that write all the time, when each link breaks in each way and another launcher
+    takes over from a killed one without the file, then the processes are the same, no byte is lost,
+    and the run ends clean."""
     file = bed.file(
         modes="child", run='lease = 600\ngrace = 1\non_disconnect = "keep"', env={"PACE": "0.003"}
     )
@@ -109,9 +108,8 @@ def test_a_run_outlives_its_links_and_its_launcher(bed: Bed) -> None:
 
 
 def test_files_go_there_and_results_come_back(bed: Bed) -> None:
-    """Given a workdir and a task that makes a file of one in it; when the workers are done; then
-    the run is a success, figures of every host have come, what was made is here, and every log is
-    whole."""
+    """Given a workdir and a task that makes a file of one in it, when the workers are done, then
+    the run is a success, each host's figures and the made file have come, and logs are whole."""
     work = bed.folder / "work"
     work.mkdir()
     (work / "note.txt").write_text("brought here\n")
@@ -141,8 +139,8 @@ def test_files_go_there_and_results_come_back(bed: Bed) -> None:
 
 
 def test_hosts_end_by_themselves_what_a_launcher_has_left(bed: Bed) -> None:
-    """Given tasks with daemons whose environment is empty; when the launcher is killed and nobody
-    comes; then every host ends all by its lease."""
+    """Given tasks with daemons whose environment is empty, when the launcher is killed and no other
+    one comes, then every host ends all of them by its lease."""
     file = bed.file(modes="stubborn daemon", run=f"lease = {bed.lease}\ngrace = 1")
     with bed.up(file) as up:
         ready(up, *bed.tasks)

@@ -26,7 +26,8 @@ PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
 
 
 def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:
-    """At night nobody would answer: two hosts with a locked key, two with passwords."""
+    """Given two hosts with a locked key and two with passwords, given once, when all cables are cut
+    and healed, then all hosts are back and nobody is asked again: at night nobody would answer."""
     scenario = fresh_scenario
     locked = scenario.testbed.directory / "id_ed25519"
     argv = ["ssh-keygen", "-q", "-p", "-P", "", "-N", "passphrase", "-f", str(locked)]
@@ -69,8 +70,8 @@ def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultSc
 
 
 def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScenario) -> None:
-    """The cut host ends everything while still cut; the rest is ended by the rule; exit 4 names
-    the host and the command that finishes the job, which it does once the cable is back."""
+    """Given a host that is cut off, when its lease is over, then it ends its tasks by itself, and
+    exit 4 names it and `tfmux kill`, which finishes the run once the cable is back."""
     file = scenario.file(
         PLACES,
         run="lease = 8\ngrace = 1",
@@ -102,8 +103,8 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
 
 
 def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:
-    """The host has acted by its lease, the launcher comes back in time to hear it: a failure
-    with a receipt of every host, not a mystery."""
+    """Given a cut host that has ended its tasks by its lease, when the cable is back before the
+    launcher gives up, then a note says what happened, and the run fails, confirmed by all hosts."""
     file = scenario.file(PLACES, run="lease = 8\ngrace = 60")  # so long the launcher waits, too
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
@@ -122,8 +123,8 @@ def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScen
 
 
 def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScenario) -> None:
-    """A host that is cut off before it has all files, or before its task's start arrived, gets
-    them when it is back; each task starts once."""
+    """Given hosts that are cut off while files are staged or before a task's start has arrived,
+    when the cables are back, then files and starts arrive, and each task has started once."""
     work = scenario.folder / "work"
     work.mkdir()
     (work / "blob").write_bytes(bytes(range(256)) * 160_000)

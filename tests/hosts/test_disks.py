@@ -41,8 +41,8 @@ def count(scenario: FaultScenario, host: str, name: str) -> int:
 def test_a_full_disk_here_delays_the_log_and_nothing_else(
     scenario: FaultScenario, small_disk: Path
 ) -> None:
-    """The task writes on while nothing can be stored; when there is room, the rest comes from
-    the host's copy, and the log is whole."""
+    """Given a full disk here, when a host's task writes on, then a note says that its log is not
+    stored; when there is room, then the rest comes from the host's copy, and the log is whole."""
     file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 600\ngrace = 1")
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
@@ -62,8 +62,8 @@ def test_a_full_disk_here_delays_the_log_and_nothing_else(
 
 
 def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None:
-    """With the disk still full: exits are seen, the receipt is clean, and what could not be
-    stored stays on the host, which is said."""
+    """Given a full disk here, when Ctrl-C is pressed, then every host confirms that nothing is
+    left, and a note says that the rest of the log stays on its host."""
     file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, env=FAST, run="lease = 600\ngrace = 1")
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
@@ -89,8 +89,8 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
 
 
 def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Path) -> None:
-    """Their log is their agent's own file here: what finds no room is dropped, and how much;
-    tasks, run and receipt are as ever."""
+    """Given a full disk here, when a task of this machine writes more than fits, then it exits and
+    the run succeeds as ever, and notes say how much of its log was dropped."""
     file = scenario.file(
         {"ps": ["here"], "worker": ["here"]},
         env=OVERFULL,
@@ -106,7 +106,8 @@ def test_local_tasks_survive_a_full_disk(scenario: FaultScenario, small_disk: Pa
 
 
 def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
-    """A host whose state directory fills up: said at once, and at the end how much is missing."""
+    """Given a host whose state directory is full, when a task there writes on, then it exits and
+    the run succeeds as ever, and notes say that the disk is full and how much was dropped."""
     host = fresh_scenario.testbed["tf3"]
     state = f"{host.account.home}/.local/state"
     host.run(["mkdir", "-p", state])
@@ -127,8 +128,8 @@ def test_a_full_disk_there_stops_no_task(fresh_scenario: FaultScenario) -> None:
 
 
 def test_a_log_at_its_limit_is_cut_and_said(scenario: FaultScenario) -> None:
-    """The task goes on; the log here has exactly `log_limit` bytes; a local task's log is one
-    file, the same that its agent writes."""
+    """Given a `log_limit`, when tasks write more, then they go on, their logs here have exactly
+    that size, and notes say so. A task of this machine has one log, which its agent writes."""
     file = scenario.file(
         {"ps": ["tf1"], "worker": ["tf3", "here"]},
         env={**FAST, "SECONDS": "4", "LEAST": "40000"},

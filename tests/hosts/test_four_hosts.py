@@ -12,8 +12,8 @@ from tests.testbed.namespaces import Testbed
 
 
 def test_a_real_training_on_four_hosts(testbed: Testbed, tmp_path: Path, mnist: Path) -> None:
-    """Real MNIST on four hosts that have only Python and TensorFlow: the trainer is staged, the
-    chief reports its accuracy, the ps is stopped, and every host is clean afterwards."""
+    """Given real MNIST and hosts with only Python and TensorFlow, when a training is launched, then
+    the chief reports an accuracy above 0.8, the ps is stopped, and every host is clean."""
     file = write(tmp_path, TRAINING.format(hosts=testbed.hosts_toml()))
     with Up("up", str(file), "--json") as up:
         assert up.wait() == 0, up.transcript()

@@ -64,8 +64,8 @@ def job_stays(bed: SlurmBed) -> None:
 
 @pytest.mark.parametrize("table", ["", IN_SLURM])
 def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str) -> None:
-    """Its nodes are used, nothing is submitted, everything is ended, Slurm agrees on the run's own
-    steps, and the job stays."""
+    """Given the shell of a Slurm job, when a run is launched with `[slurm]` or `--hosts-from`, then
+    it uses the job's nodes, agents and Slurm confirm its end, and the job stays."""
     path = file(tmp_path, sys.executable, table)
     words = [] if table else ["--hosts-from", "slurm"]
     planned = command.run("plan", str(path), "--json", *words)
@@ -86,8 +86,8 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str
 
 
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
-    """A launcher that dies takes no task along: the run can be taken up; if nobody does, the hosts
-    end it by themselves."""
+    """Given a run in the shell of a Slurm job, when its launcher is killed, then the next one finds
+    the same processes; when that one is killed, too, then the hosts end them, and the job stays."""
     path = file(tmp_path, sys.executable, IN_SLURM, "lease = 45.0")
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
@@ -105,7 +105,8 @@ def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: 
 def test_a_kill_from_elsewhere_by_a_file_with_the_job(
     shell: SlurmBed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a record of the run: its steps are found by their name, and only they are ended."""
+    """Given a file with the job's number but no record of the run, when `tfmux kill --file` is
+    called, then the run's steps are found by their name and ended, and the job stays."""
     entry = IN_SLURM.replace('time = "1"', 'job = "1"')
     path = file(tmp_path, sys.executable, entry)
     with Up("up", str(path), "--json") as up:
@@ -123,7 +124,8 @@ def up_hosts(up: Up) -> set[str]:
 
 
 def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
-    """Its step ends, and all that was in it; Slurm's word on the step confirms it."""
+    """Given a run in the shell of a Slurm job, when an agent and its watchdog are killed, then
+    their step ends with all that is in it, Slurm's word confirms the node, and the job stays."""
     path = file(tmp_path, sys.executable, IN_SLURM)
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
@@ -139,7 +141,8 @@ def test_an_agent_dies_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Pa
 
 
 def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> None:
-    """Tasks get their grace, and the run says what ended it."""
+    """Given a run in the shell of a Slurm job, when the job is cancelled, then the run ends with
+    exit 1 and the reason CANCELLED, and every node confirms that nothing is left."""
     path = file(tmp_path, sys.executable, IN_SLURM, 'on_failure = "keep"')
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
@@ -151,7 +154,8 @@ def test_the_job_of_the_shell_is_cancelled(shell: SlurmBed, tmp_path: Path) -> N
 
 
 def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
-    """One that has ended, one with fewer nodes; and a Python that is not there."""
+    """Given a job that has ended, one with too few nodes, or a Python that is not there, when a run
+    is launched, then exit 3 with that reason, and the shell's job stays."""
     entry = f'[slurm]\nnodes = 2\njob = "1"\npython = "{sys.executable}"'
     for table, said in (
         (entry.replace('"1"', '"77"'), "job 77 is GONE"),
@@ -180,7 +184,8 @@ def _sruns(run_id: str) -> list[Path]:
 
 
 def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
-    """It is said, and the steps that were asked for do not come when the run is over."""
+    """Given a job that is suspended, when a run is launched in its shell, then exit 3 says that no
+    agent is left in it, and no `srun` of the run waits any longer."""
     shell.run("scontrol", "suspend", "1")
     try:
         with Up("up", str(file(tmp_path, sys.executable, IN_SLURM)), "--json") as up:
@@ -193,7 +198,8 @@ def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
-    """The agents' `srun` run there, and stay when the launcher is gone; each node has its GPUs."""
+    """Given a job behind a login node, when a run is launched in it, then its tasks have their
+    node's GPUs; when its launcher is killed, then nodes end it by the lease, and the job stays."""
     require(slurm.missing())
     with SlurmBed(nodes=2, login=True) as bed:
         login = bed.give_access(Path.home())
@@ -217,7 +223,8 @@ def tagged(bed: SlurmBed) -> list[proc.Process]:
 def test_a_list_of_hosts(
     testbed: Testbed, tmp_path: Path, tfmux_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As PBS leaves it: a line for each slot. The run knows its hosts without the list."""
+    """Given a list of hosts with a line for each slot, as PBS leaves it, when a run is launched on
+    it, then its hosts are known and a kill works without the list; another launch is exit 2."""
     testbed.give_access(tfmux_home)
     listed = tmp_path / "nodes"
     listed.write_text("tf1\ntf1\ntf2\ntf2\n")

@@ -26,7 +26,8 @@ ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
 
 
 def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
-    """Tasks that have stopped themselves, or have closed their output and stay."""
+    """Given tasks that have stopped themselves or closed their output, when Ctrl-C is pressed, then
+    all are gone, and every host confirms it, long before a grace of ten minutes is over."""
     places = {"ps": ["tf1"], "worker": ["tf3", "here"], "mute": ["tf4", "here"]}
     file = scenario.file(
         places, modes={"worker": "stops child", "mute": "mute"}, run="lease = 600\ngrace = 600"
@@ -44,7 +45,8 @@ def test_stopped_and_mute_tasks_are_gone(scenario: FaultScenario) -> None:
 
 
 def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> None:
-    """Its exit is told at once, though a child holds its output; the child goes at the end."""
+    """Given a task that exits while a child holds its output and an orphan ignores TERM, then its
+    exit is told at once, and at the end of the run all of them are gone and the log is whole."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
     file = scenario.file(
         places,
@@ -64,7 +66,8 @@ def test_a_task_that_exits_while_its_children_live(scenario: FaultScenario) -> N
 def test_pressed_again_it_does_not_wait_for_the_grace(
     scenario: FaultScenario, presses: int
 ) -> None:
-    """TERM is ignored and the grace is ten minutes: the second press kills now."""
+    """Given tasks that ignore TERM and a grace of ten minutes, when Ctrl-C is pressed twice or
+    more, then all are killed at once, and every host confirms it."""
     with launched(scenario, "stubborn orphan", run="grace = 600") as up:
         ready(up, *ALL)
         up.press_ctrl_c()
@@ -77,7 +80,8 @@ def test_pressed_again_it_does_not_wait_for_the_grace(
 
 
 def test_kill_while_starting_leaves_no_late_starter(scenario: FaultScenario) -> None:
-    """Pressed as soon as the first task starts: what had not started by then never does."""
+    """Given a run whose first task starts, when Ctrl-C is pressed, then tasks that had not begun by
+    then never do, and every host confirms that nothing is left."""
     with launched(scenario, "stubborn") as up:
         up.state("ps:0", "starting")
         up.press_ctrl_c()
@@ -91,8 +95,8 @@ def test_kill_while_starting_leaves_no_late_starter(scenario: FaultScenario) -> 
 
 
 def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> None:
-    """Pressed before any host has answered: the agents that come up afterwards go by
-    themselves, long before the lease."""
+    """Given hosts whose login takes a second, when Ctrl-C is pressed before any has answered, then
+    agents that come up afterwards end by themselves, long before the lease."""
     for host in fresh_scenario.testbed:
         faults.bashrc(host, "sleep 1")
     file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600")
@@ -104,8 +108,8 @@ def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> 
 
 
 def test_kill_while_a_host_is_away_and_during_its_return(scenario: FaultScenario) -> None:
-    """Signalled at once wherever it can be; the host that comes back while the kill waits for
-    it is killed then, and confirms."""
+    """Given a host that is lost, when Ctrl-C is pressed, then the other hosts' tasks die at once,
+    and the kill waits for the lost one, which is killed, and confirms it, when it is back."""
     with launched(scenario, "stubborn orphan", run="grace = 6") as up:
         ready(up, *ALL)
         scenario.testbed["tf3"].pull()
@@ -123,8 +127,8 @@ def test_kill_while_a_host_is_away_and_during_its_return(scenario: FaultScenario
 
 
 def test_kill_into_the_void(scenario: FaultScenario) -> None:
-    """Pressed in the moment after the cable was pulled, while the link still looks alive: the
-    kill is repeated when the host is back; nothing is taken for done that was not."""
+    """Given a host whose cable has just been pulled, when Ctrl-C is pressed while its link looks
+    alive, then there is no receipt until the host is back, has been killed and confirms it."""
     with launched(scenario, "stubborn", run="grace = 6") as up:
         ready(up, *ALL)
         scenario.testbed["tf3"].pull()
@@ -138,8 +142,8 @@ def test_kill_into_the_void(scenario: FaultScenario) -> None:
 
 
 def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
-    """Every task writes as fast as it can; the kill does not queue behind what they write, and
-    afterwards every log is whole here, to the last byte."""
+    """Given tasks that write as fast as they can, when Ctrl-C is pressed, then the kill does not
+    queue behind their output: exit 130, nothing is left, and every log is whole here."""
     places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
     file = scenario.file(
         places,

@@ -24,8 +24,8 @@ def strike(up: Up) -> str:
 
 
 def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario) -> None:
-    """Four launchers on the same hosts die while staging, starting, running and killing. The
-    hosts, this machine among them, end everything by themselves, and nobody else's processes."""
+    """Given four runs on the same hosts, when their launchers are killed while staging, starting,
+    running and killing, then all hosts, this machine too, end their tasks, and no bystander."""
     big = scenario.folder / "big"
     big.mkdir()
     (big / "blob").write_bytes(os.urandom(40 << 20))
@@ -66,8 +66,8 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario)
 
 
 def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: FaultScenario) -> None:
-    """`keep`: beyond lease and grace everything goes on, `tfmux ps` says unsupervised; `attach`
-    brings back states, whole logs and metrics, and the run ends by its rules."""
+    """Given `on_disconnect = "keep"`, when the launcher is killed and lease and grace are over,
+    then tasks live, `tfmux ps` says unsupervised, and `attach` resumes the run with whole logs."""
     file = scenario.file(PLACES, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.01"})
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0", "worker:1")
@@ -93,8 +93,8 @@ def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(scenario: Fault
 
 
 def test_tasks_on_other_hosts_outlive_a_launcher_that_is_followed(scenario: FaultScenario) -> None:
-    """With the defaults: whoever follows the run starts the next launcher, within the lease, and
-    the tasks are the same processes."""
+    """Given a run that `tfmux up` follows, when its launcher is killed, then the follower starts
+    another one within the lease, and the tasks are the same processes and ready again."""
     file = scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="grace = 1")
     with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")

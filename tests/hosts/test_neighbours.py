@@ -17,8 +17,8 @@ PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(
     scenario: FaultScenario,
 ) -> None:
-    """Its ports are held: by whom it says, run and task; the first run goes on untouched. With
-    ports of its own the second runs beside the first, and each kill ends only its own."""
+    """Given a run, when its file is launched again, then exit 3 names the run and tasks that hold
+    its ports; with other ports a second run goes on beside it, and a kill ends only its own."""
     file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "daemon orphan"})
     beside = command.write(
         scenario.folder,
@@ -47,7 +47,8 @@ def test_a_second_run_of_the_same_file_is_refused_by_name_and_hurts_nobody(
 
 
 def test_kill_all_runs(scenario: FaultScenario) -> None:
-    """`tfmux kill --all` ends what lives, however many runs, and prints each receipt."""
+    """Given two runs without a launcher, when `tfmux kill --all` is called, then both are ended and
+    each has its receipt."""
     ups = []
     try:
         for _ in range(2):
@@ -66,8 +67,8 @@ def test_kill_all_runs(scenario: FaultScenario) -> None:
 
 
 def test_a_host_whose_clock_is_an_hour_ahead(fresh_scenario: FaultScenario) -> None:
-    """Events and lines stay in the order of their receipt here, the lease holds, and the run
-    ends as any other."""
+    """Given a host whose clock is an hour ahead, when a run goes on there, then its lease holds,
+    events and lines have this machine's time and order, and it ends as any other."""
     assert faults.can_shift_clock()
     faults.shift_clock(fresh_scenario.testbed["tf3"], 3600)
     assert float(fresh_scenario.testbed["tf3"].run(["date", "+%s"]).stdout) > time.time() + 3000

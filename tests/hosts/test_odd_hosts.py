@@ -41,8 +41,8 @@ def odd_scenario(fresh_scenario: FaultScenario) -> Iterator[FaultScenario]:
 
 
 def test_shells_names_and_clocks_change_nothing(odd_scenario: FaultScenario) -> None:
-    """Given four odd hosts, when a launcher is killed while tasks run there, each host ends its
-    tasks by the lease, whatever its clock says; and a second run there ends well."""
+    """Given hosts with odd login shells, names and clocks, when a launcher is killed while tasks
+    run there, then each host ends its tasks by the lease, and a second run there ends well."""
     places = {"ps": ["tf1"], "worker": ["tf2", "tf3", "tf4"]}
     names = ["ps:0", "worker:0", "worker:1", "worker:2"]
     with odd_scenario.up(odd_scenario.file(places, run="lease = 8\ngrace = 1")) as up:
@@ -64,8 +64,8 @@ def no_exec(host: Host) -> None:
 
 
 def test_a_home_that_is_read_only_and_a_tmp_without_exec(testbed: Testbed, tmp_path: Path) -> None:
-    """Given hosts with both or one of them, when a run prepares, stages, trains and collects
-    there, then it ends well; what is prepared cannot be remembered, and that is said."""
+    """Given hosts with a read-only home, a `/tmp` without exec or both, when a run prepares, stages
+    and collects there, then it ends well, and a line says where `prepare` cannot be remembered."""
     for host in testbed:
         if host.name != "tf1":
             no_exec(host)
@@ -90,7 +90,8 @@ def test_a_home_that_is_read_only_and_a_tmp_without_exec(testbed: Testbed, tmp_p
 
 
 def test_a_full_home_is_named_before_anything_starts(testbed: Testbed, tmp_path: Path) -> None:
-    """By the preflight, and by a launch that finds no room for its files."""
+    """Given two hosts whose homes are full, when a run is checked or launched, then exit 3: the
+    check names `disk-full` for each, and the launch says why it started nothing."""
     for name in ("tf2", "tf4"):
         faults.full_home(testbed[name])
     tables = testbed.hosts_toml().split("[hosts.")
@@ -106,7 +107,8 @@ def test_a_full_home_is_named_before_anything_starts(testbed: Testbed, tmp_path:
 
 
 def test_a_host_without_a_writable_tmp_is_refused(testbed: Testbed, tmp_path: Path) -> None:
-    """The agent's socket lies there; the sentence says so."""
+    """Given a host whose `/tmp` is read-only, when a run is launched, then exit 3 says that the
+    agent's socket needs `/tmp`."""
     host = testbed["tf3"]
     host.run(["mount", "-t", "tmpfs", "-o", "ro", "tmp", "/tmp"], as_user=False)
     tables = testbed.hosts_toml().split("[hosts.")
@@ -119,7 +121,8 @@ def test_a_host_without_a_writable_tmp_is_refused(testbed: Testbed, tmp_path: Pa
 
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler")
 def test_a_c_library_that_remembers_its_pid(fresh_scenario: FaultScenario) -> None:
-    """Given hosts with a library of before 2017, then tasks start, are restarted and end there."""
+    """Given hosts with a C library of before 2017, when tasks there fail and are restarted, then
+    the run is a success, every host confirms that nothing is left, and the logs are whole."""
     for name in ("tf1", "tf3"):
         faults.remember_pids(fresh_scenario.testbed[name])
     file = fresh_scenario.file(

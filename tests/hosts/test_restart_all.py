@@ -76,8 +76,9 @@ sys.exit(7) if task == "worker:1" else time.sleep(3000)
 
 
 def test_a_storm_of_failures_ends_at_the_limit(tmp_path: Path) -> None:
-    """Every attempt has all tasks, its number, another port, and beside it nothing of the one
-    before, whose orphans ignore TERM; the last one fails for its own reason."""
+    """Given a rank that always fails, orphans that ignore TERM, and two restarts, when the run
+    ends, then each of three attempts had all ranks, a new port and no process of an earlier one
+    beside it, and the last failure is the run's."""
     with launch(
         tmp_path,
         {"worker": 3},
@@ -99,8 +100,8 @@ def test_a_storm_of_failures_ends_at_the_limit(tmp_path: Path) -> None:
 
 
 def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) -> None:
-    """The failed attempt's ranks, their children and orphans are gone before the next one; the
-    helper is the same process in both."""
+    """Given a helper and ranks that ignore TERM and leave orphans, when a rank fails, then all of
+    the attempt is gone before the next one, and the helper stays the same process."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
@@ -230,8 +231,8 @@ def test_jax_goes_on_from_its_checkpoint(
     act: Callable[[FaultScenario, Up], None] | None,
     why: str,
 ) -> None:
-    """Two hosts and one collective: whichever way a rank is lost, all start again and end with the
-    weights of the whole training."""
+    """Given a JAX training on two hosts, when a rank exits, is killed or loses its host's power,
+    then all start again from the checkpoint and end with the weights of the whole training."""
     if importlib.util.find_spec("jax") is None:
         pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
     file = scenario.file(
@@ -255,8 +256,8 @@ def test_jax_goes_on_from_its_checkpoint(
 
 
 def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> None:
-    """The launcher is killed while ranks that ignore TERM are being ended; who attaches ends them,
-    starts all again, and the run is a success."""
+    """Given ranks that ignore TERM while a restart ends them, when the launcher is killed and
+    another one attaches, then that one ends them, starts all again, and the run is a success."""
     file = scenario.file(
         PLACES,
         run=RULE.replace("grace = 1", "grace = 12") + "lease = 600",
@@ -285,7 +286,8 @@ def test_the_next_launcher_goes_on_with_a_restart(scenario: FaultScenario) -> No
 
 
 def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenario) -> None:
-    """Its ranks may live: nothing starts beside them, and the run says so."""
+    """Given a host that is cut off, when a rank on another host fails, then no attempt starts
+    beside the ranks that may live there, and the run ends and names that host."""
     file = scenario.file(
         PLACES,
         run=RULE.replace("grace = 1", "grace = 2") + "lease = 8",
@@ -309,8 +311,8 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
 
 
 def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
-    """Ranks on four nodes that ignore TERM and leave daemons: all start again there, in the same
-    job, and the nodes are given back at the end."""
+    """Given ranks on four nodes that ignore TERM and leave daemons, when one fails, then all start
+    again in the same job, and the nodes are given back at the end."""
     with slurm_scenario.up(
         modes="stubborn daemon child fails",
         run=RULE,

@@ -30,7 +30,8 @@ def run(here: Path, *words: str) -> Up:
 
 
 def test_four_tasks_on_this_machine(here: Path) -> None:
-    """`-n`, as with `mpirun`; the exit code is that of a run."""
+    """Given no cluster file, when `tfmux run -n 4` runs a command, then four tasks get their ranks
+    and the master's address, and the exit is 0; if the command fails, it is 1."""
     with run(here, "-n", "4", "--framework", "torch", "--json", "--", "sh", "-c", RANKS) as up:
         assert up.wait() == 0, up.transcript()
         for rank in range(4):
@@ -45,7 +46,8 @@ ONCE = "echo $RANK at $TFMUX_ATTEMPT; sleep 0.5; test $RANK$TFMUX_ATTEMPT != 11"
 
 @pytest.mark.parametrize(("most", "code"), [("2", 0), ("0", 1)])
 def test_ranks_start_again_together(here: Path, most: str, code: int) -> None:
-    """`--max-restarts`, as with `torchrun`: rank 1 fails once, and all begin anew."""
+    """Given a rank that fails once, when `--max-restarts` is 2, then all ranks start again together
+    and the run is a success; when it is 0, then the run fails after one attempt."""
     words = ["-n", "3", "--framework", "torch", "--max-restarts", most, "--json", "--"]
     with run(here, *words, "sh", "-c", ONCE) as up:
         assert up.wait() == code, up.transcript()
@@ -59,7 +61,8 @@ def test_ranks_start_again_together(here: Path, most: str, code: int) -> None:
 
 
 def test_the_file_is_kept_and_launched_again(here: Path) -> None:
-    """`--save` writes what was launched, wherever the file lies, and replaces nothing."""
+    """Given `tfmux run --save FILE`, when the run has ended, then FILE holds the run and `tfmux up`
+    launches it again; a second `--save` to FILE is exit 2 and changes nothing."""
     (here / "train.sh").write_text("echo trained {rank}\n".replace("{rank}", "$1"))
     words = ["--save", "made/two.toml", "-n", "2", "--", "sh", "train.sh", "{rank}"]
     with run(here, "--json", *words) as up:
@@ -77,8 +80,8 @@ def test_the_file_is_kept_and_launched_again(here: Path) -> None:
 
 
 def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
-    """Aliases of `ssh_config` with slots, from the option and from a hostfile; the script is
-    copied, and the ranks meet at what the alias stands for."""
+    """Given aliases of `ssh_config` with slots, in `-H` or in a hostfile, when a script is run on
+    them, then it is copied there, and the ranks meet at the address that the alias stands for."""
     testbed.give_access(tfmux_home)
     (here / "who.sh").write_text('echo "rank $RANK, local $LOCAL_RANK, at $MASTER_ADDR"\n')
     (here / "hosts").write_text("# ours\ntf1 slots=1\ntf2 slots=4  # fast\n")
@@ -94,7 +97,8 @@ def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path)
 
 
 def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
-    """With the order of TensorFlow; F9 and the receipt are those of any run."""
+    """Given hosts for `--ps` and `--workers`, when a serving command is run on them, then ps and
+    workers are ready, and Ctrl-C ends the run with exit 130 and a confirmed receipt."""
     testbed.give_access(tfmux_home)
     script = "import os, socket, sys, time; print(os.environ['TF_CONFIG'], flush=True)\n"
     script += "s = socket.create_server(('', int(sys.argv[1])))\ntime.sleep(1000)"
@@ -109,7 +113,8 @@ def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
 
 
 def test_a_host_that_ssh_does_not_know(here: Path) -> None:
-    """What ssh would say, with the exit code of a preflight: nothing was started."""
+    """Given a host name that does not resolve, when `tfmux run` is called with it, then exit 3 says
+    so and that nothing was started."""
     with run(here, "-H", "no-such-host.invalid", "--headless", "--", "true") as up:
         assert up.wait() == 3, up.said
     assert "no-such-host.invalid" in up.said and "does not resolve" in up.said
@@ -117,7 +122,8 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
 
 
 def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
-    """A hundred, where a login may have 128 files open: their servers are asked."""
+    """Given a hundred hosts and a limit of 128 open files, when `tfmux run` is called, then exit 3
+    says what the hosts' servers answer, and nothing about the limit."""
     ssh = tfmux_home / ".ssh"
     ssh.mkdir(mode=0o700)
     (ssh / "config").write_text("Host n*\n  HostName 127.0.0.1\n  Port 1\n")
@@ -131,8 +137,8 @@ def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
 
 
 def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Path) -> None:
-    """`localhost` is to the others what they reach this machine by, or what is given; they connect
-    to it, in either place of the list."""
+    """Given `localhost` before or after another host in `-H`, when rank 1 connects to rank 0, then
+    they meet at the first host's address; what `localhost` stands for is told unless given."""
     testbed.give_access(tfmux_home)
     script = (
         "import os, socket\nplace = os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT'])\n"
@@ -158,7 +164,8 @@ def test_this_machine_beside_others(testbed: Testbed, here: Path, tfmux_home: Pa
 
 
 def test_braces_of_the_working_directory(tmp_path: Path) -> None:
-    """They are no placeholders, wherever the file is saved."""
+    """Given a working directory with braces in its name, when a run there is saved and launched,
+    then its task finds the directory's files: the braces are no placeholder."""
     folder = tmp_path / "exp{1}"
     folder.mkdir()
     (folder / "here").write_text("yes\n")
@@ -200,7 +207,8 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
     ],
 )
 def test_bad_usage_starts_nothing(here: Path, words: Sequence[str], said: str) -> None:
-    """Exit code 2, and what to write instead."""
+    """Given options of `tfmux run` that are wrong or contradict each other, when it is called, then
+    exit 2, and stderr says what is wrong or what to write instead."""
     with run(here, "--headless", *words) as up:
         assert up.wait() == 2, up.said
     assert said in up.said

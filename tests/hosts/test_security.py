@@ -43,8 +43,8 @@ ECHO = "import os, sys; print(repr(sys.argv[2:]), repr(os.environ['NASTY']), os.
 def test_no_secret_on_a_command_line_or_in_a_file(
     scenario: FaultScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A variable that `env_from` passes on is in the tasks' environments, local and remote, and
-    nowhere else: no `/proc/*/cmdline`, no file of the run here or on its hosts, no event."""
+    """Given a variable that `env_from` passes on, when tasks run here and on hosts, then it is in
+    their environment, and on no command line, in no file of the run, no event and no output."""
     monkeypatch.setenv("TOKEN_OF_MINE", SECRET)
     script = "import hashlib, os, time; print(hashlib.md5(os.environ['TOKEN_OF_MINE'].encode())"
     script += ".hexdigest(), flush=True); import socket, sys;"
@@ -98,9 +98,8 @@ def holding(folders: list[Path]) -> list[Path]:
 
 
 def test_everything_is_quoted(fresh_scenario: FaultScenario) -> None:
-    """Arguments, environment, working directory, interpreter and identity with blanks, quotes,
-    line breaks and `$()` arrive as they are, on a host with a login shell in between, and
-    nothing of them is run."""
+    """Given arguments, a variable, a workdir and an interpreter with blanks, quotes, line breaks
+    and `$()`, when a task starts on a host, then they arrive as they are and none is run."""
     host = fresh_scenario.testbed["tf3"]
     python = "/tmp/my $(touch owned) 'py'"
     host.run(["ln", "-s", "/opt/tf/bin/python", python])
@@ -139,8 +138,8 @@ ESCAPES = (
 
 
 def test_escape_sequences_do_not_reach_stdout(tmp_path: Path) -> None:
-    """The clipboard, the title, the cursor: nothing a task writes steers the terminal, on
-    stdout, on stderr (its last lines, when it fails) or in JSON; the file has the raw bytes."""
+    """Given a failing task that writes escape sequences, when `tfmux up` prints its lines as text
+    or as JSON, then stdout and stderr hold none of them, and the stored log has the raw bytes."""
     script = f"import sys, os; os.write(1, {ESCAPES!r} + b'\\nend\\n'); sys.exit(3)"
     text = cluster_text(
         {"worker": {"tasks": 1, "ready": "started"}}, "escapes", command=python_task(script)
@@ -168,8 +167,8 @@ def test_escape_sequences_do_not_reach_stdout(tmp_path: Path) -> None:
 def test_a_socket_folder_of_somebody_else_is_not_used(
     fresh_scenario: FaultScenario, what: str
 ) -> None:
-    """`/tmp/tfmux-UID` made beforehand by another user, or as a link: nothing is put there, and
-    nobody is locked out: the run's sockets are in a folder of another name."""
+    """Given a `/tmp/tfmux-UID` that another user or a link has put there, when a run starts, then
+    its sockets are in a private folder of another name, and `tfmux kill` still finds its agent."""
     host = fresh_scenario.testbed["tf3"]
     place = f"/tmp/tfmux-{host.account.uid}"
     if what == "a link":
@@ -190,7 +189,8 @@ def test_a_socket_folder_of_somebody_else_is_not_used(
 
 
 def test_the_folder_of_runs_must_be_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs are not written into another user's directory, nor through a link into one."""
+    """Given a folder of runs that is a link or belongs to another user, when a run is launched,
+    then exit 2 with that reason, and nothing is written through the link."""
     text = '\n[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["true"]\n'
     file = write(tmp_path, text)
     theirs = tmp_path / "theirs"
@@ -211,7 +211,8 @@ def test_the_folder_of_runs_must_be_ours(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_a_stored_run_with_links_in_its_folder_is_not_written_through(tmp_path: Path) -> None:
-    """A link in the place of a log here: the bytes do not go where it points."""
+    """Given a stored run with a link in the place of a log, when the log is appended to, then that
+    is an error, and the file behind the link is unchanged."""
     from launcher.ids import TaskId
     from launcher.store.logs import LogStore
 
@@ -227,6 +228,6 @@ def test_a_stored_run_with_links_in_its_folder_is_not_written_through(tmp_path: 
 
 
 def test_a_run_is_not_found_outside_its_folder() -> None:
-    """`../…` is no run."""
+    """Given `../../etc` as a run's name, when that run is looked for, then it is an error."""
     with pytest.raises(TfmuxError):
         RunFolder.find("../../etc")

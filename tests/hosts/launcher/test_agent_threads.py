@@ -49,8 +49,8 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("home")
 def test_tasks_live_on_and_are_killed_at_the_limit() -> None:
-    """A task takes all threads that its user may have: the agent goes on, refuses what needs one,
-    and a kill is proven."""
+    """Given a task that takes all threads of its user, when the agent is asked for more, then it
+    and the tasks live on, it refuses what needs a thread, and a kill is confirmed."""
     limited = [*USER, "prlimit", f"--nproc={LIMIT}", "--"]
     with Client(f"t-{time.time_ns():x}"[-12:], before=limited) as client:
         client.hello()
@@ -78,8 +78,8 @@ def alive(pid: int) -> bool:
 
 
 def test_without_a_thread_nothing_is_taken_for_gone_and_all_is_ended() -> None:
-    """A look fails instead of finding nothing, names of survivors are short, and the watchdog kills
-    what the agent has left behind."""
+    """Given a process that may start no thread, when it looks for a run's processes, then that
+    fails instead of finding none, survivors have short names, and the watchdog still ends them."""
     script = """
 import os, subprocess, threading
 from launcher.agent import processes as proc, watchdog

@@ -71,7 +71,8 @@ CAN_RUN = [
 
 
 async def test_commands_that_cannot_run_are_named(tmp_path: Path) -> None:
-    """Each with task, host and reason; nothing may be launched."""
+    """Given commands whose program or module is missing, a directory or not executable, when the
+    preflight runs, then each task is named with its reason."""
     commands = [*CANNOT_RUN.values()]
     report = await of(jobs(commands), tmp_path)
     assert not report.ok
@@ -80,7 +81,8 @@ async def test_commands_that_cannot_run_are_named(tmp_path: Path) -> None:
 
 
 async def test_commands_that_can_run_are_fine(tmp_path: Path) -> None:
-    """Also what is part of the workdir, or comes with tfmux."""
+    """Given commands from PATH, from the workdir and from tfmux itself, when the preflight runs,
+    then it finds all of them and says nothing against any."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "single.py").touch()
     (tmp_path / "train.py").touch()
@@ -92,7 +94,8 @@ async def test_commands_that_can_run_are_fine(tmp_path: Path) -> None:
 
 
 async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> None:
-    """It is copied as it is, so it is looked at here."""
+    """Given a script of the workdir that is not executable, when the preflight runs, then it says
+    so. The script is copied as it is, so it is looked at here."""
     (tmp_path / "train.sh").write_text("#!/bin/sh\n")
     report = await of(local(["./train.sh"], workdir="."), tmp_path)
     assert "train.sh is not executable" in problems(report)["localhost"]
@@ -109,7 +112,8 @@ ABSENT = {
 
 @pytest.mark.parametrize("workdir", ["", "."])
 async def test_what_is_started_from_the_workdir_must_be_there(tmp_path: Path, workdir: str) -> None:
-    """Programs and scripts; with `workdir = ""` tasks of this machine start beside the file."""
+    """Given programs, scripts and modules that are missing, with a workdir or beside the file, when
+    the preflight runs, then each is named; if `prepare` may bring them, that is a warning."""
     commands = [*ABSENT.values()]
     report = await of(jobs(commands, workdir=workdir), tmp_path)
     for why, said in zip(ABSENT, by_job(report, commands), strict=True):
@@ -120,7 +124,8 @@ async def test_what_is_started_from_the_workdir_must_be_there(tmp_path: Path, wo
 
 
 async def test_what_cannot_be_known_is_no_error_and_not_called_found(tmp_path: Path) -> None:
-    """`setup` may change the directory."""
+    """Given a `setup` that may change the directory, when the preflight looks for relative
+    commands, then nothing is an error, but the finding is `found in part` and names their tasks."""
     commands = [["./train.sh"], ["{python}", "train.py"]]
     report = await of(jobs(commands, 'setup = "cd /srv/code || true"'), tmp_path)
     assert problems(report) == {}
@@ -130,7 +135,8 @@ async def test_what_cannot_be_known_is_no_error_and_not_called_found(tmp_path: P
 
 
 async def test_every_job_is_looked_at(tmp_path: Path) -> None:
-    """However many there are: the last one lacks its program."""
+    """Given 26 jobs of which the last lacks its program, when the preflight runs, then that one is
+    named."""
     jobs = "".join(
         f'[jobs.job{n}]\ntasks = ["localhost:auto"]\ncommand = ["/bin/{name}"]\n'
         for n, name in enumerate(["sh", "true", "cat", "ls", "cp"] * 5 + ["no-such-program"])
@@ -143,7 +149,8 @@ async def test_every_job_is_looked_at(tmp_path: Path) -> None:
 
 
 async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> None:
-    """Behind `setup` each takes a shell; those that were left out are not called found."""
+    """Given 21 jobs behind `setup`, each of which takes a shell to try, when the preflight runs,
+    then it tries twenty and names the last one as not tried."""
     jobs = "".join(
         f'[jobs.job{n}]\ntasks = ["localhost:auto"]\nsetup = "N={n}"\n' for n in range(21)
     )
@@ -153,7 +160,8 @@ async def test_commands_that_are_too_many_to_try_are_named(tmp_path: Path) -> No
 
 
 async def test_setup_and_variables_are_followed(tmp_path: Path) -> None:
-    """A program that only `setup` or `env` brings is there; a `setup` that fails is told."""
+    """Given a program that only `setup` or `env` puts on PATH, when the preflight runs, then it is
+    found; when `setup` fails, then its status is told instead."""
     tool = tmp_path / "bin" / "my-trainer"
     tool.parent.mkdir()
     tool.write_text("#!/bin/sh\n")
@@ -187,8 +195,8 @@ OF_THE_WORKDIR = [
 async def test_all_is_looked_for_in_the_directory_where_tasks_start(
     tmp_path: Path, command: list[str], settings: str
 ) -> None:
-    """A relative path in `setup`, of the interpreter, and on PYTHONPATH; without it the same is an
-    error."""
+    """Given relative paths in `setup`, PYTHONPATH or the command, when the preflight runs, then
+    they are found in a workdir that has them, and are an error in one that has not."""
     environment(tmp_path / "project")
     (tmp_path / "empty").mkdir()
     for workdir, ok in (("project", True), ("empty", False)):
@@ -201,7 +209,8 @@ async def test_all_is_looked_for_in_the_directory_where_tasks_start(
 async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
     testbed: Testbed, tmp_path: Path
 ) -> None:
-    """The same on a host: what can be found here is, the rest is a warning."""
+    """Given a host and a workdir that has not been copied there, when the preflight runs, then what
+    can be found here is fine, and the rest is a warning."""
     environment(tmp_path)
     for command, settings in OF_THE_WORKDIR:
         job = f'[jobs.worker]\ntasks = ["tf1:auto"]\ncommand = {json.dumps(command)}\n'
@@ -215,7 +224,8 @@ async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
 
 
 async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
-    """A warning: the lines have not run yet."""
+    """Given a program and a `setup` file that are missing, when the preflight runs for a run with
+    `prepare` lines, then both are warnings: the lines have not run yet."""
     settings = 'prepare = ["pip install it"]'
     report = await of(local(["/no/such/trainer"], settings), tmp_path)
     assert "unless prepare brings it" in problems(report)["localhost"]
@@ -228,7 +238,8 @@ async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
 
 
 def test_check_ends_with_3_and_names_it(tmp_path: Path) -> None:
-    """As for every error of the preflight."""
+    """Given a program that is not on PATH, when `tfmux check` is called, then exit 3 with
+    `command-missing` and the program's name."""
     done = run("check", str(write(tmp_path, local(["no-such-trainer"]))))
     assert done.returncode == 3
     assert "[command-missing]" in done.stdout
@@ -236,7 +247,8 @@ def test_check_ends_with_3_and_names_it(tmp_path: Path) -> None:
 
 
 async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
-    """Missing, not executable, a directory, and a module: each on one host only."""
+    """Given programs and a module of which each host lacks another one, when the preflight runs,
+    then each host is named with the one it lacks and why."""
     for host in testbed:
         host.run(["mkdir", "-p", "/tmp/it", "/tmp/mods"])
         for name in ("a", "b", "c"):
@@ -267,8 +279,8 @@ async def test_the_host_that_lacks_it_is_named(testbed: Testbed) -> None:
 async def test_files_of_the_workdir_are_looked_for_where_they_are(
     testbed: Testbed, tmp_path: Path, workdir: str
 ) -> None:
-    """A directory that is copied is looked at here, the home there; `~` in `python` is the home
-    there."""
+    """Given relative commands on a host, when the preflight runs, then it looks for them in the
+    workdir here that is copied, or else in the home there, which is also the `~` of `python`."""
     host = testbed["tf1"]
     home = host.account.home
     host.run(["ln", "-sf", host.python, f"{home}/python3"])

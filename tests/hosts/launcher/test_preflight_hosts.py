@@ -75,7 +75,8 @@ def reaches(report: Report) -> dict[tuple[str, str], Reach]:
 
 
 async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(testbed: Testbed) -> None:
-    """All cells are filled live, all pairs are reached, the JSON fits its schema."""
+    """Given four healthy hosts, when the preflight runs, then every check of every host passes, all
+    pairs are reached, all findings came live, the JSON fits its schema, and nothing is left."""
     live: list[Result] = []
     report = await preflight(cluster(testbed), on_result=live.append)
     nothing_stays(testbed)
@@ -94,8 +95,8 @@ async def test_healthy_hosts_pass_every_check_and_are_left_as_they_were(testbed:
 async def test_ways_between_hosts_are_told_apart(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Filtered, unresolved, no route, another machine; a port that another run holds; a host
-    that drops our packets; text at login; a proxy."""
+    """Given filtered and held ports, names that lead astray or nowhere, an unreachable sshd, text
+    at login and a proxy, when the preflight runs, then each host gets the codes of its faults."""
     monkeypatch.setattr(dial, "CONNECT_SECONDS", 6.0)
     faults.drop_port(testbed["tf1"], 2222, testbed["tf3"].address)
     faults.drop_port(testbed["tf2"], 22)
@@ -136,7 +137,8 @@ async def test_ways_between_hosts_are_told_apart(
 
 
 async def test_homes_and_keys_that_fail(testbed: Testbed) -> None:
-    """A full home, a changed key, a read-only home, a refused key: a code and a way out each."""
+    """Given a full home, a changed host key, a read-only home and a refused login key, when the
+    preflight runs, then each host gets its code, and each error says what to do."""
     faults.full_home(testbed["tf1"])
     faults.new_host_key(testbed["tf2"])
     faults.read_only_home(testbed["tf3"])
@@ -156,8 +158,8 @@ async def test_homes_and_keys_that_fail(testbed: Testbed) -> None:
 async def test_what_only_shows_beside_other_hosts(
     testbed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An old checkpoint, a log directory that is not shared, another Python without TensorFlow,
-    a public address, a silent sshd."""
+    """Given an old checkpoint, log directories that are not shared, a Python without TensorFlow, a
+    public address and a silent sshd, when the preflight runs, then each host gets its codes."""
     monkeypatch.setattr(dial, "BANNER_SECONDS", 8.0)
     faults.freeze_sshd(testbed["tf4"])
     testbed["tf2"].write(f"{testbed['tf2'].account.home}/logs/model.ckpt-100.index", "")
@@ -178,7 +180,8 @@ async def test_what_only_shows_beside_other_hosts(
 
 
 async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
-    """A restart finds its checkpoint there, so nothing is to be warned of."""
+    """Given two hosts that share a home, when the preflight looks at a log directory in it, then it
+    is writable and shared, without a warning: a restart finds its checkpoint there."""
     faults.share_home(testbed["tf3"], testbed["tf4"])
     jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["true"]\n'
     text = testbed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
@@ -191,7 +194,8 @@ async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> Non
 
 @pytest.mark.skipif(not faults.can_shift_clock(), reason="no C compiler to shift a clock with")
 async def test_a_wrong_clock_is_measured(testbed: Testbed) -> None:
-    """An hour behind, told to the second, and nothing to stop a launch for."""
+    """Given a host whose clock is an hour slow, when the preflight runs, then a warning says that
+    the clock is behind, and the report still allows a launch."""
     faults.shift_clock(testbed["tf3"], -3600)
     report = await preflight(cluster(testbed))
     assert codes(report, "tf3") == {"clock-off"}
@@ -201,7 +205,8 @@ async def test_a_wrong_clock_is_measured(testbed: Testbed) -> None:
 
 @pytest.mark.parametrize("shell", ["/bin/dash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"])
 async def test_login_shells_of_other_kinds_do(testbed: Testbed, shell: str) -> None:
-    """Whatever the account's shell is, the agent comes up; one that is odd is said so."""
+    """Given an account whose login shell is dash, tcsh, csh or fish, when the preflight runs, then
+    the agent comes up and all is well, but all shells except dash get `shell-odd`."""
     host = testbed["tf3"]
     if not faults.has_shell(host, shell):
         pytest.skip(f"this machine has no {shell}")
@@ -213,7 +218,8 @@ async def test_login_shells_of_other_kinds_do(testbed: Testbed, shell: str) -> N
 
 
 async def test_a_login_shell_that_lets_nobody_in_is_named(testbed: Testbed) -> None:
-    """An account without a shell, and start-up files that never come back."""
+    """Given a `nologin` account and a start-up file that ends the login, when the preflight runs,
+    then both hosts get `python-missing` with the words that their shells say."""
     faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")
     faults.bashrc(testbed["tf4"], "exec sh -c 'echo closed for today; exit 1'\n")
     report = await preflight(cluster(testbed))
@@ -239,7 +245,8 @@ def script(testbed: Testbed, host: str, body: str, settings: str = "") -> str:
 
 
 def test_a_read_only_home_keeps_nobody_from_launching(testbed: Testbed, tmp_path: Path) -> None:
-    """Staged files and tfmux's own folder find another place; logs come all the same."""
+    """Given a host whose home is read-only, when a run with a workdir and a log directory in `/tmp`
+    is launched, then its task reads its file, and nothing stays on the host."""
     faults.read_only_home(testbed["tf3"])
     (tmp_path / "data.txt").write_text("staged\n")
     body = "print(open('data.txt').read())"
@@ -252,7 +259,8 @@ def test_a_read_only_home_keeps_nobody_from_launching(testbed: Testbed, tmp_path
 def test_hosts_that_refuse_end_a_launch_with_3_and_a_reason_each(
     testbed: Testbed, tmp_path: Path
 ) -> None:
-    """Nothing was started, and each host's own reason and way out is on stderr."""
+    """Given hosts with a changed key, a refused key, no login shell or a full home, when runs are
+    launched on them, then exit 3, and stderr has each host's reason."""
     faults.new_host_key(testbed["tf1"])
     faults.refuse_keys(testbed["tf2"])
     faults.login_shell(testbed["tf3"], "/usr/sbin/nologin")

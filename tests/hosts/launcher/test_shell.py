@@ -73,7 +73,8 @@ def needs(shell: str) -> None:
 @pytest.mark.parametrize("setup", ["", "export MADE=$((1 + 1))\n: # a comment"])
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_login_shell_passes_every_word_on(home: Path, shell: str, setup: str) -> None:
-    """Its files are read, the file's own variables win, and nothing of ours stays behind."""
+    """Given each login shell with its start-up files, when a task starts behind it with or without
+    `setup`, then those are read, the cluster file's variables win, and every word arrives."""
     needs(shell)
     odd = 'it\'s "odd" $HOME !x\nline'
     done = started(home, setup, Shell.LOGIN, login_shell=shell, env={"CHANGED": odd})
@@ -109,8 +110,8 @@ LEAVING = ["exit 0", "exit 3", "exec bash", "exec zsh", "exec true"]
 def test_a_start_up_file_that_ends_the_shell_is_a_failure(
     home: Path, shell: str, line: str
 ) -> None:
-    """The program cannot run: a status that is not 0, and the reason in the log, below what the
-    shell itself says."""
+    """Given a start-up file that exits or replaces the login shell, when a task should start behind
+    it, then the status is 1, and stderr has the reason below what the shell says."""
     needs(shell)
     if line.startswith("exec"):
         needs(f"/bin/{line.split()[1]}")
@@ -126,8 +127,8 @@ def test_a_start_up_file_that_ends_the_shell_is_a_failure(
 
 
 def test_what_start_up_files_print_is_told_once(home: Path) -> None:
-    """The first time, which shows that the shell comes to its command, is silent; the task is
-    the process that has been started, without a child."""
+    """Given a start-up file that prints, when a task starts behind its login shell, then its lines
+    come once, although the shell is tried first, and the task is the process that was started."""
     (home / ".profile").write_text("echo $$ >>~/shells; echo hello; echo there >&2\n")
     argv = [*shell_prefix("", Shell.LOGIN), "sh", "-c", "echo $$; cat /proc/$$/task/$$/children"]
     env = {"HOME": str(home), "SHELL": "/bin/sh", "PATH": os.environ["PATH"]}
@@ -141,7 +142,8 @@ def test_what_start_up_files_print_is_told_once(home: Path) -> None:
 
 
 def test_without_a_login_shell_no_file_is_read(home: Path) -> None:
-    """`setup` alone runs in /bin/sh; nothing at all needs no shell."""
+    """Given a task without a login shell, when it starts behind `setup`, then that is followed and
+    no start-up file is read; when there is no `setup` either, then there is no shell at all."""
     assert shell_prefix("", Shell.NONE) == ()
     done = started(home, "export MADE=yes; CHANGED=by-setup", Shell.NONE, env={"CHANGED": "x"})
     env = json.loads(done.stdout)["env"]
@@ -173,7 +175,8 @@ FAILING: list[tuple[str, int | None, str]] = [
 def test_a_setup_that_fails_stops_the_task_with_the_reason(
     home: Path, shell: str, setup: str, status: int | None, said: str
 ) -> None:
-    """Its own message first, then the status; later lines do not run."""
+    """Given a `setup` with a line that fails, in each shell, when the task should start, then
+    neither later lines nor the task run, and stderr has the line's message and then its status."""
     if shell != "none":
         needs(shell)
     kind = Shell.NONE if shell == "none" else Shell.LOGIN
@@ -193,7 +196,8 @@ def test_a_setup_that_fails_stops_the_task_with_the_reason(
     "setup", ["", "# only a comment", "true \\", "[ -f /nowhere ] && false\ntrue", "false || true"]
 )
 def test_a_setup_that_does_not_fail_starts_the_task(home: Path, setup: str) -> None:
-    """A condition that does not hold is no failure."""
+    """Given a `setup` that is empty, a comment or a condition that does not hold, then the task
+    starts; given one that ends in the middle of a line, then it does not."""
     if setup.endswith("\\"):  # it would join the line that follows it
         assert started(home, setup, Shell.NONE, env={}).returncode != 0
         return
@@ -202,7 +206,8 @@ def test_a_setup_that_does_not_fail_starts_the_task(home: Path, setup: str) -> N
 
 
 def test_a_file_that_setup_sources_does_not_see_the_command(home: Path) -> None:
-    """Files such as conda's `activate` take the words of whoever sources them for their own."""
+    """Given a file that `setup` sources, when it looks at its arguments, then there are none. Files
+    such as conda's `activate` take the words of whoever sources them for their own."""
     (home / "activate").write_text('export SEEN="$#:$*"\n')
     done = started(home, f". {home}/activate", Shell.NONE, env={})
     assert json.loads(done.stdout)["env"]["SEEN"] == "0:"
@@ -240,8 +245,8 @@ module() {
 
 @pytest.mark.parametrize("shell", ["none", *SHELLS])
 def test_conda_is_activated(home: Path, shell: str) -> None:
-    """By its function, from the file that `setup` sources as the manual says; an environment that
-    is not there ends the task."""
+    """Given a `setup` that sources conda's file, in each shell, when it activates an environment,
+    then the task has it; an environment that is not there ends the task with conda's reason."""
     if shell != "none":
         needs(shell)
     kind = Shell.NONE if shell == "none" else Shell.LOGIN
@@ -261,7 +266,8 @@ def test_conda_is_activated(home: Path, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS[:4])
 def test_modules_of_a_start_up_file_are_loaded(home: Path, shell: str) -> None:
-    """`module` is a function of the login shell, as on clusters; `setup` calls it."""
+    """Given a login shell with the function `module`, as on clusters, when `setup` loads a module,
+    then the task has it; a module that is not there ends the task with its reason."""
     needs(shell)
     for name in (".profile", ".zprofile"):
         (home / name).write_text(MODULES)
@@ -279,14 +285,16 @@ def test_modules_of_a_start_up_file_are_loaded(home: Path, shell: str) -> None:
 
 
 def test_an_account_without_a_usable_shell_is_told(home: Path) -> None:
-    """`nologin` prints its reason; the task's log has it."""
+    """Given an account with `nologin` as its login shell, when a task should start behind it, then
+    it fails, and the output says that the account is not available."""
     needs("/usr/sbin/nologin")
     done = started(home, "", Shell.LOGIN, login_shell="/usr/sbin/nologin", env={})
     assert done.returncode != 0 and "not available" in done.stdout + done.stderr
 
 
 def test_without_SHELL_the_account_says_which_shell(home: Path) -> None:
-    """As in a container that `podman exec` enters."""
+    """Given an environment without SHELL, as `podman exec` gives it, when a task starts behind the
+    login shell, then that is the account's own, and reads its start-up files."""
     argv = [*shell_prefix("", Shell.LOGIN), sys.executable, "-c", SHOW]
     env = {"HOME": str(home), "PATH": os.environ["PATH"]}
     done = subprocess.run(argv, env=env, capture_output=True, text=True)
@@ -314,7 +322,8 @@ def lines_of(stdout: str) -> dict[str, list[object]]:
 def test_variables_and_terminals_by_run_host_and_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job's win over the host's, those over the run's; so do `pty` and `shell`."""
+    """Given variables, `pty` and `shell` of a run, a host and a job, when the job's task starts,
+    then the job's win over the host's, and the host's over the run's."""
     monkeypatch.setenv("SECRET", "swordfish")
     (tmp_path / "home" / ".profile").write_text(FILES[".profile"])
     monkeypatch.setenv("SHELL", "/bin/sh")
@@ -358,7 +367,8 @@ other = "started"
 
 
 def test_a_setup_that_fails_is_the_first_failure(tmp_path: Path) -> None:
-    """With the task, the host, the status and the reason; exit code 1."""
+    """Given a `setup` with a command that is not there, when the run is launched, then exit 1, and
+    the first failure names the task, the host, the status and the reason."""
     text = """
 [jobs.worker]
 tasks = ["localhost:auto"]
@@ -379,7 +389,8 @@ command = ["{python}", "-c", "print('started')"]
 def test_a_login_shell_that_never_runs_the_task_is_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run fails with the reason, and `check` has said so before."""
+    """Given a start-up file that replaces the login shell, when a run is launched or checked, then
+    exit 1 for the launch and 3 for the check, both with that reason."""
     (tmp_path / "home" / ".profile").write_text("exec sh\n")
     monkeypatch.setenv("SHELL", "/bin/sh")
     text = cluster_text(
@@ -405,7 +416,8 @@ def test_a_login_shell_that_never_runs_the_task_is_no_success(
 def test_a_login_shell_on_a_host_is_the_accounts(
     testbed: Testbed, tmp_path: Path, shell: str
 ) -> None:
-    """Over SSH, whose own command that shell runs as well; no shell stays above the task."""
+    """Given an account on a host with each login shell, when a task starts there over SSH, then
+    that shell's files are read, the run's variables win, and no shell stays above the task."""
     host = testbed["tf3"]
     if not faults.has_shell(host, shell):
         pytest.skip(f"this machine has no {shell}")
