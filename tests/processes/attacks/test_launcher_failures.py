@@ -260,9 +260,8 @@ def test_the_last_launcher_kills_everything(tmp_path: Path, broken: Break) -> No
 def test_a_success_only_where_all_is_released(
     tmp_path: Path, broken: Break, times: int, code: int, deaths: int
 ) -> None:
-    """Given a task that ends well, when the launcher dies while it releases the host, then the next
-    one makes the run a success; when all die so, then the exit code is 4: results may be
-    missing."""
+    """Given a task that ends well, when a launcher dies while it releases the host, then the next
+    one makes the run a success; when all die so, then the exit code is 4, not 0."""
     broken("a release", times).touch()
     with launched(tmp_path, FILE.replace("while true", "while [ $i -lt 9 ]")) as client:
         assert client.wait(PATIENCE)

@@ -76,8 +76,8 @@ def damaged(lines: list[bytes]) -> Iterator[bytes]:
 
 
 def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
-    """Whatever the rest of the stream said, it is gone: the run is over only where each host of
-    its plan has confirmed, and its kill ends not before that. A list of runs says the same."""
+    """Given a stream cut behind or within any of its records, when the run is taken up, then it is
+    over only if each host has confirmed; if not, then a kill asks all hosts and waits for each."""
     for stream in prefixes():
         stored = StoredRun(run_folder(stream))
         assert not stored.complete, stream[-200:]
@@ -100,13 +100,15 @@ def test_whoever_takes_a_run_without_an_end_record_asks_every_host() -> None:
 
 
 def test_a_whole_stream_says_that_its_run_is_over() -> None:
-    """Given its end record and nothing lost before it, nobody needs to be asked."""
+    """Given a stream with its end record and nothing lost before it, when it is read, then the run
+    is over, and nobody needs to be asked."""
     stored = StoredRun(run_folder(b"".join(whole_stream())))
     assert stored.over and stored.complete
 
 
 def test_an_empty_receipt_of_a_run_that_started_tasks_is_not_clean() -> None:
-    """Nobody has confirmed anything, whatever wrote it."""
+    """Given an ended run that has started tasks, and a receipt without a host, when it is read,
+    then the run is not over: nobody has confirmed anything."""
     driver = RunDriver()
     driver.running()
     views = driver.run.views
@@ -119,8 +121,8 @@ def test_an_empty_receipt_of_a_run_that_started_tasks_is_not_clean() -> None:
 
 
 def test_any_damaged_line_leads_to_a_true_answer() -> None:
-    """Each line of a run that goes on is damaged once, at the disk's hand: no task is started
-    again, nothing that may live is called gone, and a kill asks every host."""
+    """Given the stream of a run that goes on, when the disk damages one of its lines, then the run
+    is not over, no task is started again, and a kill asks all hosts."""
     whole = whole_stream()
     living = whole[: next(n for n, line in enumerate(whole) if b'"killing"' in line)]
     for stream in damaged(living):
@@ -140,8 +142,8 @@ def test_any_damaged_line_leads_to_a_true_answer() -> None:
 
 
 def test_no_damaged_line_hides_a_host_that_has_not_confirmed() -> None:
-    """Each line of a run that was killed, and of which a host has a doubt, is damaged once: nobody
-    calls it over, so `ps` lists it and a kill asks that host again."""
+    """Given the stream of a killed run of which one host has a doubt, when the disk damages one of
+    its lines, then the run is not over, and a kill asks that host again."""
     whole = whole_stream(doubt="its agent was killed")
     assert not StoredRun(run_folder(b"".join(whole))).over
     for stream in damaged(whole):
@@ -155,7 +157,8 @@ def test_no_damaged_line_hides_a_host_that_has_not_confirmed() -> None:
 
 @pytest.mark.parametrize("kept", ["begin", "half a record", "nothing"])
 def test_a_kill_by_a_stream_without_its_tail_ends_the_tasks(tmp_path: Path, kept: str) -> None:
-    """Tasks that live on without a launcher are ended, or not called gone."""
+    """Given a task that lives on without its launcher, and a stream that has lost its tail, when
+    `tfmux kill` is called, then the host is in the receipt, and no task is left."""
     with Up("up", str(write(tmp_path, KEPT)), "--json") as up:
         up.state("worker:0", "ready")
         run_id = up.run_id

@@ -50,8 +50,8 @@ while data := os.read(child.stdout.fileno(), 65536):
 
 
 def test_a_lying_agent_over_ssh_makes_no_success(ssh_server: SshServer, tmp_path: Path) -> None:
-    """A real run over SSH, in which one host's agent says that the other's task has succeeded:
-    the run is no success, the other's task is ended and confirmed, the liar is not."""
+    """Given a run on two hosts over SSH, when one's agent says that the other's task has succeeded,
+    then the liar is lost, and a kill exits with 4: the other host alone has confirmed."""
     proxy = tmp_path / "python"
     proxy.write_text(PROXY.format(python=sys.executable, repository=str(REPOSITORY)))
     proxy.chmod(0o755)

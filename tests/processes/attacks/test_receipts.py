@@ -76,7 +76,8 @@ def judge(receipt: dict[str, object], program: Path, left: set[int]) -> None:
 def test_chains_are_gone_when_the_receipt_says_so(
     client: Client, chain: Path, words: tuple[str, ...]
 ) -> None:
-    """Kill of everything: chains of four speeds at once, fifty times."""
+    """Given fork chains of four speeds that ignore TERM, when everything is killed, time and again,
+    then each receipt confirms that nothing is left, and no process of a chain lives."""
     confirmed = 0
     for attempt in range(1, KILLS + 1):
         for number, pause in enumerate(PAUSES):
@@ -93,8 +94,8 @@ def test_chains_are_gone_when_the_receipt_says_so(
 def test_a_single_kill_claims_no_more_than_a_look(
     client: Client, chain: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    """Kill of one task: its receipt says at most that the task is seen gone. A quiet neighbour and
-    a neighbour's chain live on. A chain that has escaped the looks dies with everything."""
+    """Given tasks that are fork chains, when one is killed, then its receipt confirms nothing and
+    its neighbours live; when everything is killed, then that is confirmed, and no chain lives."""
     other = tmp_path / f"n{os.urandom(5).hex()}"
     other.write_bytes(chain.read_bytes())
     other.chmod(0o755)
@@ -114,15 +115,16 @@ def test_a_single_kill_claims_no_more_than_a_look(
 
 
 def test_no_number_of_forks_keeps_an_agent_from_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Children of a fork bomb end faster than they can be reaped. The bomb itself would use up the
-    pids of this machine."""
+    """Given a kernel in which there is always another dead child, when the agent reaps, then it
+    comes to an end and says that some may be left. A real fork bomb would use up the pids here."""
     monkeypatch.setattr(os, "waitpid", lambda *_: (4711, 0))
     reaped, none_left = processes.reap()
     assert set(reaped) == {(4711, 0)} and not none_left
 
 
 def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -> None:
-    """Its first process has ended, its environment is empty: the session says whose it is."""
+    """Given a task that has left a process with an empty environment, when the task is killed, then
+    that process is found by its session and ended, with its child."""
     mark = f"mark-{client.run_id}"
     script = f'env -i sh -c "sleep 1000; :" {mark} >/dev/null 2>&1 &'
     client.start("w:0", ["sh", "-c", script])
@@ -136,8 +138,8 @@ def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -
 def test_a_task_that_kills_its_parent_ends_all_tasks_of_its_host(
     client: Client, chain: Path
 ) -> None:
-    """The parent of a task is the agent: the watchdog ends what is left, as after any other death
-    of the agent, and nothing lives on."""
+    """Given a task that kills its parent, which is the agent, when the watchdog notices that, then
+    it ends all tasks of the host and itself, and nothing lives on."""
     quiet = client.start("quiet:0", ["sleep", "1000"])
     watchdog, _ = watchdog_and_agent(client.run_id)
     argv = [str(chain), "5000", "parent", "setsid", "empty"]
@@ -150,8 +152,8 @@ def test_a_task_that_kills_its_parent_ends_all_tasks_of_its_host(
 
 
 def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
-    """The agent is killed: the watchdog, too, goes only when the kernel says that nothing is
-    left, chains of every speed included."""
+    """Given fork chains of every speed, when their agent is killed, then its watchdog goes only
+    when no process of a chain lives."""
     for number, pause in enumerate(PAUSES):
         start(client, f"w:{number}", 1, chain, pause, "setsid", "empty")
     watchdog, agent = watchdog_and_agent(client.run_id)
@@ -164,8 +166,8 @@ def test_chains_end_with_the_agent(client: Client, chain: Path) -> None:
 def test_a_program_of_the_agents_own_holds_up_no_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An `nvidia-smi` that hangs is neither a member nor a survivor, and its end is not taken
-    for a task's."""
+    """Given an agent whose own `nvidia-smi` hangs, when everything is killed, then the receipt is
+    clean and counts the task alone, and `nvidia-smi` goes when the agent does."""
     script = tmp_path / "nvidia-smi"
     script.write_text("#!/bin/sh\nexec sleep 3000\n")
     script.chmod(0o755)

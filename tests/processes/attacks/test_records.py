@@ -100,7 +100,8 @@ def damage_of(folder: RunFolder) -> Damage:
 
 @pytest.mark.parametrize("name", LINES)
 def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
-    """Summary and run know the records around it; the run is not taken for ended."""
+    """Given a stream with an odd line between two good ones, when it is read, then one record
+    counts as damaged, the others are known, and the run is not taken for ended."""
     whole = [json.dumps(BEGIN).encode() + b"\n", LINES[name], json.dumps(NOTE).encode() + b"\n"]
     folder = odd_run(name, b"".join(whole))
     stored = StoredRun(folder)
@@ -113,7 +114,8 @@ def test_one_odd_line_is_counted_and_the_others_are_read(name: str) -> None:
 
 
 def test_a_line_of_400_mb_costs_no_more_memory_than_the_longest_record() -> None:
-    """It is counted, and what stands before and behind it is read."""
+    """Given a stream with a line of 400 MiB, when it is read, then one record counts as damaged,
+    the others are known, and the memory is that of two or three of the longest records."""
     folder = odd_run("long", json.dumps(BEGIN).encode() + b"\n")
     with folder.events.open("r+b") as file:
         file.seek(400 << 20)
@@ -137,7 +139,8 @@ def stream_of(*records: dict[str, Any]) -> bytes:
 
 
 def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
-    """Another launcher has taken it up, or half a record of one is there."""
+    """Given a stream with an end record, when anything stands behind that, even half a record, then
+    the run is not over: another launcher has taken it up."""
     ended = odd_run("ended", stream_of(BEGIN, END))
     assert StoredRun(ended).complete and read_run(ended).over
     for name, more in (("note", stream_of(NOTE)), ("half", b'{"time": 10'), ("odd", b"null\n")):
@@ -146,13 +149,15 @@ def test_what_follows_the_end_of_a_run_is_a_run_that_goes_on() -> None:
 
 
 def test_a_last_line_that_a_crash_has_cut_is_no_damage() -> None:
-    """Given a stream whose last line has no end, when it is read, then no record counts as lost."""
+    """Given a stream whose last line has no end, when it is read, then no record counts as
+    damaged."""
     folder = odd_run("crash", stream_of(BEGIN, NOTE) + b'{"time": 1, "eve')
     assert not StoredRun(folder).damage
 
 
 def test_metrics_are_read_as_they_grow() -> None:
-    """Odd rows are counted; a line that has no end yet waits."""
+    """Given a file of metrics with odd rows and half a row, when it is read, then the odd rows are
+    counted; when the other half is there, then that row is read, and it is the latest."""
     folder = odd_run("metrics", stream_of(BEGIN))
     task = TaskId("worker", 0)
     metrics = MetricsFile(folder.metrics)
@@ -174,7 +179,8 @@ def test_metrics_are_read_as_they_grow() -> None:
 
 
 def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """EIO from the events, and from the folder of all runs."""
+    """Given a disk that gives an Input/output error, when the events of a run or the folder of all
+    runs are read, then the damage names that error."""
     folder = odd_run("disk", stream_of(BEGIN))
 
     def broken(*arguments: Any) -> Any:
@@ -190,7 +196,8 @@ def test_a_disk_that_fails_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_run_without_an_end_ended_with_its_last_record() -> None:
-    """Whatever has touched its files since: a copy of the folder says the same."""
+    """Given a stream without an end, when the run is shown as finished, then it ended with its last
+    record or metric, although a copy has touched its files today."""
     folder = odd_run("copied", stream_of(BEGIN, NOTE))
     (folder.path / "worker-0.log").write_text("copied today")
     seen = FinishedRun(StoredRun(folder)).snapshot()
@@ -201,7 +208,8 @@ def test_a_run_without_an_end_ended_with_its_last_record() -> None:
 
 
 def test_a_run_that_is_just_being_made_is_no_damage() -> None:
-    """Neither an empty folder nor one without events is named."""
+    """Given an empty folder and a run without events, when runs are listed, then the run is found,
+    the folder is not, and neither counts as unreadable."""
     (runs_home() / "empty").mkdir(parents=True)
     folder = odd_run("new", None)
     found, unreadable = RunFolder.scan()
@@ -210,8 +218,8 @@ def test_a_run_that_is_just_being_made_is_no_damage() -> None:
 
 
 def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
-    """A living run is listed, its logs are shown and it is killed, whatever stands beside it;
-    what could not be looked at is named, and then a kill of all does not count as done."""
+    """Given a living run beside odd ones, when `ps`, `logs` and `kill --all` are called, then it is
+    listed, shown and killed, what could not be read is named, and the kill exits with 4."""
     odd = [odd_run(name, line) for name, line in LINES.items()]
     names = odd_entries()
     with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
@@ -235,7 +243,8 @@ def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
 
 
 def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
-    """Beside something that could not be looked at, nobody knows."""
+    """Given no run, when `ps` and `kill --all` are called, then they say so; beside something that
+    cannot be read they name that instead, and the kill exits with 4."""
     for command in (["ps"], ["kill", "--all"]):
         asked = run(*command)
         assert (asked.returncode, asked.stderr) == (0, "tfmux: no active runs\n")
@@ -249,7 +258,8 @@ def test_no_active_runs_is_said_only_when_all_were_asked() -> None:
 
 
 def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: Path) -> None:
-    """Its own launcher still knows the hosts: it is told, and its receipt is shown here."""
+    """Given a living run whose stored cluster file is broken, when `tfmux kill` is called, then the
+    run's launcher, which still knows the hosts, ends it, and the receipt is shown."""
     with Up("up", str(write(tmp_path, CLUSTER)), "--json") as up:
         up.state("worker:0", "ready")
         RunFolder.find(up.run_id).cluster_file.write_text("name = [[[")
@@ -289,8 +299,8 @@ def _said_to_be_over(path: Path) -> None:
     "make", [_folder, _pipe, _nowhere, _circle, _empty, _said_to_be_over], ids=lambda f: f.__name__
 )
 def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
-    """The launcher is dead and its stream is gone or worthless: `kill` asks every host of the
-    cluster file, and what lives there ends."""
+    """Given a dead launcher and a stream that is no file, empty or wrongly ended, when `tfmux kill`
+    is called, then each host of the cluster file is asked, and the task there ends."""
     script = "import os, time\nprint('pid', os.getpid(), flush=True)\ntime.sleep(1000)"
     text = cluster_text(
         {"worker": "far"},
@@ -316,7 +326,8 @@ def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) 
 
 
 def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
-    """Groups called as the record's own keys stand in `values`, and the run is read as ever."""
+    """Given metrics called as the record's own keys, when a task prints them, then they stand in
+    `values`, the record's keys are its own, and the run is read without damage."""
     names = ("time", "event", "task", "host", "values", "rate", "run", "state", "step")
     pattern = " ".join(f"{name}=(?P<{name}>[0-9]+)" for name in names)
     line = " ".join(f"{name}={number}" for number, name in enumerate(names))
@@ -335,7 +346,8 @@ def test_metrics_of_any_name_leave_the_record_alone(tmp_path: Path) -> None:
 
 
 def test_figures_that_are_no_numbers_are_text_in_a_line() -> None:
-    """JSON has none of them; who reads the line has them again."""
+    """Given metrics that are infinite or no number, when they are stored, then they are text, as
+    JSON has no such numbers; when they are read, then they are numbers again."""
     values = {"step": 3.0, "loss": float("-inf"), "nan": float("nan"), "acc": 0.5}
     line = encode(Metric(TaskId("worker", 0), "tf1", values, 2.0, 3.0, time=1000.0))
     record = json.loads(line)
@@ -347,7 +359,8 @@ def test_figures_that_are_no_numbers_are_text_in_a_line() -> None:
 
 
 def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
-    """Nothing is said where nothing is wrong."""
+    """Given the damage of a run, when it is described, then lost records and a reason are named,
+    each where there is one; without damage nothing is said."""
     assert Damage().describe("r") == ""
     assert Damage(2).describe("r") == "2 records of r could not be read"
     assert Damage(0, "EIO").describe("r") == "the events of r could not be read: EIO"
@@ -356,8 +369,8 @@ def test_damage_names_records_and_the_reason_each_where_there_is_one() -> None:
 
 
 def test_a_dangling_link_is_no_stream_that_is_not_there_yet() -> None:
-    """A file that is missing belongs to a run that has just been made; a link to nowhere does
-    not."""
+    """Given a run without a stream, when that is read, then there is no damage, as the run has just
+    been made; when the stream is a link to nowhere, then the damage says so."""
     folder = odd_run("link", None)
     assert not damage_of(folder)
     folder.events.symlink_to("nowhere")

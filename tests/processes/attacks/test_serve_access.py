@@ -47,8 +47,8 @@ def loopback(machine: list[str], tmp_path_factory: pytest.TempPathFactory) -> It
 
 @pytest.mark.parametrize("bind", ["", "127.0.0.1", "127.0.0.2", "127.255.0.9", IPV4])
 def test_another_user_with_the_token_is_refused(loopback: Serve, bind: str) -> None:
-    """From whatever address of this machine it connects, the kernel knows whose socket it is;
-    the same request of the owner is answered."""
+    """Given another user of this machine with the token or the cookie, when a request comes from
+    any address here, then the answer is 403, and no page starts; the owner is answered."""
     path = f"/?token={loopback.token}"
     cookie = {"Cookie": loopback.log_in()}
     for headers, target in (({}, path), (cookie, "/"), (loopback.upgrade(**cookie), "/ws")):
@@ -81,7 +81,8 @@ def test_another_user_with_the_token_is_refused(loopback: Serve, bind: str) -> N
 def test_another_user_is_refused_on_every_address(
     machine: list[str], host: str, ways: list[tuple[str, str]]
 ) -> None:
-    """IPv6, and IPv4 written as IPv6, whose row is in the other table, included."""
+    """Given a server on all addresses, when another user with the cookie connects to any of them,
+    then the answer is 403. IPv4 written as IPv6 has its row in the kernel's other table."""
     with serving("--host", host, "--insecure", prefix=machine) as server:
         for to, bind in ways:
             cookie = {"Cookie": server.log_in(to=to)}
@@ -92,7 +93,8 @@ def test_another_user_is_refused_on_every_address(
 
 
 def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
-    """Rows of closed and half-closed connections carry uid 0, which is root's."""
+    """Given a TCP connection, when the kernel is asked whose it is, then it is ours, and nobody's
+    as soon as one end is closed: rows of such connections carry uid 0, which is root's."""
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         near = socket.create_connection(listener.getsockname())
         far, _ = listener.accept()
@@ -109,8 +111,8 @@ def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
 
 
 def test_a_half_closed_connection_is_refused(loopback: Serve) -> None:
-    """Another user, with a stolen cookie, could still read the answer: there is none, or a
-    refusal."""
+    """Given another user with a stolen cookie, when a request comes whose sender has closed its
+    end, but could read the answer, then the answer is 403 or none."""
     cookie = {"Cookie": loopback.log_in()}
     for _ in range(5):
         reply = loopback.request("/", headers=cookie, close="half", uid=OTHER_USER)
@@ -118,9 +120,8 @@ def test_a_half_closed_connection_is_refused(loopback: Serve) -> None:
 
 
 def test_a_connection_that_is_closed_at_once_starts_nothing(loopback: Serve) -> None:
-    """The server is stopped while another user, who has stolen the cookie, asks for a page and
-    goes: when the server looks, the row is gone, or root's. The page that is asked for
-    afterwards is the only one that starts."""
+    """Given a stopped server, when another user with a stolen cookie asks for a page and goes, then
+    no page starts for that one: when the server goes on, the owner's next page is the only one."""
     headers = loopback.upgrade(Cookie=loopback.log_in())
     loopback.process.send_signal(signal.SIGSTOP)
     try:
@@ -138,7 +139,8 @@ def test_a_connection_that_is_closed_at_once_starts_nothing(loopback: Serve) -> 
 
 @pytest.mark.parametrize("path", ["/", "/static/js/textual.js", "/page/page.js", "/ws", "/none"])
 def test_no_token_no_answer(loopback: Serve, path: str) -> None:
-    """Not even to its own user; the refusal says what to do and sets no cookie."""
+    """Given the server's own user without a token, when any path is asked for, also with a wrong
+    cookie, then the answer is 403 and says what to do, no cookie is set, and no page starts."""
     headers = loopback.upgrade() if path == "/ws" else {}
     name = loopback.log_in().split("=")[0]
     for cookie in ({}, {"Cookie": f"{name}="}, {"Cookie": f"{name}=é"}, {"Cookie": "a=b"}):
@@ -150,7 +152,8 @@ def test_no_token_no_answer(loopback: Serve, path: str) -> None:
 
 @pytest.mark.parametrize("query", ["", "x", "%C3%A9", "%FF", "TOKEN&token=x"])
 def test_a_wrong_token_is_refused(loopback: Serve, query: str) -> None:
-    """Nor does a right cookie mend it; a token opens the first page alone, nothing else."""
+    """Given a wrong token, when the first page is asked for, also with the right cookie, then the
+    answer is 403 and sets no cookie; a right token opens no other path than the first page."""
     query = query.replace("TOKEN", loopback.token[:-1])
     for headers in ({}, {"Cookie": loopback.log_in()}):
         reply = loopback.request(f"/?token={query}", headers=headers)
@@ -160,8 +163,8 @@ def test_a_wrong_token_is_refused(loopback: Serve, query: str) -> None:
 
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address_bar(loopback: Serve) -> None:
-    """The cookie is not the token, is for no script and for no other site; nothing is told to
-    the next page about the address."""
+    """Given the right token, when the first page is asked for, then the answer leads to `/`, with a
+    cookie that is not the token; every answer forbids frames, caching and referrers."""
     assert len(loopback.token) >= 43  # 256 bits
     reply = loopback.request(f"/?token={loopback.token}")
     assert reply.status == 303 and reply.header("Location") == "/"
@@ -179,7 +182,8 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address_bar(loopback: Serve) 
 
 
 def test_each_server_has_a_token_of_its_own(machine: list[str], loopback: Serve) -> None:
-    """The cookie of one opens no other."""
+    """Given two servers, when the token or the cookie of one is shown to the other, then the answer
+    is 403."""
     with serving(prefix=machine) as other:
         assert other.token != loopback.token
         value = loopback.log_in().split("=", 1)[1]
@@ -205,7 +209,8 @@ def test_each_server_has_a_token_of_its_own(machine: list[str], loopback: Serve)
 def test_pages_of_another_origin_are_refused(
     loopback: Serve, headers: dict[str, str], path: str
 ) -> None:
-    """Even where the browser adds the cookie: another port of this machine is the same site."""
+    """Given the owner's cookie, when a request comes from another origin or names another host,
+    then the answer is 403. To a browser another port of this machine is the same site."""
     own = {"Cookie": loopback.log_in()}
     every = {**(loopback.upgrade() if path == "/ws" else {}), **own, **headers}
     assert loopback.request(path, headers=every).status == 403
@@ -213,7 +218,8 @@ def test_pages_of_another_origin_are_refused(
 
 
 async def test_the_owner_with_the_token_is_let_in() -> None:
-    """By the printed address; then the page's WebSocket starts a page."""
+    """Given the owner with the printed address, when the page's WebSocket is opened, then a page
+    starts; and no command line or environment of a process holds the token."""
     with serving() as server:
         async with await client(server) as session:
             origin = {"Origin": server.base.rstrip("/")}
@@ -232,7 +238,8 @@ def _nothing_shown(server: Serve, page: int) -> None:
 
 
 def test_beyond_the_loopback_only_with_tls_or_by_will(machine: list[str], tmp_path: Path) -> None:
-    """A plain connection could be read: it is refused unless one insists, and then said."""
+    """Given an address beyond the loopback, when `tfmux serve` is called without TLS, then it exits
+    with 2 and names both ways out; with `--insecure` it serves and warns."""
     for host in ("0.0.0.0", "::", IPV4, "::ffff:0.0.0.0"):
         refused = run("serve", "--port", "0", "--host", host, prefix=machine)
         assert (refused.returncode, refused.stdout) == (2, "")
@@ -243,7 +250,8 @@ def test_beyond_the_loopback_only_with_tls_or_by_will(machine: list[str], tmp_pa
 
 
 def test_over_tls_the_cookie_is_for_tls_alone(machine: list[str], tmp_path: Path) -> None:
-    """A certificate that cannot be used is named."""
+    """Given a certificate and its key, when `tfmux serve` uses them, then its cookie is for TLS
+    alone; when one is missing or is none, then it exits with 2 and names the option."""
     cert, key = certificate(tmp_path)
     words = ("--host", IPV4, "--tls-cert", str(cert), "--tls-key", str(key))
     with serving(*words, prefix=machine) as server:

@@ -94,13 +94,15 @@ def tfmux(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_names_are_taken(folder: Path) -> None:
-    """What this module guards against: `python -m` imports from the working directory."""
+    """Given a folder with a `trainer` that fails, when `python -m trainer` is called there, then it
+    runs that one. This is what the other tests guard against."""
     done = subprocess.run([sys.executable, "-m", "trainer"], cwd=folder)
     assert done.returncode == 77 and imported(folder) == "trainer\n"
 
 
 def test_a_run_of_the_bundled_trainer(folder: Path) -> None:
-    """Launcher, agent and trainer are those that are installed."""
+    """Given a folder with modules named like Python's and ours, when `tfmux up` runs the bundled
+    trainer there, then the run succeeds, and nothing has imported any of them."""
     done = tfmux(folder, "up", str(write(folder, TRAINER)), "--headless")
     assert done.returncode == 0, done.stderr
     assert "worker:0 |" in done.stdout
@@ -108,14 +110,16 @@ def test_a_run_of_the_bundled_trainer(folder: Path) -> None:
 
 
 def test_a_demo(folder: Path) -> None:
-    """Its working directory is none of the user's."""
+    """Given a folder with modules named like Python's and ours, when `tfmux demo` is called there,
+    then the demo succeeds, and nothing has imported any of them."""
     done = tfmux(folder, "demo", "hello", "--headless")
     assert done.returncode == 0, done.stderr
     assert not imported(folder)
 
 
 def test_detaching(folder: Path) -> None:
-    """The launcher in the background goes on with the run, and answers."""
+    """Given a folder with modules named like Python's and ours, when a run is launched there and
+    detached, then its launcher goes on until a kill, and nothing has imported any of them."""
     argv = [sys.executable, "-P", "-c", DETACH, str(write(folder, CLUSTER))]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=2 * PATIENCE)
     try:
@@ -131,8 +135,8 @@ def test_detaching(folder: Path) -> None:
 
 @pytest.mark.parametrize("warm", ["false", '["decimal"]'])
 def test_on_a_host(ssh_server: SshServer, folder: Path, warm: str) -> None:
-    """The agent and what runs `prepare` lines and tasks there import neither from the files that
-    were copied, nor from a PYTHONPATH that the login sets."""
+    """Given modules named like Python's and ours in the workdir and on the login's PYTHONPATH, when
+    a run prepares and starts a task on a host, then it succeeds, and none of them is imported."""
     ssh_server.bashrc(f"export PYTHONPATH={folder}\n")
     text = f"""
 name = "far"
@@ -155,7 +159,8 @@ worker = "started"
 
 
 async def test_a_page_that_launches(folder: Path) -> None:
-    """Page and launcher are processes of their own."""
+    """Given a folder with modules named like Python's and ours, when a page of `tfmux serve`
+    launches a run there, then its task writes, and nothing has imported any of them."""
     file = write(folder, CLUSTER)
     try:
         with serving(str(file), cwd=folder, safe_path=True) as server:
@@ -182,7 +187,8 @@ def alive(folder: RunFolder) -> bool:
 
 
 def test_python_m(folder: Path) -> None:
-    """`python -m tui.main` from a folder that has no `tui`."""
+    """Given a folder with modules named like Python's, and no `tui`, when `python -m tui.main plan`
+    is called there, then it succeeds, and nothing has imported any of them."""
     (folder / "tui").rename(folder / "other")
     argv = [sys.executable, "-m", "tui.main", "plan", str(write(folder, TRAINER))]
     done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=PATIENCE)
@@ -191,8 +197,8 @@ def test_python_m(folder: Path) -> None:
 
 
 def test_the_trainers_folder_is_run_by_any_python(folder: Path) -> None:
-    """Neither a `trainer` in the working directory nor one on PYTHONPATH takes its place; this
-    needs no `-P`, which Python 3.10 does not know."""
+    """Given a `trainer` on PYTHONPATH, when any Python runs the bundled trainer's folder, then it
+    is the bundled one that answers. This needs no `-P`, which Python 3.10 does not know."""
     trainer = Path(installed_trainer()) / "trainer"
     own = folder / "own"
     own.mkdir()
@@ -209,7 +215,8 @@ def test_the_trainers_folder_is_run_by_any_python(folder: Path) -> None:
 
 
 def test_new_clusters_run_the_bundled_trainer(tmp_path: Path) -> None:
-    """No template's command looks into the working directory, here or on hosts."""
+    """Given each template, when a new cluster is made of it, then no task's command has `-m`, and
+    each runs `train.py` or the bundled trainer's folder."""
     for template in TEMPLATES:
         hosts = {"tf1": "u@tf1.example", "tf2": "u@tf2.example"} if template.remote else {}
         file = write(tmp_path, render(template, "new", hosts, tmp_path))
@@ -220,7 +227,8 @@ def test_new_clusters_run_the_bundled_trainer(tmp_path: Path) -> None:
 
 
 def test_no_demo_looks_into_the_working_directory() -> None:
-    """Each runs the bundled trainer by its folder, or has PYTHONSAFEPATH set."""
+    """Given each demo, when it is planned, then its tasks run the bundled trainer by its folder, or
+    have PYTHONSAFEPATH set."""
     for file in sorted((REPOSITORY / "tui" / "demos").glob("*.toml")):
         for task in make_plan(load(file), "run-1").tasks:
             script = f"{installed_trainer()}/trainer"
@@ -229,8 +237,8 @@ def test_no_demo_looks_into_the_working_directory() -> None:
 
 
 def test_prepare_lines_do_not_import_from_the_users_folders(folder: Path) -> None:
-    """The script that runs them imports neither from the workdir nor from PYTHONPATH; what it
-    runs has the user's environment."""
+    """Given modules named like Python's and ours in the workdir and on the file's PYTHONPATH, when
+    `prepare` lines run, then they have that PYTHONPATH, and nothing has imported any of them."""
     text = CLUSTER.replace(TICKER, "print('alive')").replace("-P", "-I")
     settings = f'prepare = ["echo $PYTHONPATH"]\nenv = {{ PYTHONPATH = "{folder}" }}\n'
     text = text.replace("[run]\n", f"[run]\n{settings}")
@@ -241,7 +249,8 @@ def test_prepare_lines_do_not_import_from_the_users_folders(folder: Path) -> Non
 
 
 def test_an_own_trainer_is_run_where_the_file_says_so(folder: Path) -> None:
-    """`-m trainer` stays what it is to Python: the user's folder comes first."""
+    """Given a cluster file with `-m trainer` and a `trainer` that fails beside it, when it is
+    launched, then that one is run, and the run fails: to Python the user's folder comes first."""
     text = TRAINER.replace('"{trainer}"', '"-m", "trainer"')
     done = tfmux(folder, "up", str(write(folder, text)), "--headless")
     assert done.returncode == 1

@@ -41,7 +41,8 @@ from tests.support.patience import PATIENCE
     ],
 )
 async def test_conditions_lead_where_ssh_goes(clients: Clients, text: str) -> None:
-    """`Match`, `Host` and `Include` choose the same port."""
+    """Given an ssh_config whose `Match`, `Host` or `Include` decide on the port, when `ssh` and the
+    launcher log in, then both get to the same server."""
     (clients.folder / "more").write_text(f"Port {clients.server.port}\n")
     (clients.folder / "wrong").write_text("Port 1\n")
     for path in ("more", "wrong"):
@@ -66,7 +67,8 @@ async def test_conditions_lead_where_ssh_goes(clients: Clients, text: str) -> No
 
 
 async def test_a_canonical_name_counts(clients: Clients) -> None:
-    """`CanonicalizeHostname` with `Match canonical`: the address of the second reading."""
+    """Given `CanonicalizeHostname` with `Match canonical`, when the launcher reads the
+    configuration of a host, then name and port are those of `ssh -G`."""
     text = f"Match canonical\n  Port {clients.server.port}\n"
     clients.config.write_text(
         "Host localhost\n  CanonicalizeHostname yes\n  CanonicalDomains invalid\n"
@@ -84,7 +86,8 @@ async def test_a_canonical_name_counts(clients: Clients) -> None:
 async def test_a_command_of_match_that_hangs_ends(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a deadline, and nothing of it stays."""
+    """Given a `Match exec` whose command hangs, when the launcher logs in, then that is an error
+    after a deadline, and nothing of the command stays."""
     monkeypatch.setattr(ssh_config, "READ_SECONDS", 0.5)
     mark = f"sleep 987654.{os.getpid()}"
     clients.configure(before=f'Match exec "{mark}"\n  Port 1')
@@ -97,14 +100,16 @@ async def test_a_command_of_match_that_hangs_ends(
 
 
 async def test_a_broken_configuration_is_named(clients: Clients) -> None:
-    """File and line, in OpenSSH's words."""
+    """Given an ssh_config with a bad port, when `ssh` and the launcher log in, then both refuse,
+    and the error names file and line in OpenSSH's words."""
     clients.configure("Port twentytwo")
     error = await only_refused(clients, r"config line 2: Bad port")
     assert error.code == "ssh-config"
 
 
 async def test_a_configuration_that_others_may_write_is_refused(clients: Clients) -> None:
-    """As `ssh` does for `~/.ssh/config`: who writes it decides what we run."""
+    """Given an ssh_config, or a file included in it, that others may write, when the launcher logs
+    in, then it refuses that file, as `ssh` does: who writes it decides what is run here."""
     included = clients.folder / "more"
     included.write_text("Compression no\n")
     clients.configure(before=f"Include {included}")
@@ -120,7 +125,8 @@ async def test_a_configuration_that_others_may_write_is_refused(clients: Clients
 async def test_a_proxy_command_is_run_by_a_shell(
     clients: Clients, tmp_path: Path, words: str
 ) -> None:
-    """With its tokens, as by `ssh`."""
+    """Given a `ProxyCommand` with tokens and syntax of a shell, when `ssh` and the launcher log in,
+    then both get in by way of it."""
     script = tmp_path / "pass"
     script.write_text(
         "import os, socket, sys, threading\n"
@@ -137,7 +143,8 @@ async def test_a_proxy_command_is_run_by_a_shell(
 
 
 async def test_a_proxy_command_gets_no_shell_code(clients: Clients, tmp_path: Path) -> None:
-    """A name that a shell would act on is refused, not passed on."""
+    """Given a `ProxyCommand` with a host's name in it, when the launcher logs in to a name that
+    holds shell code, then the name is refused, and the code is not run."""
     owned = tmp_path / "owned"
     clients.configure("ProxyCommand cat %n %h", before="Host *")
     logins = SshConnector()
@@ -147,7 +154,8 @@ async def test_a_proxy_command_gets_no_shell_code(clients: Clients, tmp_path: Pa
 
 
 async def test_a_jump_host_of_the_configuration_is_taken(clients: Clients) -> None:
-    """`ProxyJump` by an alias; `none` switches it off again."""
+    """Given a `ProxyJump` to an alias, when the launcher logs in, then it first logs in to the jump
+    host; with `none` it goes to the host itself."""
     jump = f"Host way\n  HostName 127.0.0.1\n  Port {clients.server.port}\n"
     jump += f"  User {clients.server.user}\n  IdentityFile {clients.server.client_key.path}\n"
     jump += f"  UserKnownHostsFile {clients.known_hosts}\n"
@@ -161,7 +169,8 @@ async def test_a_jump_host_of_the_configuration_is_taken(clients: Clients) -> No
 
 @pytest.mark.parametrize("circle", ["far", "far,gate", "gate"])
 async def test_a_way_that_leads_in_a_circle_is_named(clients: Clients, circle: str) -> None:
-    """`Host *` with a ProxyJump that it does not exclude: ssh goes round for ever."""
+    """Given a `ProxyJump` that applies to the jump host, too, when the launcher logs in, then the
+    error names the circle. `ssh` goes round for ever."""
     before = f"Host gate\n  HostName 127.0.0.9\nHost *\n  ProxyJump {circle}"
     clients.configure(before=before)
     async with asyncio.timeout(PATIENCE):
@@ -171,7 +180,8 @@ async def test_a_way_that_leads_in_a_circle_is_named(clients: Clients, circle: s
 
 
 async def test_hosts_that_jump_through_each_other_are_named(clients: Clients) -> None:
-    """Opened together, neither waits for the other's login for ever."""
+    """Given two hosts that jump through each other, when the launcher logs in to both at once, then
+    neither waits for the other for ever, and each error names the circle."""
     clients.configure("ProxyJump gate", before="Host gate\n  ProxyJump far")
     logins = SshConnector()
     async with asyncio.timeout(PATIENCE):
@@ -185,7 +195,8 @@ async def test_hosts_that_jump_through_each_other_are_named(clients: Clients) ->
 
 
 async def test_jump_hosts_may_be_urls(clients: Clients) -> None:
-    """`ssh -G` leaves the first of several as it is."""
+    """Given a `ProxyJump` of two URLs, of which `ssh -G` leaves the first as it is, when the
+    launcher logs in, then the error names the address of the one that does not answer."""
     way = f"ssh://{clients.server.user}@127.0.0.1:{clients.server.port}"
     clients.configure(f"ProxyJump {way},ssh://nobody@127.0.0.1:1", before="Host 127.*\n  Port 1")
     with pytest.raises(UnreachableError, match=r"127\.0\.0\.1"):
@@ -195,7 +206,8 @@ async def test_jump_hosts_may_be_urls(clients: Clients) -> None:
 async def test_an_address_of_a_kind_that_this_machine_lacks_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where IPv6 is switched off a name still has such addresses."""
+    """Given a name with an IPv4 and an IPv6 address, and a machine without IPv6, when neither can
+    be reached, then the error is the usual one of a failed connection."""
     real = socket.socket
 
     def without_ipv6(family: int = -1, *rest: int, **more: int) -> socket.socket:
@@ -213,7 +225,8 @@ async def test_an_address_of_a_kind_that_this_machine_lacks_is_passed_over(
 
 
 async def test_whatever_goes_wrong_with_one_host_is_an_error_of_that_host() -> None:
-    """It ended the run on all hosts."""
+    """Given an error that nobody thought of, when the launcher connects to a host, then it is a
+    printable error of that host. It used to end the run on all hosts."""
 
     class Broken(SshConnector):
         async def open(self, name: str, target: SshTarget, command: str) -> SshTransport:
@@ -226,7 +239,8 @@ async def test_whatever_goes_wrong_with_one_host_is_an_error_of_that_host() -> N
 
 
 async def test_the_address_to_connect_from_is_the_configured_one(clients: Clients) -> None:
-    """`BindAddress`."""
+    """Given a `BindAddress`, when the launcher logs in, then its connection comes from that
+    address; what listens there speaks no SSH, and the error says so."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         clients.configure("BindAddress 127.0.0.5", Port=str(listener.getsockname()[1]))
         login = asyncio.create_task(clients.ours())
@@ -239,7 +253,8 @@ async def test_the_address_to_connect_from_is_the_configured_one(clients: Client
 
 
 async def test_connect_timeout_is_the_configured_one(clients: Clients) -> None:
-    """`ConnectTimeout`, here against a listener whose queue is full."""
+    """Given a `ConnectTimeout` of a second, when the launcher logs in to a listener whose queue is
+    full, then the error says that nobody answered in 1 s."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -269,7 +284,8 @@ def no_openssh(clients: Clients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 async def test_without_openssh_the_alias_still_works(no_openssh: Clients) -> None:
-    """asyncssh's own parser reads the user's file."""
+    """Given a machine without an OpenSSH client, when the launcher logs in by an alias, then
+    asyncssh's own parser reads the user's file, and the launcher gets in."""
     no_openssh.configure("Compression yes", before="Host other\n  KnownHostsCommand /bin/true")
     await no_openssh.ours()
     assert no_openssh.server.logins == 1
@@ -287,7 +303,8 @@ async def test_without_openssh_the_alias_still_works(no_openssh: Clients) -> Non
 async def test_without_openssh_what_is_unsupported_is_refused(
     no_openssh: Clients, option: str
 ) -> None:
-    """Also an option that asyncssh would skip."""
+    """Given no OpenSSH client and an option that cannot be honoured, also one that asyncssh would
+    skip, when the launcher logs in, then the error names option, file and line."""
     no_openssh.configure(option)
     with pytest.raises(UnreachableError, match=rf"{option.split()[0]} in ~/\.ssh/config:2"):
         await no_openssh.ours()
@@ -299,7 +316,8 @@ async def test_without_openssh_what_is_unsupported_is_refused(
 async def test_without_openssh_what_cannot_be_decided_is_refused(
     no_openssh: Clients, text: str
 ) -> None:
-    """Rather than connecting to the wrong place."""
+    """Given no OpenSSH client and a condition that only it can decide, when the launcher logs in,
+    then the configuration is refused, rather than connecting to the wrong place."""
     no_openssh.configure(before=text)
     with pytest.raises(UnreachableError, match="SSH configuration cannot be used"):
         await no_openssh.ours()

@@ -63,7 +63,8 @@ def acted_on(text: str, allowed: str = "") -> list[str]:
 @given(TEXT)
 @fixed
 def test_printable_text_does_nothing(text: str) -> None:
-    """One line of a bounded length, whatever came."""
+    """Given any text, when it is made printable, then it is one line of a bounded length in which a
+    terminal acts on nothing; text that was printable before is as it was."""
     shown = printable(text)
     assert not acted_on(shown) and shown.isprintable() and len(printable(text, 20)) <= 20
     assert printable(shown) == shown
@@ -75,7 +76,8 @@ def test_printable_text_does_nothing(text: str) -> None:
 @given(TEXT)
 @fixed
 def test_pictured_text_does_nothing_and_hides_nothing(text: str) -> None:
-    """Every character has its picture, but for the one with which emoji are joined."""
+    """Given any text, when it is pictured, then a terminal acts on nothing in it, and each
+    character has its picture, but for the one with which emoji are joined."""
     shown = pictured(text)
     assert not acted_on(shown, "\t")
     assert len(shown) == len(text) - text.count("\u200d")
@@ -83,7 +85,8 @@ def test_pictured_text_does_nothing_and_hides_nothing(text: str) -> None:
 
 
 def test_no_character_that_a_terminal_acts_on_is_missing() -> None:
-    """Of all that this Python's Unicode knows."""
+    """Given all characters that this Python's Unicode knows, then each on which a terminal acts has
+    a picture."""
     every = map(chr, range(sys.maxunicode + 1))
     assert {ord(c) for c in every if unicodedata.category(c) in ACTED_ON} <= PICTURES.keys()
 
@@ -91,21 +94,24 @@ def test_no_character_that_a_terminal_acts_on_is_missing() -> None:
 @given(TEXT)
 @fixed
 def test_text_for_programs_has_no_escapes(text: str) -> None:
-    """What goes to a pipe keeps all that is no control character."""
+    """Given any text, when it goes to a pipe, then it holds no control character but tabs and
+    newlines."""
     assert all(unicodedata.category(c) != "Cc" or c in "\t\n" for c in without_escapes(text))
 
 
 @given(st.binary(max_size=300) | TEXT.map(lambda text: text.encode(errors="replace")))
 @fixed
 def test_a_line_of_a_log_in_a_pane_does_nothing(raw: bytes) -> None:
-    """No control character and no change of direction gets through `sanitise`."""
+    """Given any bytes as a log's line, when a pane shows them, then they hold no control character
+    and no change of direction."""
     shown = plain_text(raw.replace(b"\n", b""))
     assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp")]
     assert not set(shown) & set(BIDI)
 
 
 def test_worst_text_costs_no_time() -> None:
-    """Unfinished sequences by the thousand are looked at once each."""
+    """Given unfinished sequences by the hundred thousand, when they are made printable and
+    pictured, then that ends, as each is looked at once, and a terminal acts on nothing in it."""
     for piece in ("\x1b]0;", "\x1b[", "\x1b[0;", "\x9d", "\x1bP\x1b", "\u202e"):
         text = piece * 200_000
         assert not acted_on(printable(text, len(text))) and not acted_on(pictured(text))
@@ -117,7 +123,8 @@ def test_worst_text_costs_no_time() -> None:
 async def test_a_prompt_of_a_server_is_shown_without_escapes(
     ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The words of keyboard-interactive questions are the server's own."""
+    """Given a server whose keyboard-interactive questions hold escapes, when the launcher logs in,
+    then the person is asked these questions without anything on which a terminal acts."""
     ssh_server.password = "secret"
     challenge = (EVIL.replace("\ud800", ""),) * 2 + ("", [(EVIL.replace("\ud800", ""), False)])
     monkeypatch.setattr(inprocess._Login, "get_kbdint_challenge", lambda *_: challenge)
@@ -184,8 +191,8 @@ def piped(*words: str) -> bytes:
 
 
 def test_logs_on_a_terminal_are_pictures(tmp_path: Path) -> None:
-    """On a terminal `logs` and a headless run show escapes as pictures; `--raw` has the bytes,
-    and a pipe gets what it always got."""
+    """Given a task that writes escapes, when a headless run and `logs` show them on a terminal,
+    then they are pictures; with `--raw`, or in a pipe, one task's log is the bytes."""
     file = write(tmp_path, CLUSTER)
     shown = on_terminal("up", str(file), "--headless").decode()
     assert "worker:0 | " in shown and "evil" in shown and "␦" in shown and "end" in shown
@@ -211,8 +218,8 @@ def test_logs_on_a_terminal_are_pictures(tmp_path: Path) -> None:
 
 
 def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever a snapshot holds (of a run that was read from disk, for example), its report and
-    what a headless run says are text."""
+    """Given a snapshot with escapes in all its texts, as one from the disk may be, when its report
+    and a message are printed, then a terminal acts on nothing in them."""
     text = 'name = "x"\n[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["x"]\n'
     run = RunStateMachine(loads(text, "x.toml", tmp_path), "x-1", 1.0)
     run.handle(ev.NoteAdded(2.0, EVIL))

@@ -53,7 +53,8 @@ def end(folder: RunFolder) -> None:
 
 
 def test_a_kill_does_not_wait_for_the_count_of_a_log(tmp_path: Path) -> None:
-    """The receipt comes, and the command ends, long before the log is counted."""
+    """Given an abandoned run with a log that takes hours to count, when `tfmux kill` is called,
+    then receipt and end come long before the log is counted."""
     folder = abandoned(tmp_path)
     try:
         done = run("kill", folder.run_id)
@@ -66,8 +67,8 @@ def test_a_kill_does_not_wait_for_the_count_of_a_log(tmp_path: Path) -> None:
 
 
 def test_a_long_count_is_no_disk_that_does_not_answer(tmp_path: Path) -> None:
-    """A run that is taken up goes on while its log is counted: an exit is told, and nobody says
-    that the disk does not answer."""
+    """Given an abandoned run that is taken up while its huge log is counted, when its task exits,
+    then the run ends with that failure, and no note speaks of a disk that does not answer."""
     folder = abandoned(tmp_path)
     index = folder.path / "worker-0.idx"
     try:

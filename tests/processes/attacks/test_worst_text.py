@@ -69,7 +69,8 @@ def seconds(act: Callable[[bytes], None], line: bytes) -> float:
 
 @pytest.mark.parametrize("act", [draw, draw_row, explain, search])
 def test_the_cost_grows_with_the_text_alone(act: Callable[[bytes], None]) -> None:
-    """Eight times any of the texts costs about eight times as much, and not its square."""
+    """Given each of the worst texts, when eight times as much of it is drawn, explained or
+    searched, then that costs about eight times as much, and not the square."""
     dear = [f"{text}: {found}" for text in WORST_TEXTS if (found := too_dear(text, act))]
     assert not dear, "\n".join(dear)
 
@@ -85,8 +86,8 @@ def too_dear(text: WorstText, act: Callable[[bytes], None]) -> str:
 
 
 async def test_f9_is_answered_whatever_is_drawn(tmp_path: Path) -> None:
-    """A screen full of each of the worst texts, one after the other: F9 is answered while it is
-    drawn, and drawing never takes the loop for long."""
+    """Given a screen full of each of the worst texts, one after the other, when F9 is pressed, then
+    it is answered, and drawing takes less than four seconds of a processor's time."""
     run = ScriptedRun(tmp_path, workers=3)
     app = TfmuxApp(run)
     log = run.logs.open(TaskId("worker", 0))

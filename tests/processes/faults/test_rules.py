@@ -15,8 +15,7 @@ from tests.support.streams import records
 
 def test_a_failing_task_is_restarted_until_its_attempts_are_used_up(tmp_path: Path) -> None:
     """Given a worker that always fails and two restarts, when the third attempt fails, then so does
-    the run; each attempt has its number and place in one log, and finds nothing of the one
-    before."""
+    the run; each attempt has its number, its part of the log, and nothing of the one before."""
     with launch(
         tmp_path,
         {"ps": 1, "worker": 2},
