@@ -37,9 +37,8 @@ def lost(up: Up) -> Callable[[dict[str, Any]], bool]:
 def test_clocks_that_are_set_change_nothing_of_a_run(
     fresh_scenario: FaultScenario, tmp_path: Path
 ) -> None:
-    """Given a run with a lease of twenty seconds and a limit of silence, when the clock of the
-    launcher or of a host is set forwards and backwards by a day, then no host is lost, no task is
-    ended, and the run is a success."""
+    """Given a run with a lease of twenty seconds, when the clocks of its launcher and a host are
+    set forwards and backwards by a day, then no host is lost, and the run is a success."""
     file = fresh_scenario.file(
         PLACES, run="lease = 20\ngrace = 1", env={"SECONDS": "clocks are right", "PACE": "0.1"}
     )

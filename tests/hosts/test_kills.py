@@ -172,8 +172,8 @@ def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
 
 
 def test_a_task_that_dies_before_it_listens_is_named(scenario: FaultScenario) -> None:
-    """Given a ps that prints a line and exits with 7; when it should listen; then the first failure
-    stands on stderr with its host, status and last line, nothing else has begun, and exit is 1."""
+    """Given a ps that prints a line and exits with 7 before it listens, when the run is launched,
+    then exit 1, stderr has its host, status and last line, and no other task has begun."""
     script = "import sys; print('no such thing'); sys.exit(7)"
     with scenario.up(scenario.file(words=command.python_task(script))) as up:
         assert up.wait() == 1

@@ -28,8 +28,8 @@ LONG = "lease = 600\ngrace = 1"
 
 
 def test_a_container_that_is_stopped(containers: Containers) -> None:
-    """Given a task in a container; when that is killed; then the task is gone with it, and the run
-    says which host cannot be asked: exit 4."""
+    """Given tasks in three containers, when one container is stopped, then the run ends with exit
+    4, and the receipt confirms another host but not that one."""
     with Container() as third:
         containers.containers["c3"] = third
         places = {"ps": ["c1"], "worker": ["c3", "c2"]}
@@ -43,8 +43,8 @@ def test_a_container_that_is_stopped(containers: Containers) -> None:
 
 
 def test_tensorflow_trains_in_containers(containers: Containers) -> None:
-    """Given a ps and two workers of the bundled trainer, on the embedded data; when they are done;
-    then the run is a success and left neither a process nor a folder there."""
+    """Given a ps and two workers of the bundled trainer in containers, when they are done, then the
+    run is a success, and it has left neither a process nor a folder there."""
     text = training(containers.hosts_toml({"c1", "c2"}), ("c1", "c1", "c2"))
     with containers.up(command.write(containers.folder, text)) as up:
         assert up.wait(300) == 0, up.transcript()
@@ -61,8 +61,9 @@ def test_tensorflow_trains_in_containers(containers: Containers) -> None:
 
 @pytest.mark.parametrize("program", ["sudo", "setpriv", "unshare", "sh"])
 def test_other_commands(program: str, tmp_path: Path) -> None:
-    """Given another user, namespaces or a shell, which give the agent our own end of the stream;
-    when the command is killed; then the tasks go on, and the run ends as on any host."""
+    """Given a host behind `sudo`, `setpriv`, `unshare` or `sh`, when that command is killed, then
+    the tasks go on, since the agent has our own end of the stream, and Ctrl-C ends the run as
+    ever."""
     require_testbed()
     if program != "sh" and shutil.which(program) is None:
         require(f"{program} is not installed")
@@ -98,8 +99,8 @@ def test_other_commands(program: str, tmp_path: Path) -> None:
 
 
 def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) -> None:
-    """Given `ssh`, which gives its words to a shell and gets them by `{command}`; when it is
-    killed; then another one reaches the same agent, and at the end neither is left."""
+    """Given a host behind `ssh` with `{command}`, when that `ssh` is killed, then another one
+    reaches the agent again, and at the end of the run nothing is left, here or on the host."""
     testbed.give_access(tfmux_home)
     host = testbed["tf3"]
     config = ["-F", str(tfmux_home / ".ssh/config"), "-o", "BatchMode=yes"]
@@ -119,9 +120,8 @@ def test_ssh_as_the_command(testbed: Testbed, tmp_path: Path, tfmux_home: Path) 
 
 
 def test_a_namespace_that_ends_with_its_command(tmp_path: Path) -> None:
-    """Given `unshare --pid`, which makes a new namespace each time; when the command is killed, and
-    the kernel ends the agent and all tasks with it; then that is said, and the next agent does not
-    confirm what it cannot see."""
+    """Given a host behind `unshare --pid`, when the command is killed and the kernel ends agent and
+    tasks with it, then exit 4: the next agent does not confirm what it cannot see."""
     require_testbed()
     bed = Via(tmp_path, ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"])
     with bed.up(bed.file(modes={"worker": "daemon"}, run=LONG)) as up:
@@ -138,7 +138,7 @@ def test_a_namespace_that_ends_with_its_command(tmp_path: Path) -> None:
 
 
 def test_a_command_that_goes_on(tmp_path: Path) -> None:
-    """Given a command that goes on when the far process has ended; when the run is killed; then
+    """Given a `via` command that goes on when the agent has ended, when the run is killed, then
     what lives in the command's session is ended, too."""
     require_testbed()
     bed = Via(tmp_path, ["sh", "-c", '"$@"; exec sleep 4711', "sh"])
@@ -165,8 +165,8 @@ BAD = {
 def test_commands_that_do_not_pass_on(
     via: Sequence[str], said: Sequence[str], tmp_path: Path
 ) -> None:
-    """Given a command that changes or keeps what passes; when a run is to be launched; then
-    nothing is started: exit 3, with the command's name and what to change."""
+    """Given a `via` command that is absent, ends, or changes or keeps what passes, when a run is
+    launched, then exit 3 with the command and what is wrong with it, and no command is left."""
     require_testbed()
     seconds = str(1_000_000 + os.getpid())  # other tests have commands of their own meanwhile
     via = [word.replace("SECONDS", seconds) for word in via]
@@ -189,8 +189,8 @@ def test_commands_that_do_not_pass_on(
     ],
 )
 def test_commands_that_are_forgiven(script: str, tmp_path: Path) -> None:
-    """Given a command that prints a banner first, or loses its input once; when a run is launched;
-    then it is a success that shows nothing of it."""
+    """Given a `via` command that prints a banner first or loses its input once, when a run is
+    launched, then the run is a success and shows nothing of the banner."""
     require_testbed()
     first = tmp_path / "first"
     bed = Via(tmp_path, ["sh", "-c", script.replace("FIRST", shlex.quote(str(first))), "sh"])
