@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from tests.support.budgets import budget
 from tests.support.forked import ForkServer, Process
 from tests.support.paths import REPOSITORY
 from tests.support.ports import free_ports
@@ -30,6 +31,8 @@ PROGRESS = re.compile(
 )
 NICENESS = 5
 """Trainings take the time that tests beside them, of which some measure times, leave."""
+STEPS, ACCURATE = budget((200, 0.9), (500, 0.95))
+"""Steps of 100 examples of a training that learns digits, and the accuracy that it reaches."""
 ACCURACY = re.compile(r"^Done: .*test accuracy (\d\.\d+)", re.MULTILINE)
 STARTED = re.compile(r"starts at global step (\d+)")
 

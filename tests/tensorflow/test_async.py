@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.budgets import soak
-from tests.support.trainer_tasks import PROGRESS, STARTED, Cluster, Task, Tasks
+from tests.support.trainer_tasks import ACCURATE, PROGRESS, STARTED, STEPS, Cluster, Task, Tasks
 from trainer import data, inputs, role
 from trainer.checkpoint import read
 from trainer.downpour import DownpourWorker
@@ -33,30 +33,38 @@ def done(task: Task) -> tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def test_two_ps_and_two_workers_on_real_digits(
+def test_three_ps_and_two_workers_on_real_digits(
     tasks: Tasks, tmp_path: pathlib.Path, digits: list[str]
 ) -> None:
-    """Started in the wrong order, roles from TF_CONFIG: all train to the limit and reach 0.95.
+    """Started in the wrong order, roles from TF_CONFIG: all train to the limit, and learn.
 
-    The chief's log ends with the test accuracy, its checkpoint holds the last step and the run,
-    and each ps leaves when both workers are done.
+    The chief's log ends with the test accuracy, its checkpoint holds the last step and the run. A
+    ps leaves by itself and with 0 when both workers are done; told to `--stay`, or under tfmux, on
+    TERM alone, which it says.
     """
-    logdir = tmp_path / "logdir"
-    cluster = Cluster(tasks, "async", "--steps=500", f"--logdir={logdir}", *digits, ps=2, worker=2)
+    flags = (f"--steps={STEPS}", f"--logdir={tmp_path / 'logdir'}")
+    cluster = Cluster(tasks, "async", *flags, *digits, ps=3, worker=2)
     second = cluster.start_by_tf_config("worker", 1)
     chief = cluster.start_by_tf_config("worker", 0)
-    servers = [cluster.start_by_tf_config("ps", index) for index in range(2)]
+    plain = cluster.start_by_tf_config("ps", 0)
+    staying = cluster.start_by_tf_config("ps", 1, "--stay")
+    launched = cluster.start_by_tf_config("ps", 2, env={"TFMUX_TASK": "run/ps:2/1;"})
     assert [chief.wait(), second.wait()] == [0, 0]
-    assert chief.accuracy >= 0.95
+    assert chief.accuracy >= ACCURATE
     assert "test accuracy" not in second.text
     (chief_steps, end), (second_steps, second_end) = (done(task) for task in (chief, second))
     steps = max(end, second_end)
-    assert 500 <= steps <= 502
+    assert STEPS <= steps <= STEPS + 2
     assert chief_steps + second_steps == steps
-    run, saved = read(str(next(logdir.glob("model.ckpt-50*.index")).with_suffix("")))
-    assert run == "test-run" and 500 <= saved <= 502
-    assert [ps.wait() for ps in servers] == [0, 0]
-    assert all("its workers have ended" in ps.text for ps in servers)
+    run, saved = read(newest(tmp_path / "logdir")[0])
+    assert run == "test-run" and STEPS <= saved <= STEPS + 2
+    assert plain.wait() == 0
+    assert plain.text.endswith("ps:0 exits: its workers have ended\n")
+    assert "stays until" not in plain.text
+    for ps in (staying, launched):
+        ps.signal(signal.SIGTERM)
+        assert ps.wait() == 0
+        assert re.search(r"stays until its workers have ended\n.*its workers have ended$", ps.text)
 
 
 def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.Path) -> None:
@@ -178,13 +186,13 @@ def test_term_while_waiting_for_the_ps(tasks: Tasks) -> None:
 
 
 def test_downpour(tasks: Tasks, digits: list[str]) -> None:
-    """Fetching and pushing every 8 steps reaches 0.95 too, and no step is lost or counted twice."""
+    """Fetching and pushing every 8 steps learns too, and no step is lost or counted twice."""
     rarely = ("--fetch-every=8", "--push-every=8")
-    cluster = Cluster(tasks, "async", "--steps=800", *rarely, *digits, ps=1, worker=2)
+    cluster = Cluster(tasks, "async", f"--steps={STEPS}", *rarely, *digits, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
-    assert workers[0].accuracy >= 0.95
+    assert workers[0].accuracy >= ACCURATE
     (first, end), (second, second_end) = (done(worker) for worker in workers)
     assert first + second == max(end, second_end)
 

@@ -26,7 +26,7 @@ def test_classic(
     a fast worker takes its token, and after the end nobody makes another.
     """
     data = [f"--data={digits_directory}"] if digits_directory else []
-    every = ("--steps=400", f"--logdir={tmp_path / 'logdir'}", *data)
+    every = ("--steps=200", f"--logdir={tmp_path / 'logdir'}", *data)
     cluster = Cluster(tasks, "classic", *flags, *every, ps=1, worker=2)
     ps, chief = cluster.start("ps"), cluster.start("worker", 0)
     # A worker that finds variables without a value looks again after half a minute.

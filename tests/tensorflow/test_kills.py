@@ -91,6 +91,13 @@ class Killed:
                 task.says("starts at global step", after=said[name])
             self.goes_on(name)
 
+    def ends_without(self, name: str, lost: str) -> None:
+        """Waits until the task `name` ends, since the task `lost` stays away."""
+        task = self.tasks[name]
+        assert task.wait() == 1
+        expected = rf"trainer: {name}: lost {self.address(lost)}: Connection refused for 4 s"
+        assert re.fullmatch(expected, task.complaint), task.text
+
     def address(self, name: str) -> str:
         """`ps:0 (localhost:2222)` as a regular expression."""
         job, index = name.split(":")
@@ -115,36 +122,33 @@ def test_restarted(tasks: Tasks, tmp_path: pathlib.Path, mode: str) -> None:
         killed.restart(role, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("mode", ["async", soak("downpour"), soak("sync"), "in-graph"])
+@pytest.mark.parametrize("mode", [*map(soak, ("async", "downpour", "sync")), "in-graph"])
 @pytest.mark.parametrize("number", BY_SIGNAL, ids=lambda number: number.name)
 def test_a_ps_that_stays_away(tasks: Tasks, mode: str, number: signal.Signals) -> None:
     """Every client ends with 1, and says which ps, where, what the socket said, how long."""
     killed = Killed(tasks, mode, ENDLESS, "--reconnect-secs=4")
     killed.kill("ps:0", number)
     for name in killed.training:
-        task = killed.tasks[name]
-        assert task.wait() == 1
-        expected = rf"trainer: {name}: lost {killed.address('ps:0')}: Connection refused for 4 s"
-        assert re.fullmatch(expected, task.complaint), task.text
+        killed.ends_without(name, "ps:0")
 
 
 @pytest.mark.parametrize("mode", ["async", soak("downpour"), "sync", "in-graph"])
 @pytest.mark.parametrize("role", ["worker:1", soak("worker:0")])
 def test_a_worker_that_stays_away(tasks: Tasks, mode: str, role: str) -> None:
-    """`async`: the other goes on. `sync`: it says for whom it waits. `in-graph`: the client ends,
-    the workers serve on until TERM."""
+    """`async`: the other goes on, and ends when the ps stays away, too. `sync`: it says for whom it
+    waits. `in-graph`: the client ends, the workers serve on until TERM."""
     killed = Killed(tasks, mode, ENDLESS, "--reconnect-secs=4")
     killed.kill(role, signal.SIGKILL)
     name = "worker:0" if role == "worker:1" else "worker:1"
     other = killed.tasks[name]
     if mode in ("async", "downpour"):
         killed.goes_on(name)
+        killed.kill("ps:0", signal.SIGKILL)
+        killed.ends_without(name, "ps:0")
     elif mode == "sync":
         other.says(rf"^{name} waits for {killed.address(role)}: Connection refused$")
     elif role == "worker:1":
-        assert other.wait() == 1
-        lost = rf"trainer: {name}: lost {killed.address(role)}: Connection refused for 4 s"
-        assert re.fullmatch(lost, other.complaint)
+        killed.ends_without(name, role)
     if other.process.poll() is None:
         other.signal(signal.SIGTERM)
         assert other.wait() == 143
@@ -214,23 +218,6 @@ def test_a_sync_chief_killed_again_and_again(tasks: Tasks) -> None:
         killed.kill("worker:0", signal.SIGKILL)
         killed.start("worker:0").says("^After 10 training")
         killed.goes_on("worker:1")
-
-
-def test_a_ps_ends_when_its_workers_are_done(tasks: Tasks) -> None:
-    """By itself and with 0; told to `--stay`, or under tfmux, on TERM alone, which it says."""
-    cluster = Cluster(tasks, "async", "--steps=20", ps=3, worker=2)
-    plain = cluster.start("ps", 0)
-    staying = cluster.start("ps", 1, "--stay")
-    launched = cluster.start("ps", 2, env={"TFMUX_TASK": "run/ps:2/1;"})
-    workers = [cluster.start("worker", index) for index in range(2)]
-    assert [worker.wait() for worker in workers] == [0, 0]
-    assert plain.wait() == 0
-    assert plain.text.endswith("ps:0 exits: its workers have ended\n")
-    assert "stays until" not in plain.text
-    for ps in (staying, launched):
-        ps.signal(signal.SIGTERM)
-        assert ps.wait() == 0
-        assert re.search(r"stays until its workers have ended\n.*its workers have ended$", ps.text)
 
 
 def test_whoever_waits_says_for_whom(tasks: Tasks) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.support.trainer_tasks import STARTED, Cluster, Task, Tasks
+from tests.support.trainer_tasks import ACCURATE, STARTED, STEPS, Cluster, Task, Tasks
 from trainer import data, inputs
 from trainer.model import MLP, Schedule
 
@@ -113,13 +113,13 @@ def test_a_slow_worker_is_left_behind(tasks: Tasks) -> None:
 
 
 def test_real_digits(tasks: Tasks, digits: list[str]) -> None:
-    """Synchronous training reaches 0.95 on real digits, each worker on two logical devices."""
-    flags = ("--steps=500", "--devices=2", "--batch=25", *digits)
+    """Synchronous training learns real digits, each worker on two logical devices."""
+    flags = (f"--steps={STEPS}", "--devices=2", "--batch=25", *digits)
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
     cluster.start("ps")
     workers = [cluster.start("worker", index) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
-    assert workers[0].accuracy >= 0.95
+    assert workers[0].accuracy >= ACCURATE
 
 
 @pytest.mark.soak

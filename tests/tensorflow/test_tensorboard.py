@@ -1,4 +1,4 @@
-"""TensorBoard as a task of the run: its page, through SSH, on a port of this machine."""
+"""The demo with its TensorBoard, a task whose page is on a port of this machine, through SSH."""
 
 from __future__ import annotations
 
@@ -15,30 +15,12 @@ from typing import Any
 import pytest
 
 from launcher.cluster import load
+from launcher.paths import runs_home
 from tests.support.command import Up, python_task, write
+from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 from tui import demos
-
-TRAINING = """
-name = "watched"
-{host}
-[jobs.ps]
-tasks = ["far:auto"]
-[jobs.worker]
-tasks = ["far:auto"]
-[jobs.tensorboard]
-tasks = ["far:auto"]
-in_cluster = false
-forward = true
-command = {board}
-[run]
-command = ["{{python}}", "-m", "trainer", "async", "--job_name={{job}}", "--task_index={{index}}",
-           "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--steps=1000000", "--log-every=20", "--slow-worker=0"]
-workdir = ""
-grace = 5.0
-"""
 
 PAGE = """
 import http.server, sys
@@ -87,18 +69,27 @@ def scalars(url: str) -> list[Any]:
         time.sleep(0.5)
 
 
-def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path) -> None:
-    """A training on a host behind SSH, and the demo's TensorBoard beside it there: a free port
-    of this machine shows the run's own summaries, and TensorBoard itself listens on the host's
-    loopback alone."""
-    board = load(demos.find("async")).jobs["tensorboard"].command
-    assert board is not None
-    text = TRAINING.format(
-        host=ssh_server.host_toml("far", sys.executable), board=json.dumps(list(board))
-    )
+def test_the_demo_on_a_host_behind_ssh(ssh_server: SshServer, tmp_path: Path) -> None:
+    """All tasks have their process at once; in those that wait for their stage, TensorFlow is
+    imported before. The workers are ready one after the other, train, and log as after an ordinary
+    start. A free port of this machine shows the run's own summaries, and TensorBoard itself listens
+    on the host's loopback alone."""
+    text = demos.find("async").read_text().replace("localhost:", "far:")
+    endless = '--steps=1000000", "--log-every=5", "--slow-worker={index}'
+    hosts = ssh_server.host_toml("far", sys.executable)
+    text = text.replace("--steps=2000", endless).replace("[jobs.", f"{hosts}[jobs.", 1)
+    text = text.replace("[run]\n", f'[run]\nlogdir = "{tmp_path}/logs"\n')
     with Up("up", str(write(tmp_path, text)), "--json") as up:
+        warming = up.wait_for(
+            lambda e: (e.get("task"), e.get("state")) == ("worker:1", "warming") and "pid" in e,
+            "the process of worker:1",
+        )
+        words = Path(f"/proc/{warming['pid']}/cmdline").read_bytes().split(b"\0")
+        assert b"tensorflow" in words
         url = page_of(up, "tensorboard:0")
-        up.state("worker:0", "running")
+        times = [up.state(task, "ready")["time"] for task in ("ps:0", "worker:0", "worker:1")]
+        assert times == sorted(times)
+        assert up.state("worker:1", "ready")["pid"] == warming["pid"]
         points = scalars(url)
         assert points and all(len(point) == 3 for point in points)
         steps = [step for _, step, _ in points]
@@ -112,6 +103,10 @@ def test_a_real_scalar_through_the_forward(ssh_server: SshServer, tmp_path: Path
         assert up.wait() == 130, up.transcript()
     with pytest.raises(OSError):
         urllib.request.urlopen(url, timeout=5)
+    for task in ("worker-0", "worker-1"):
+        log = (runs_home() / up.run_id / f"{task}.log").read_text()
+        assert "starts at global step" in log
+        assert "tfmux" not in log and str(REPOSITORY / "launcher") not in log
 
 
 def forwarded_page(ssh_server: SshServer, folder: Path) -> Up:
