@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -22,6 +23,7 @@ from tests.support.editing import (
     editor,
     form,
     gone,
+    open_instead,
     row_of,
     said,
     screen_of,
@@ -164,9 +166,10 @@ async def test_from_an_empty_file_to_a_launch_takes_21_keys_beside_the_words(
 # --- the table ------------------------------------------------------------------------------------
 
 
-async def test_plus_and_minus_where_the_cursor_is() -> None:
+async def test_tasks_come_and_go_where_the_cursor_is() -> None:
     """A task more on (tf2, worker), on its port where that is free; one less; of all hosts on
-    each. Comments stay; each press is one step of undo."""
+    each. Comments stay; each press is one step of undo. The last task of a job takes the job with
+    it, where the job says nothing else and no comment is lost."""
     async with editor() as pilot:
         before, table = text_of(pilot), table_of(pilot)
         table.go("tf2", "worker")
@@ -188,6 +191,15 @@ async def test_plus_and_minus_where_the_cursor_is() -> None:
         await shows(pilot, "nothing to undo")
         await pilot.press("ctrl+y")
         await until(pilot, lambda: '"tf2:auto"]' in text_of(pilot))
+        await pilot.press("u")
+        await until(pilot, lambda: text_of(pilot) == before)
+        table.go("tf1", "ps")
+        await pilot.press("minus")
+        await until(pilot, lambda: "jobs.ps" not in text_of(pilot))
+        await pilot.press("minus")
+        await until(pilot, lambda: gone(pilot, "1 task"))
+        await pilot.press("ctrl+z")
+        await until(pilot, lambda: text_of(pilot) == before)
 
 
 async def test_a_job_of_any_name_is_added_in_the_last_column() -> None:
@@ -203,19 +215,6 @@ async def test_a_job_of_any_name_is_added_in_the_last_column() -> None:
         await pilot.press("minus")
         await until(pilot, lambda: "tasks = []" in text_of(pilot))  # its command stays
         await shows(pilot, "! 1 problem")
-
-
-async def test_the_last_task_of_a_job_takes_the_job_with_it() -> None:
-    """Where the job says nothing else, and no comment is lost."""
-    async with editor() as pilot:
-        before = text_of(pilot)
-        table_of(pilot).go("tf1", "ps")
-        await pilot.press("minus")
-        await until(pilot, lambda: "jobs.ps" not in text_of(pilot))
-        await pilot.press("minus")
-        await until(pilot, lambda: gone(pilot, "1 task"))
-        await pilot.press("ctrl+z")
-        await until(pilot, lambda: text_of(pilot) == before)
 
 
 async def test_hosts_come_and_go() -> None:
@@ -248,31 +247,25 @@ async def test_hosts_come_and_go() -> None:
         await shows(pilot, "✓")
 
 
-@pytest.mark.parametrize(
-    "pasted", ['{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}', "ps=c:1 worker=a:1,b:1"]
-)
-async def test_a_cluster_is_pasted(pasted: str) -> None:
-    """A TF_CONFIG or a cluster spec: jobs, tasks and hosts appear."""
+async def test_a_cluster_is_pasted() -> None:
+    """A TF_CONFIG or a cluster spec: jobs, tasks and hosts appear, and go as one step of undo."""
     async with editor() as pilot:
-        await pilot.press("a")
-        await shows(pilot, "Add hosts")
-        pilot.app.post_message(events.Paste(pasted))
-        await pilot.press("enter")
-        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
-        document = screen_of(pilot).now.document
-        assert document is not None
-        assert document.tasks("worker") == ["a:1", "b:1"] and document.tasks("ps") == ["c:1"]
-
-
-async def test_a_script_s_line_pasted_over_the_table_is_its_cluster() -> None:
-    """It stands in the dialog, to be looked at first; the plan shows it as flags again."""
-    flags = "--ps_hosts=c:1 --worker_hosts=a:1,b:1"
-    async with editor(size=(200, 50)) as pilot:
-        pilot.app.post_message(events.Paste(f"python train.py \\\n  {flags} --task_index=0\n"))
-        await shows(pilot, "Add hosts")
-        await pilot.press("enter")
-        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
-        await shows(pilot, flags)
+        before = text_of(pilot)
+        for pasted in (
+            '{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}',
+            "ps=c:1 worker=a:1,b:1",
+        ):
+            await pilot.press("a")
+            await shows(pilot, "Add hosts")
+            pilot.app.post_message(events.Paste(pasted))
+            await pilot.press("enter")
+            await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
+            document = screen_of(pilot).now.document
+            assert document is not None, pasted
+            assert document.tasks("worker") == ["a:1", "b:1"], pasted
+            assert document.tasks("ps") == ["c:1"], pasted
+            await pilot.press("u")
+            await until(pilot, lambda: text_of(pilot) == before)
 
 
 async def test_each_key_of_a_host_has_a_column(tmp_path: Path) -> None:
@@ -294,24 +287,23 @@ async def test_each_key_of_a_host_has_a_column(tmp_path: Path) -> None:
         assert pilot.app.focused.value == "X=1"
 
 
-@pytest.mark.parametrize(
-    ("text", "keys", "said"),
-    [
-        ("hosts = 3\n", ["a", *"tf9", "enter"], "unusual form"),
-        ('[jobs.ps]\ntasks = "tf1:1"\n', ["plus"], "the tasks of ps are no list"),
-        ('[jobs]\nps = 3\n[hosts.a]\nssh="a"\n', ["plus"], "unusual form"),
-    ],
-)
-async def test_what_the_table_does_not_understand_it_never_overwrites(
-    tmp_path: Path, text: str, keys: list[str], said: str
-) -> None:
+async def test_what_the_table_does_not_understand_it_never_overwrites(tmp_path: Path) -> None:
     """The refusal says why, and the text stays."""
-    path = tmp_path / "odd.toml"
-    path.write_text(text)
-    async with editor(path) as pilot:
-        await pilot.press(*keys)
-        await shows(pilot, said)
-        assert text_of(pilot) == text
+    odd = {
+        "hosts = 3\n": (["a", *"tf9", "enter"], "unusual form"),
+        '[jobs.ps]\ntasks = "tf1:1"\n': (["plus"], "the tasks of ps are no list"),
+        '[jobs]\nps = 3\n[hosts.a]\nssh="a"\n': (["plus"], "unusual form"),
+    }
+    async with editor() as pilot:
+        for number, (text, (keys, said)) in enumerate(odd.items()):
+            path = tmp_path / f"{number}-odd.toml"
+            path.write_text(text)
+            pilot.app.clear_notifications()
+            await open_instead(pilot, path)
+            await until(pilot, lambda said=said: gone(pilot, said))  # type: ignore[misc]
+            await pilot.press(*keys)
+            await shows(pilot, said)
+            assert text_of(pilot) == text
 
 
 async def test_a_file_that_is_no_toml_is_shown_and_never_changed_by_the_table() -> None:
@@ -335,11 +327,20 @@ async def test_a_file_that_is_no_toml_is_shown_and_never_changed_by_the_table() 
         await until(pilot, lambda: path.read_text() == good)
 
 
-async def test_the_footer_of_a_text_tells_what_escape_does_and_undoes_by_a_click() -> None:
-    """Where the text is no TOML there is no table to go to: Escape leaves."""
+async def test_the_mouse_moves_the_cursor_opens_a_form_and_undoes() -> None:
+    """A click on a host moves the cursor to it, and another opens its form. A text has its own
+    footer: where it is no TOML there is no table to go to, and Escape leaves."""
     async with editor() as pilot:
-        before = text_of(pilot)
-        await to_text(pilot)
+        before, table = text_of(pilot), table_of(pilot)
+        assert await pilot.click(table, offset=(2, 4))
+        await until(pilot, lambda: table.host == "tf2")
+        assert isinstance(pilot.app.screen, EditorScreen)
+        assert await pilot.click(table, offset=(2, 4))
+        await form(pilot, "[hosts.tf2]")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        assert await pilot.click(ClusterText, offset=(10, 3))
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
         await shows(pilot, "Esc table")
         await pilot.press("ctrl+home", "x")
         await shows(pilot, "Esc back")
@@ -350,27 +351,14 @@ async def test_the_footer_of_a_text_tells_what_escape_does_and_undoes_by_a_click
         await shows(pilot, "Esc table")
 
 
-async def test_a_click_moves_the_cursor_and_another_opens_the_form() -> None:
-    """Of the host; the mouse reaches the text, too."""
-    async with editor() as pilot:
-        table = table_of(pilot)
-        assert await pilot.click(table, offset=(2, 4))
-        await until(pilot, lambda: table.host == "tf2")
-        assert isinstance(pilot.app.screen, EditorScreen)
-        assert await pilot.click(table, offset=(2, 4))
-        await form(pilot, "[hosts.tf2]")
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
-        assert await pilot.click(ClusterText, offset=(10, 3))
-        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
-
-
 # --- forms ----------------------------------------------------------------------------------------
 
 
-async def test_a_value_is_explained_as_it_is_typed() -> None:
-    """Below the form; Escape leaves everything as it was; a right value is taken, as one step of
-    undo."""
+async def test_a_form_explains_and_takes_what_is_typed() -> None:
+    """A wrong value is explained below the form, and Escape leaves everything as it was; a right
+    one is taken, as one step of undo. ↑ and ↓ lead from key to key; a line that stands for nothing
+    keeps the form open until it is corrected. A host that gets another name keeps its tasks, and
+    the cursor; a name that is taken is refused."""
     async with editor() as pilot:
         before = text_of(pilot)
         await pilot.press("down", "home", "right", "enter")
@@ -386,10 +374,7 @@ async def test_a_value_is_explained_as_it_is_typed() -> None:
         await pilot.press("ctrl+z")
         await until(pilot, lambda: text_of(pilot) == before)
 
-
-async def test_a_line_that_stands_for_nothing_keeps_the_form_open() -> None:
-    """Corrected, it is taken. ↑ and ↓ lead from key to key."""
-    async with editor() as pilot:
+        table_of(pilot).go("", "ps")
         await pilot.press("enter")
         await form(pilot, "[jobs.ps]")
         await pilot.press("down", "down", *'python "x', "enter")
@@ -397,6 +382,15 @@ async def test_a_line_that_stands_for_nothing_keeps_the_form_open() -> None:
         assert isinstance(pilot.app.screen, Form)
         await pilot.press('"', "enter")
         await until(pilot, lambda: 'command = ["python", "x"]' in text_of(pilot))
+
+        table_of(pilot).go("tf2", None)
+        await pilot.press("home", "enter")
+        await form(pilot, "[hosts.tf2]")
+        await pilot.press("backspace", "3", "enter")
+        await shows(pilot, "already a host tf3")
+        await pilot.press("backspace", "9", "enter")
+        await until(pilot, lambda: 'tasks = ["tf9:2222", "tf3:2222"]' in text_of(pilot))
+        await until(pilot, lambda: table_of(pilot).host == "tf9")
 
 
 async def test_a_wrong_value_may_be_taken_and_is_marked() -> None:
@@ -416,38 +410,23 @@ async def test_a_wrong_value_may_be_taken_and_is_marked() -> None:
         assert "root@tf1 x" in library.path_of("mission").read_text()
 
 
-async def test_a_host_renamed_by_its_form_keeps_its_tasks() -> None:
-    """The cursor stays with it; a name that is taken is refused."""
-    async with editor() as pilot:
-        await pilot.press("down", "down", "home", "enter")
-        await form(pilot, "[hosts.tf2]")
-        await pilot.press("backspace", "3", "enter")
-        await shows(pilot, "already a host tf3")
-        await pilot.press("backspace", "9", "enter")
-        await until(pilot, lambda: 'tasks = ["tf9:2222", "tf3:2222"]' in text_of(pilot))
-        await until(pilot, lambda: table_of(pilot).host == "tf9")
-
-
-async def test_the_first_frame_is_laid_out_for_its_size() -> None:
-    """The screen knows how small it is before it is drawn: nothing is seen to jump."""
+async def test_the_whole_editor_at_80_by_24() -> None:
+    """Table and file one above the other; the plan on a key, and back. The keys of the longest form
+    scroll below its title, and the key for accepting is always in sight; of a long line its end is
+    shown, where the cursor is. An editor knows how small it is before it is drawn: nothing is seen
+    to jump."""
     async with editor(size=(80, 24)) as pilot:
-        home, classes = pilot.app.screen_stack[1], []
-        assert isinstance(home, HomeScreen)
+        await shows(pilot, "root@tf3")
+        await shows(pilot, "[jobs.ps]")
+        await shows(pilot, "l launch")
+        await pilot.press("space")
+        await shows(pilot, "starts ps:0")
+        await until(pilot, lambda: gone(pilot, "root@tf3"))
+        await pilot.press("down")
+        await shows(pilot, "worker:0 on tf2")
+        await pilot.press("escape")
+        await shows(pilot, "root@tf3")
 
-        def drawn(table: ClusterTable, crop: Region) -> list[Strip]:
-            classes.append(table.screen.classes)
-            return DataTable.render_lines(table, crop)
-
-        with patch.object(ClusterTable, "render_lines", drawn):
-            await pilot.app.push_screen(home.editor(screen_of(pilot).draft.path))
-            await until(pilot, lambda: bool(classes))
-        assert {"-low", "-below"} <= classes[0]
-
-
-async def test_the_longest_form_fits_80_by_24() -> None:
-    """Its keys scroll below its title, and the key for accepting is always in sight; of a long
-    line its end is shown, where the cursor is."""
-    async with editor(size=(80, 24)) as pilot:
         await pilot.press("f4", "1")
         await form(pilot, "[run]")
         await shows(pilot, "program and arguments")
@@ -462,10 +441,29 @@ async def test_the_longest_form_fits_80_by_24() -> None:
         await pilot.press("down", "down")
         await shows(pilot, "workdir")
         await until(pilot, lambda: getattr(pilot.app.focused, "name", "") == "workdir")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+
+        home, classes = pilot.app.screen_stack[1], []
+        assert isinstance(home, HomeScreen)
+
+        def drawn(table: ClusterTable, crop: Region) -> list[Strip]:
+            classes.append(table.screen.classes)
+            return DataTable.render_lines(table, crop)
+
+        with patch.object(ClusterTable, "render_lines", drawn):
+            await pilot.app.switch_screen(home.editor(screen_of(pilot).draft.path))
+            await until(pilot, lambda: bool(classes))
+        assert {"-low", "-below"} <= classes[0]
+
+        await pilot.resize_terminal(60, 16)
+        await shows(pilot, "tf1")
+        await shows(pilot, "[jobs.ps]")
 
 
 async def test_the_form_of_the_text_s_table(tmp_path: Path) -> None:
-    """F4 in the text opens the form of the table that the cursor is in, at its key."""
+    """F4 in the text opens the form of the table that the cursor is in, at its key. What is typed
+    last is saved: that does not wait for the pause after the last key."""
     path = tmp_path / "text.toml"
     path.write_text(render(PS_WORKERS, "text", HOSTS, Path("/srv")) + "[start]\ntimeout = 9\n")
     async with editor(path) as pilot:
@@ -474,23 +472,27 @@ async def test_the_form_of_the_text_s_table(tmp_path: Path) -> None:
         await form(pilot, "[start]")
         await pilot.press("0", "enter")
         await until(pilot, lambda: "timeout = 90" in text_of(pilot))
+        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterText))
+        await pilot.press("ctrl+home", "#", "1", "enter", "ctrl+s")
+        await until(pilot, lambda: path.read_text().startswith("#1\n"))
 
 
 # --- the text -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["mission", "a-long-name-of-a-cluster-on-many-hosts"])
-async def test_the_number_of_problems_is_in_sight_at_80_columns(tmp_path: Path, name: str) -> None:
+async def test_the_number_of_problems_is_in_sight_at_80_columns(tmp_path: Path) -> None:
     """Whatever the name, and also when the file is not saved."""
-    path = tmp_path / f"{name}.toml"
-    path.write_text("[jobs.worker]\ntasks = 0\n[run]\ncommand = []\nkind = 3\n")
-    async with editor(path, size=(80, 24)) as pilot:
-        await to_text(pilot)
-        await pilot.press("#")
-        await shows(pilot, "● not saved")
-        row = row_of(pilot, "● not saved")
-        assert f"! {len(screen_of(pilot).now.problems)} problems" in row
-        assert row.lstrip().startswith(name[:5])
+    async with editor(size=(80, 24)) as pilot:
+        for name in ("another", "a-long-name-of-a-cluster-on-many-hosts"):
+            path = tmp_path / f"{name}.toml"
+            path.write_text("[jobs.worker]\ntasks = 0\n[run]\ncommand = []\nkind = 3\n")
+            await open_instead(pilot, path)
+            await to_text(pilot)
+            await pilot.press("#")
+            await shows(pilot, "● not saved")
+            row = row_of(pilot, "● not saved")
+            assert f"! {len(screen_of(pilot).now.problems)} problems" in row
+            assert row.lstrip().startswith(name[:5])
 
 
 async def test_the_text_itself_is_edited() -> None:
@@ -512,8 +514,9 @@ async def test_the_text_itself_is_edited() -> None:
         await until(pilot, lambda: not text_of(pilot).startswith("# hi"))
 
 
-async def test_digits_and_letters_are_text_in_the_text_alone() -> None:
-    """In the table digits do nothing; in the text nothing is a command but what is no letter."""
+async def test_digits_letters_and_ctrl_c_are_the_text_s_own() -> None:
+    """In the table digits do nothing; in the text nothing is a command but what is no letter.
+    Ctrl-C copies selected text, and does not leave the editor."""
     async with editor() as pilot:
         before = text_of(pilot)
         await pilot.press(*"123456789", "f5")
@@ -523,58 +526,56 @@ async def test_digits_and_letters_are_text_in_the_text_alone() -> None:
         await pilot.press("ctrl+home", "#", *typed)
         await until(pilot, lambda: text_of(pilot).startswith(f"#{typed}"))
         assert isinstance(pilot.app.screen, EditorScreen)
+        await pilot.press("ctrl+home", "shift+end", "ctrl+c")
+        await until(pilot, lambda: pilot.app.clipboard != "")
+        assert pilot.app.clipboard == text_of(pilot).splitlines()[0]
+        assert pilot.app.screen is screen_of(pilot)
 
 
-@pytest.mark.parametrize(
-    "ending", ["# a\u2028b\n", "# a\x85b\n", "# a\r\n", "# a\x0cb\n"], ids=ascii
-)
-@pytest.mark.parametrize("windows", [False, True])
-async def test_every_character_of_a_file_is_kept(
-    tmp_path: Path, ending: str, windows: bool
-) -> None:
+async def test_every_character_of_a_file_is_kept(tmp_path: Path) -> None:
     """Line ends of two kinds, and characters that are line ends elsewhere: opening the file
     changes nothing, nor does an edit of the table or the text change another line, and undo
     brings back every byte."""
-    path = tmp_path / "lines.toml"
-    text = ending + render(PS_WORKERS, "lines", HOSTS, Path("/srv"))
-    if windows:
-        text = text.replace("\r\n", "\n").replace("\n", "\r\n")
-    if "\x0c" in text:
-        text = text.replace("\x0c", "\t")  # TOML has no form feed
-    path.write_bytes(text.encode())
-    async with editor(path) as pilot:
-        await shows(pilot, "root@tf1")
-        assert text_of(pilot) == text and not screen_of(pilot).modified
-        await to_text(pilot)
-        await pilot.press("ctrl+end", "#", "enter", "ctrl+home", "#", "delete", "escape")
-        await until(pilot, lambda: isinstance(pilot.app.focused, ClusterTable))
-        await pilot.press(*"uuuu")
-        await until(pilot, lambda: text_of(pilot) == text)
-        table_of(pilot).go("tf1", "ps")
-        await pilot.press("plus", "ctrl+s")
-        await shows(pilot, "saved in")
-        changed = path.read_bytes().decode()
-        assert changed == text.replace('["tf1:2222"]', '["tf1:2222", "tf1:auto"]')
-        await pilot.press("u", "ctrl+s")
-        await until(pilot, lambda: path.read_bytes().decode() == text)
+    mixed = "# a\u2028b\n# a\x85b\n# a\tb\n# a\r\n# b\n"  # TOML has no form feed
+    mixed += render(PS_WORKERS, "lines", HOSTS, Path("/srv"))
+    windows = mixed.replace("\r\n", "\n").replace("\n", "\r\n")
+    async with editor() as pilot:
+        for name, text in (("mixed", mixed), ("windows", windows)):
+            path = tmp_path / f"{name}.toml"
+            path.write_bytes(text.encode())
+            pilot.app.clear_notifications()
+            await open_instead(pilot, path)
+            await until(pilot, lambda: gone(pilot, "saved in"))
+            await shows(pilot, "root@tf1")
+            assert text_of(pilot) == text and not screen_of(pilot).modified
+            await to_text(pilot)
+            await pilot.press("ctrl+end", "#", "enter", "ctrl+home", "#", "delete", "escape")
+            await until(pilot, lambda: isinstance(pilot.app.focused, ClusterTable))
+            await pilot.press(*"uuuu")
+            await until(pilot, lambda text=text: text_of(pilot) == text)  # type: ignore[misc]
+            table_of(pilot).go("tf1", "ps")
+            await pilot.press("plus", "ctrl+s")
+            await shows(pilot, "saved in")
+            changed = path.read_bytes().decode()
+            assert changed == text.replace('["tf1:2222"]', '["tf1:2222", "tf1:auto"]')
+            await pilot.press("u", "ctrl+s")
+            undone = partial(lambda path, text: path.read_bytes().decode() == text, path, text)
+            await until(pilot, undone)
 
 
-async def test_a_value_saved_at_once_is_the_one_typed_last(tmp_path: Path) -> None:
-    """Saving, testing and launching do not wait for the pause after the last key."""
-    path = tmp_path / "fast.toml"
-    path.write_text('[jobs.w]\ntasks = ["localhost:auto"]\ncommand = ["x"]\n')
-    async with editor(path) as pilot:
-        await to_text(pilot)
-        await pilot.press("ctrl+home", "#", "1", "enter", "ctrl+s")
-        await until(pilot, lambda: path.read_text().startswith("#1\n"))
-
-
-async def test_the_keys_of_the_table_under_the_cursor() -> None:
-    """With their sentences, in a list; the one under the cursor also above the footer. The text
-    follows the cursor of the table."""
+async def test_keys_under_the_cursor_in_the_colours_of_the_theme() -> None:
+    """The table's keys with their sentences, in a list; the one under the cursor also above the
+    footer. The text follows the cursor of the table. No colour of the theme before is left."""
     async with editor(size=(120, 40)) as pilot:
         await shows(pilot, "keys of jobs")
         await shows(pilot, "when a task is ready and the next stage may start")
+        await shows(pilot, "✓")
+        before = [theme_colour(pilot.app, name) for name in ("accent-text", "status-good")]
+        assert all(colour in pilot.app.export_screenshot() for colour in before)
+        pilot.app.theme = "textual-light"
+        await until(
+            pilot, lambda: not any(c in pilot.app.export_screenshot() for c in before), seconds=4
+        )
         await pilot.press("down", "home", "right")
         await shows(pilot, "keys of hosts")
         await shows(pilot, "ssh: ")
@@ -584,36 +585,23 @@ async def test_the_keys_of_the_table_under_the_cursor() -> None:
         await shows(pilot, "total: ")
 
 
-async def test_another_theme_is_seen_everywhere_at_once() -> None:
-    """No colour of the theme before is left."""
-    async with editor(size=(120, 40)) as pilot:
-        await shows(pilot, "✓")
-        before = [theme_colour(pilot.app, name) for name in ("accent-text", "status-good")]
-        assert all(colour in pilot.app.export_screenshot() for colour in before)
-        pilot.app.theme = "textual-light"
-        await until(
-            pilot, lambda: not any(c in pilot.app.export_screenshot() for c in before), seconds=4
-        )
-
-
-async def test_ctrl_c_copies_selected_text_of_the_file() -> None:
-    """It does not leave the editor."""
-    async with editor() as pilot:
-        await to_text(pilot)
-        await pilot.press("ctrl+home", "shift+end", "ctrl+c")
-        await until(pilot, lambda: pilot.app.clipboard != "")
-        assert pilot.app.clipboard == text_of(pilot).splitlines()[0]
-        assert pilot.app.screen is screen_of(pilot)
-
-
 # --- the plan -------------------------------------------------------------------------------------
 
 
-async def test_the_plan_follows_what_is_typed() -> None:
-    """Beside the table on a wide screen: command, environment and TF_CONFIG of a task."""
+async def test_the_plan_follows_what_is_typed_and_pasted() -> None:
+    """Beside the table on a wide screen: command, environment and TF_CONFIG of a task. A script's
+    line that is pasted over the table is its cluster: it stands in the dialog, to be looked at
+    first; the plan shows it as flags again."""
+    flags = "--ps_hosts=c:1 --worker_hosts=a:1,b:1"
     async with editor(size=(200, 50)) as pilot:
         await shows(pilot, "starts ps:0")
         await shows(pilot, "TF_CONFIG")
+        assert gone(pilot, flags)
+        pilot.app.post_message(events.Paste(f"python train.py \\\n  {flags} --task_index=0\n"))
+        await shows(pilot, "Add hosts")
+        await pilot.press("enter")
+        await until(pilot, lambda: "[hosts.c]" in text_of(pilot))
+        await shows(pilot, flags)
         await to_text(pilot)
         text = text_of(pilot)
         row = text[: text.index('"--steps=2000"')].count("\n")
@@ -622,62 +610,38 @@ async def test_the_plan_follows_what_is_typed() -> None:
         await shows(pilot, "--steps=20007")
 
 
-async def test_problems_and_the_plan_before_them_are_in_sight(tmp_path: Path) -> None:
-    """While a word is half typed the plan does not go; all problems stand above it."""
+async def test_problems_and_the_plan_before_them_are_in_sight() -> None:
+    """While a word is half typed the plan does not go; all problems stand above it. A click on a
+    problem, also on its second row, goes to its line in the text, which then has the focus."""
     async with editor(size=(120, 40)) as pilot:
         await shows(pilot, "starts ps:0")
-        text = text_of(pilot)
-        wrong = re.sub(r'"tf(\d):2222"', r'"un\1:2222"', text)
-        screen_of(pilot).query_one(ClusterText).put(wrong)
+        text = screen_of(pilot).query_one(ClusterText)
+        text.put(re.sub(r'"tf(\d):2222"', r'"un\1:2222"', text_of(pilot)))
         await shows(pilot, "problems, and the plan before them")
-        seen = [row[76:].strip(" │") for row in screen_text(screen_of(pilot).app)]
+        rows = screen_text(screen_of(pilot).app)
+        seen = [row[76:].strip(" │") for row in rows]
         assert {number for row in seen for number in re.findall(r"! line (\d+)", row)} == {
             str(problem.line) for problem in screen_of(pilot).now.problems
         }
         assert len(screen_of(pilot).now.problems) >= 3
         assert any("worker:0  on tf2" in row for row in seen)
-        await pilot.press("u")
-        await shows(pilot, "starts ps:0")
-
-
-async def test_a_click_on_a_problem_goes_to_its_line() -> None:
-    """In the text, which then has the focus; so does one on its second row."""
-    async with editor(size=(120, 40)) as pilot:
-        text = screen_of(pilot).query_one(ClusterText)
-        text.put(re.sub(r'"tf(\d):2222"', r'"un\1:2222"', text_of(pilot)))
-        await shows(pilot, "problems, and the plan before them")
-        rows = screen_text(screen_of(pilot).app)
         starts = [y for y, row in enumerate(rows) if "! line " in row]
         number = int(re.findall(r"! line (\d+)", rows[starts[1]])[0])
         for y in (starts[1], starts[2] - 1):
             text.move_cursor((0, 0))
             await pilot.click(offset=(80, y))
             await until(pilot, lambda: text.has_focus and text.cursor_location[0] == number - 1)
-
-
-async def test_the_whole_editor_at_80_by_24() -> None:
-    """Table and file one above the other; the plan on a key, and back."""
-    async with editor(size=(80, 24)) as pilot:
-        await shows(pilot, "root@tf3")
-        await shows(pilot, "[jobs.ps]")
-        await shows(pilot, "l launch")
-        await pilot.press("space")
+        await pilot.press("ctrl+z")
         await shows(pilot, "starts ps:0")
-        await until(pilot, lambda: gone(pilot, "root@tf3"))
-        await pilot.press("down")
-        await shows(pilot, "worker:0 on tf2")
-        await pilot.press("escape")
-        await shows(pilot, "root@tf3")
-        await pilot.resize_terminal(60, 16)
-        await shows(pilot, "tf1")
-        await shows(pilot, "[jobs.ps]")
 
 
 # --- the file -------------------------------------------------------------------------------------
 
 
-async def test_a_file_changed_meanwhile_is_noticed() -> None:
-    """It is asked which one counts; reading it again can be undone."""
+async def test_a_file_changed_or_deleted_meanwhile_is_noticed() -> None:
+    """It is asked which one counts; reading it again can be undone. That it was deleted is said,
+    and saving brings it back. What is not saved is asked about by Escape, once, also where that is
+    pressed faster than the question appears: Escape stays, `d` leaves without saving."""
     async with editor() as pilot:
         path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
@@ -686,6 +650,25 @@ async def test_a_file_changed_meanwhile_is_noticed() -> None:
         await until(pilot, lambda: "# by another" in text_of(pilot))
         await pilot.press("ctrl+z")
         await until(pilot, lambda: "# by another" not in text_of(pilot))
+
+        path.unlink()
+        await shows(pilot, "the file was deleted")
+        await pilot.press("ctrl+s")
+        await until(pilot, path.exists)
+        saved = path.read_text()
+        assert saved == text_of(pilot)
+
+        await pilot.press("plus")
+        screen = screen_of(pilot)
+        screen.action_back()
+        screen.action_back()
+        await shows(pilot, "Unsaved changes")
+        await pilot.press("escape")
+        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
+        assert pilot.app.screen is screen
+        await pilot.press("escape", "d")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        assert path.read_text() == saved
 
 
 async def test_the_question_about_a_changed_file_waits_for_its_answer(
@@ -756,28 +739,6 @@ async def test_save_and_leave_asks_about_a_changed_file() -> None:
         assert "# by another" not in path.read_text()
 
 
-async def test_leaving_twice_asks_once() -> None:
-    """Escape pressed faster than the question appears."""
-    async with editor() as pilot:
-        await pilot.press("plus")
-        screen = screen_of(pilot)
-        screen.action_back()
-        screen.action_back()
-        await shows(pilot, "Unsaved changes")
-        await pilot.press("escape")
-        await until(pilot, lambda: pilot.app.screen is screen)
-
-
-async def test_a_file_deleted_meanwhile_is_written_anew() -> None:
-    """It is said, and saving brings it back."""
-    async with editor() as pilot:
-        path = library.path_of("mission")
-        path.unlink()
-        await shows(pilot, "the file was deleted")
-        await pilot.press("ctrl+s")
-        await until(pilot, path.exists)
-
-
 async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> None:
     """The refusal says what to do, and S does it."""
     path = tmp_path / "fixed.toml"
@@ -794,37 +755,20 @@ async def test_a_read_only_file_is_saved_under_another_name(tmp_path: Path) -> N
     assert "tf1:auto" in library.path_of("fixed").read_text()
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        ("~nosuchuser/x.toml", "there is no such user"),
-        (f"/tmp/{'x' * 300}.toml", "File name too long"),
-    ],
-)
-async def test_a_name_that_no_file_can_have_loses_nothing(answer: str, said: str) -> None:
+async def test_a_name_that_no_file_can_have_loses_nothing() -> None:
     """The refusal says why, and the editor keeps what was not saved."""
     async with editor() as pilot:
-        await pilot.press("plus", "S")
-        await shows(pilot, "a name, or the path of a .toml file")
-        dialog = pilot.app.screen
-        dialog.query_one(LineInput).value = answer
-        await pilot.press("enter")
-        await shows(pilot, said)
-        assert pilot.app.screen is screen_of(pilot) and screen_of(pilot).modified
-
-
-async def test_leaving_asks_about_what_is_not_saved() -> None:
-    """Esc asks, Esc stays, d leaves without saving."""
-    async with editor() as pilot:
-        saved = library.path_of("mission").read_text()
-        await pilot.press("plus", "escape")
-        await shows(pilot, "Unsaved changes")
-        await pilot.press("escape")
-        await until(pilot, lambda: gone(pilot, "Unsaved changes"))
-        assert isinstance(pilot.app.screen, EditorScreen)
-        await pilot.press("escape", "d")
-        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
-        assert library.path_of("mission").read_text() == saved
+        await pilot.press("plus")
+        for answer, said in (
+            ("~nosuchuser/x.toml", "there is no such user"),
+            (f"/tmp/{'x' * 300}.toml", "File name too long"),
+        ):
+            await pilot.press("S")
+            await shows(pilot, "a name, or the path of a .toml file")
+            pilot.app.screen.query_one(LineInput).value = answer
+            await pilot.press("enter")
+            await shows(pilot, said)
+            assert pilot.app.screen is screen_of(pilot) and screen_of(pilot).modified
 
 
 async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
@@ -850,7 +794,8 @@ async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
 async def test_what_is_not_saved_is_never_launched_silently(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is asked: Enter saves and launches, `l` launches what is on the screen, Escape stays."""
+    """It is asked: Enter saves and launches, `l` launches what is on the screen, Escape stays. A
+    cluster with something wrong starts nothing."""
     launched: list[str] = []
 
     def launch(clients: RunClients, cluster: ClusterModel, text: str, ask: object) -> None:
@@ -877,13 +822,10 @@ async def test_what_is_not_saved_is_never_launched_silently(
         await pilot.press("enter")
         await until(pilot, lambda: len(launched) == 2)
         assert path.read_text() == launched[1] == text_of(pilot) != before
-
-
-async def test_what_cannot_be_launched_says_why() -> None:
-    """A cluster with something wrong starts nothing."""
-    async with editor() as pilot:
+        await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
+        table_of(pilot).go("", "ps")
         await pilot.press("enter")
         await form(pilot, "[jobs.ps]")
         await pilot.press("down", *"x", "enter", "l")
         await shows(pilot, "Not launched")
-        assert isinstance(pilot.app.screen, EditorScreen)
+        assert isinstance(pilot.app.screen, EditorScreen) and len(launched) == 2
