@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from launcher.cluster import library
 from launcher.ids import TaskId
@@ -17,6 +19,7 @@ from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
+from launcher.session.records import ListedRun
 from launcher.store.launcher_lock import acquire
 from launcher.store.stream import encode
 from tests.support.command import Up, write
@@ -54,8 +57,11 @@ def missing(pilot: Pilot[int], text: str) -> bool:
 
 
 async def test_an_empty_home_says_how_to_begin() -> None:
-    """No clusters, no runs: the demos stand there, and a is named."""
+    """No clusters, no runs: the demos stand there, and a is named. F9 has nothing to kill, says so
+    and asks nothing."""
     async with home() as pilot:
+        await pilot.press("f9")
+        await shows(pilot, "no active runs")
         await shows(pilot, "none yet: a makes one from a template")
         await shows(pilot, "1 ps + 2 workers train")
         await shows(pilot, "Enter add a cluster")
@@ -134,16 +140,24 @@ async def test_undo_after_a_restart() -> None:
         await shows(pilot, "nothing is deleted")
 
 
-@pytest.mark.parametrize("name", ["", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000])
-async def test_a_bad_name_is_explained_and_not_taken(name: str) -> None:
+async def test_a_bad_name_is_explained_and_not_taken() -> None:
     """The sentence stands at the field, Enter does nothing, no file appears."""
     library.create("mine", TEXT)
     async with home() as pilot:
         await pilot.press("c")
         await shows(pilot, "the name of the new file")
-        pilot.app.screen.query_one("Input").value = name  # type: ignore[attr-defined]
-        await shows(pilot, "! ")
-        await pilot.press("enter", "escape")
+        dialog = pilot.app.screen
+        for name in ("", " ", "../../x", "$(reboot)", "-x", "ü", "y" * 10_000):
+            field = dialog.query_one(Input)
+            field.value = "good"
+            await until(pilot, lambda: missing(pilot, "! "))
+            field.value = name
+            await shows(pilot, "! ")
+            await pilot.press("enter")
+            assert pilot.app.screen is dialog, name
+            assert [path.stem for path in library.saved()] == ["mine"], name
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         assert [path.stem for path in library.saved()] == ["mine"]
 
 
@@ -165,12 +179,16 @@ async def test_odd_records_and_odd_runs_are_named_beside_the_others() -> None:
         await shows(pilot, "no active runs found; ")
 
 
-async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
-    """One that ended, one that failed with its first failure, one whose launcher died."""
-    ended_run("good")
+async def test_past_runs_from_their_rows_to_their_screens_and_the_shell() -> None:
+    """One that ended, one that failed with its first failure, one whose launcher died: each row has
+    outcome, duration, step and loss. Enter opens a run from disk, with its states and logs, and Esc
+    comes back here; where the record breaks off it says so and shows nothing as running. One `q`
+    leads from the end of a run to the shell, although it was opened from here."""
+    good = ended_run("good")
+    (good.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
     failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0)
     ended_run("bad", outcome=Outcome.FAILED, exit_code=1, first_failure=failure)
-    begun_run("lost", ev.HostUp(1004.0, "localhost"))
+    begun_run("lost", *STARTED)
     async with home() as pilot:
         await shows(pilot, "Runs 3")
         await shows(pilot, "time   step   loss")
@@ -178,33 +196,34 @@ async def test_past_runs_with_outcome_duration_step_and_loss() -> None:
         await shows(pilot, "✗ failed   bad-20261120-183002-7f3a   1:02")
         await shows(pilot, "worker:1 @tf3 exit 1")
         await shows(pilot, "? unknown  lost-20261120-183002-7f3a  0:01")
-
-
-async def test_a_past_run_opens_in_the_run_screen() -> None:
-    """From disk: its states and logs; Esc comes back here."""
-    folder = ended_run("good")
-    (folder.path / "worker-0.log").write_bytes(b"the very first line\nthe last\n")
-    async with home() as pilot:
-        await shows(pilot, "Runs 1")
-        pilot.app.screen.query_one("#runs").focus()
-        await pilot.press("home", "enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await open_run(pilot, "lost")
+        await shows(pilot, "ps:0 @localhost  lost")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+        await open_run(pilot, "good")
         await shows(pilot, "the very first line")
         await shows(pilot, "✓ success")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
-
-
-async def test_one_q_leads_from_the_end_of_a_run_to_the_shell() -> None:
-    """Although the run was opened from Home."""
-    ended_run("good")
-    async with home() as pilot:
-        await shows(pilot, "Runs 1")
-        pilot.app.screen.query_one("#runs").focus()
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
+        await open_run(pilot, "good")
         await pilot.press("q")
         await until(pilot, lambda: not pilot.app.is_running or pilot.app._exit)
+
+
+async def open_run(pilot: Pilot[int], name: str) -> None:
+    """Opens a run of a list in the run screen."""
+    screen = pilot.app.screen
+    assert isinstance(screen, HomeScreen)
+    screen.query_one("#runs").focus()
+    await pilot.press("home")
+    while not (
+        isinstance(screen.entry, ListedRun) and screen.entry.summary.run_id.startswith(name)
+    ):
+        before = screen.entry
+        await pilot.press("down")
+        assert screen.entry is not before, name
+    await pilot.press("enter")
+    await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
 
 
 async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
@@ -226,54 +245,38 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
         await until(pilot, lambda: missing(pilot, "Esc hide summary"))
 
 
-async def test_a_run_whose_launcher_died_shows_no_task_alive() -> None:
-    """Its record breaks off: it says so, and shows nothing as running."""
-    begun_run("lost", *STARTED)
-    async with home() as pilot:
-        await shows(pilot, "? unknown")
-        pilot.app.screen.query_one("#runs").focus()
-        await pilot.press("home", "enter")
-        await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
-        await shows(pilot, "ps:0 @localhost  lost")
+def active(pilot: Pilot[int], run_id: str) -> bool:
+    """A row says that a launcher supervises the run."""
+    assert isinstance(pilot.app, TfmuxApp)
+    return any("▸" in row and run_id in row for row in screen_text(pilot.app))
 
 
-async def test_a_supervised_run_is_active_and_f9_asks_about_it() -> None:
-    """A launcher holds its lock: it is listed as active; F9 lists it and asks, Esc leaves it."""
-    folder = begun_run("living")
-    lock = acquire(folder.path)
-    assert lock is not None
-    async with home() as pilot:
-        await shows(pilot, "▸ ")
-        await pilot.press("f9")
-        await shows(pilot, "Kill this run, on all hosts?")
-        await pilot.press("escape")
-        await until(pilot, lambda: missing(pilot, "on all hosts?"))
-        assert folder.launcher_pid() is not None
-    os.close(lock)
-
-
-@pytest.mark.parametrize("answer", ["y", "f9"])
-async def test_f9_has_the_launcher_of_an_active_run_end_it(tmp_path: Path, answer: str) -> None:
-    """Nobody takes the run away: who launched it sees it killed, and the receipt is here too."""
+async def test_an_active_run_is_shown_and_ended_by_its_launcher(tmp_path: Path) -> None:
+    """Nobody takes the run away: after F9, here or on its screen, who launched it sees it killed,
+    and the receipt is here too. F9 again is a yes, as `y` is."""
     file = write(tmp_path, TEXT.replace('["sleep", "{port}"]', '["sleep", "600"]'))
-    with Up("up", str(file), "--json") as up:
-        up.state("ps:0", "starting")
-        async with home() as pilot:
-            await shows(pilot, "▸ ")
-            await pilot.press("f9")
-            await shows(pilot, "Kill this run, on all hosts?")
-            await pilot.press(answer)
-            await shows(pilot, "nothing is left on any host")
-            await pilot.press("escape")
-            await shows(pilot, "Runs 1")
-        assert up.wait() == 130, up.transcript()
-
-
-async def test_f9_without_an_active_run_says_so() -> None:
-    """Nothing to kill, nothing asked."""
     async with home() as pilot:
-        await pilot.press("f9")
-        await shows(pilot, "no active runs")
+        for number, way in enumerate(("f9", "y", "on its screen"), 1):
+            with Up("up", str(file), "--json") as up:
+                up.state("ps:0", "starting")
+                await until(pilot, partial(active, pilot, up.run_id))
+                launcher = up.launcher
+                if way == "on its screen":
+                    await open_run(pilot, up.run_id)
+                    await shows(pilot, "ps:0 @localhost")
+                    assert up.launcher == launcher
+                    await pilot.press("f9")
+                else:
+                    await pilot.press("f9")
+                    await shows(pilot, "Kill this run, on all hosts?")
+                    await pilot.press(way)
+                await shows(pilot, "nothing is left on any host")
+                await pilot.press("escape")
+                assert up.wait() == 130, up.transcript()
+                if way == "on its screen":
+                    await pilot.press("escape", "escape")
+                    await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+                await shows(pilot, f"Runs {number}")
 
 
 async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
@@ -300,7 +303,7 @@ async def test_a_template_becomes_a_cluster_in_the_editor(tfmux_home: Path) -> N
         await shows(pilot, "One machine")
         await pilot.press("1")
         await shows(pilot, "Name")
-        await pilot.press(*["backspace"] * 20, *"mine", "enter")
+        await pilot.press(*"mine", "enter")
         await until(pilot, lambda: isinstance(pilot.app.screen, EditorScreen))
         assert [path.stem for path in library.saved()] == ["mine"]
         await pilot.press("escape")
@@ -320,11 +323,9 @@ async def test_everything_fits_80_by_24() -> None:
         await shows(pilot, "none yet")
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
-async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
+async def test_descriptions_stand_whole() -> None:
     """One row a demo, and that under the cursor below or beside it: no word is missing."""
-    async with home(size=size) as pilot:
-        await pilot.press("end")
+    async with home(size=(80, 24)) as pilot:
         app = pilot.app
         assert isinstance(app, TfmuxApp)
         detail = app.screen.query_one("#detail")
@@ -334,10 +335,13 @@ async def test_descriptions_stand_whole(size: tuple[int, int]) -> None:
             return " ".join(" ".join(rows).split())
 
         whole = "two tasks of one job; the first waits for the second, and where operations run"
-        await until(pilot, lambda: whole in seen())
-        rows = [row for row in screen_text(app) if "tour: " in row[: detail.region.x or None]]
-        names = [row.split()[1 if "│" in row else 0] for row in rows]
-        assert len(names) == len(set(names)) > 5
+        for size in ((80, 24), (120, 40), (200, 50)):
+            await pilot.resize_terminal(*size)
+            await pilot.press("end")
+            await until(pilot, lambda: whole in seen())
+            rows = [row for row in screen_text(app) if "tour: " in row[: detail.region.x or None]]
+            names = [row.split()[1 if "│" in row else 0] for row in rows]
+            assert len(names) == len(set(names)) > 5, size
 
 
 async def test_a_home_below_another_page_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,7 +370,8 @@ async def test_a_home_below_another_page_reads_nothing(monkeypatch: pytest.Monke
 
 
 async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
-    """Above the clusters, under titles, and the cursor is there."""
+    """Whose launcher holds its lock: above the clusters, under titles, and the cursor is there. F9
+    asks about it, and Esc leaves it."""
     library.create("mine", TEXT)
     folder = begun_run("living", *STARTED)
     metric = Metric(TaskId("worker", 0), "localhost", {"step": 1200, "loss": 0.25}, time=1030.0)
@@ -383,6 +388,11 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
             assert "1,200  0.250    1/3" in rows[number]
             assert number < next(n for n, row in enumerate(rows) if "Clusters 1" in row)
             await shows(pilot, "x kill")
+            await pilot.press("f9")
+            await shows(pilot, "Kill this run, on all hosts?")
+            await pilot.press("escape")
+            await until(pilot, lambda: missing(pilot, "on all hosts?"))
+            assert folder.launcher_pid() is not None
     finally:
         os.close(lock)
 
