@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ LOGINS_AT_ONCE = 5
 HANDSHAKES_AT_ONCE = 64
 """To all servers. A handshake takes some 20 ms of this process: of a thousand at a time all would
 take longer than a login may."""
+_BRACKETED_IPV4 = re.compile(r"\[([\d.]+)\]")
 _TRIES = 4
 
 OnStep = Callable[[str, str, str], None]
@@ -516,8 +518,11 @@ def _last_jump(name: str, target: SshTarget, jumps: str) -> SshTarget:
         UnreachableError: it is no destination.
     """
     way, _, last = jumps.rpartition(",")
-    try:  # `ssh -G` prints the first of several as a URL where it was written as one
-        at = SshDestination.parse(last.strip().removeprefix("ssh://"))
+    # `ssh -G` prints the last one with brackets around an IPv4 address, too, and those before it as
+    # they were written, which may be URLs.
+    place = _BRACKETED_IPV4.sub(r"\1", last.strip().removeprefix("ssh://"))
+    try:
+        at = SshDestination.parse(place)
     except AddressError as error:
         what = f"ProxyJump {printable(jumps)}: {error}"
         raise UnreachableError(name, what, code="ssh-config") from error

@@ -194,20 +194,27 @@ async def test_hosts_that_jump_through_each_other_are_named(clients: Clients) ->
         assert "ProxyJump leads in a circle" in str(end)
 
 
-async def test_jump_hosts_may_be_urls(clients: Clients) -> None:
-    """Given a `ProxyJump` of two URLs, of which `ssh -G` leaves the first as it is, when the
-    launcher logs in, then the error names the address of the one that does not answer."""
-    way = f"ssh://{clients.server.user}@127.0.0.1:{clients.server.port}"
-    clients.configure(f"ProxyJump {way},ssh://nobody@127.0.0.1:1", before="Host 127.*\n  Port 1")
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1"):
-        await clients.ours()
+@pytest.mark.parametrize("jumps", ["USER@127.0.0.1:PORT", "ssh://USER@127.0.0.1:PORT,LAST"])
+async def test_jump_hosts_may_be_addresses_and_urls(clients: Clients, jumps: str) -> None:
+    """Given a `ProxyJump` of one IPv4 address, or of two as URLs, when the launcher logs in, then
+    it goes through each. `ssh -G` puts the last address into brackets, and leaves a URL before it
+    as it is."""
+    last = jumps.replace("LAST", "ssh://USER@127.0.0.1:PORT")
+    way = last.replace("USER", clients.server.user).replace("PORT", str(clients.server.port))
+    before = f"Host 127.*\n  IdentityFile {clients.server.client_key.path}\n"
+    before += f"  UserKnownHostsFile {clients.known_hosts}\n  Port 1\n"
+    with clients.known_hosts.open("a") as file:
+        file.write(f"[localhost]:{clients.server.port} {clients.host_key}\n")
+    clients.configure(f"ProxyJump {way}", before=before, HostName="localhost")
+    await clients.ours()
+    assert clients.server.logins == 2 + way.count(",")
 
 
 async def test_an_address_of_a_kind_that_this_machine_lacks_is_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given a name with an IPv4 and an IPv6 address, and a machine without IPv6, when neither can
-    be reached, then the error is the usual one of a failed connection."""
+    """Given a name with an IPv4 and an IPv6 address, and a machine without IPv6, when the launcher
+    connects, then it is by IPv4; when nothing listens there, the error is the usual one."""
     real = socket.socket
 
     def without_ipv6(family: int = -1, *rest: int, **more: int) -> socket.socket:
@@ -215,12 +222,14 @@ async def test_an_address_of_a_kind_that_this_machine_lacks_is_passed_over(
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return real(family, *rest, **more)
 
-    found = [(family, socket.SOCK_STREAM, 6, "", place) for family, place in (
-        (socket.AF_INET, ("127.0.0.1", 1)), (socket.AF_INET6, ("::1", 1, 0, 0))
-    )]  # fmt: skip
-    monkeypatch.setattr(socket, "socket", without_ipv6)
+    six = (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 1, 0, 0))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        four = (socket.AF_INET, socket.SOCK_STREAM, 6, "", listener.getsockname())
+        monkeypatch.setattr(socket, "socket", without_ipv6)
+        with await dial._connect("far", "far", 1, [six, four], "", PATIENCE) as link:
+            assert link.getpeername() == listener.getsockname()
     with pytest.raises(UnreachableError) as told:
-        await dial._connect("far", "far", 1, found, "", 2.0)
+        await dial._connect("far", "far", 1, [four, six], "", 2.0)
     assert told.value.code == "tcp-failed" and "not supported by protocol" in told.value.reason
 
 
