@@ -222,7 +222,7 @@ def fail_power(scenario: FaultScenario, up: Up) -> None:
     [
         soak("exit", None, "worker:1 exit 1 on tf3"),
         ("signal", end_rank, "worker:1 killed by KILL on tf3"),
-        soak("power", fail_power, ""),
+        soak("power", fail_power, " on tf3"),
     ],
 )
 def test_jax_goes_on_from_its_checkpoint(

@@ -123,8 +123,7 @@ env = {{ NASTY = {json.dumps(nasty[2] + nasty[4] + nasty[5])} }}
     with fresh_scenario.up(file) as up:
         assert up.wait() == 0, up.transcript()
         said = up.log("worker:0", "plain")["text"]
-        wanted = [word.replace("{{x}}", "{x}") for word in NASTY]
-        assert repr(wanted) in said or repr(list(NASTY)) in said, said
+        assert repr(list(NASTY)) in said, said
         assert repr(NASTY[2] + NASTY[4] + NASTY[5]) in said
     assert not host.run(["find", "/tmp", "-name", "owned"]).stdout
     assert not list(fresh_scenario.folder.rglob("owned")) and not Path("/tmp/owned").exists()

@@ -61,15 +61,21 @@ async def test_a_session_is_bytes_whatever_the_configuration(
     assert not (tmp_path / "owned").exists()
 
 
-async def test_variables_are_sent(testbed: Testbed, tfmux_home: Path) -> None:
-    """Given a `SetEnv` with a variable that the server accepts and one that it does not, when a
-    session is opened, then its command sees the first alone."""
+async def test_variables_are_sent(
+    testbed: Testbed, tfmux_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a `SetEnv` and a `SendEnv`, each with a variable that the server accepts and one that
+    it does not, when a session is opened, then its command sees the accepted ones alone."""
+    monkeypatch.setenv("LC_SENT", "sent")
+    monkeypatch.setenv("NOT_SENT", "sent")
     testbed.give_access(tfmux_home)
     config = tfmux_home / ".ssh/config"
-    config.write_text(f"SetEnv LANG=C.UTF-8 OTHER=x\n{config.read_text()}")
-    transport = await SshConnector().open("tf3", SshTarget(None, "tf3", None), "echo $LANG/$OTHER")
+    options = "SetEnv LANG=C.UTF-8 OTHER=x\nSendEnv LC_SENT NOT_SENT\n"
+    config.write_text(options + config.read_text())
+    shown = "echo $LANG/$OTHER/$LC_SENT/$NOT_SENT"
+    transport = await SshConnector().open("tf3", SshTarget(None, "tf3", None), shown)
     try:
-        assert await transport.read() == b"C.UTF-8/\n"
+        assert await transport.read() == b"C.UTF-8//sent/\n"
     finally:
         await transport.aclose()
 

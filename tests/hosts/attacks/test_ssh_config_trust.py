@@ -207,12 +207,26 @@ async def test_a_list_of_algorithms_makes_no_change_of_a_known_key(clients: Clie
     assert "ecdsa" in accepted_keys().read_text()
 
 
-@pytest.mark.parametrize("option", ["Ciphers", "MACs", "KexAlgorithms"])
-async def test_algorithms_are_narrowed(clients: Clients, option: str) -> None:
-    """Given a `Ciphers`, `MACs` or `KexAlgorithms` of one name that the server has, too, when `ssh`
-    and the launcher log in, then both get in."""
-    good = {"Ciphers": "aes256-ctr", "MACs": "hmac-sha2-512", "KexAlgorithms": "curve25519-sha256"}
-    clients.configure(f"{option} {good[option]}", "Ciphers aes256-ctr")
+@pytest.mark.parametrize(
+    ("option", "offers", "common", "other"),
+    [
+        ("Ciphers", "encryption_algs", "aes256-ctr", "aes128-ctr"),
+        ("MACs", "mac_algs", "hmac-sha2-512", "hmac-sha1"),
+        ("KexAlgorithms", "kex_algs", "ecdh-sha2-nistp384", "ecdh-sha2-nistp521"),
+    ],
+)
+async def test_algorithms_are_narrowed(
+    clients: Clients, option: str, offers: str, common: str, other: str
+) -> None:
+    """Given a server with one cipher, MAC or key exchange, when ssh_config allows that one alone,
+    then `ssh` and the launcher get in; when it allows another one alone, neither does."""
+    acceptor = clients.server._acceptor
+    assert acceptor is not None
+    clients.server._call(lambda: acceptor.update(encryption_algs=["aes256-ctr", "aes128-ctr"]))
+    clients.server._call(lambda: acceptor.update(**{offers: [common]}))
+    clients.configure(f"{option} {other}", "Ciphers aes256-ctr")
+    await only_refused(clients, "(?i)no matching")
+    clients.configure(f"{option} {common}", "Ciphers aes256-ctr")
     await both_log_in(clients)
 
 

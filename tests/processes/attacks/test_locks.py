@@ -76,13 +76,11 @@ def test_a_kill_without_locks_reaches_the_launcher_that_listens(
 ) -> None:
     """Given a living launcher, and locks that fail or never answer, when `tfmux kill` is called,
     then it has that launcher end the run, with nothing left on any host."""
-    launcher = living.launcher
     done = run("kill", living.run_id, prefix=without_locks(library, number))
     assert done.returncode == 0, done.stderr
     assert "nothing is left on any host" in done.stdout
     assert living.wait() == 130, living.transcript()
     assert not any("unsupervised" in str(event) for event in living.events)
-    assert launcher > 0
 
 
 @FAULTS

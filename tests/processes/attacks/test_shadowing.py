@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 from functools import partial
@@ -197,12 +198,11 @@ def test_python_m(folder: Path) -> None:
 
 
 def test_the_trainers_folder_is_run_by_any_python(folder: Path) -> None:
-    """Given a `trainer` on PYTHONPATH, when any Python runs the bundled trainer's folder, then it
-    is the bundled one that answers. This needs no `-P`, which Python 3.10 does not know."""
+    """Given a `trainer` on PYTHONPATH and in the directory of the call, when any Python runs the
+    bundled trainer's folder, then that one answers: no `-P` is needed, which 3.10 lacks."""
     trainer = Path(installed_trainer()) / "trainer"
     own = folder / "own"
-    own.mkdir()
-    (folder / "trainer").rename(own / "trainer")
+    shutil.copytree(folder / "trainer", own / "trainer")
     done = subprocess.run(
         [sys.executable, str(trainer), "--help"],
         cwd=folder,

@@ -75,7 +75,7 @@ def test_a_hostile_stream_is_an_error_and_writes_nothing_elsewhere(
         unpack(tmp_path / "root", *members, files=files)
 
 
-def test_a_million_members_where_ten_were_announced(tmp_path: Path) -> None:
+def test_more_members_than_were_announced(tmp_path: Path) -> None:
     """Given a stream of results with more files than the ten announced, when it is unpacked, then
     that is an error, and only ten files are there."""
     stream = b"".join(file(f"f{number}", b"") for number in range(11)) + bytes(1 << 20)
