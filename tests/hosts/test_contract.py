@@ -74,7 +74,7 @@ def test_a_run_outlives_its_links_and_its_launcher(bed: Bed) -> None:
     takes over from a killed one without the file, then the processes are the same, no byte is lost,
     and the run ends clean."""
     file = bed.file(
-        modes="child", run='lease = 600\ngrace = 1\non_disconnect = "keep"', env={"PACE": "0.003"}
+        modes="child", run='lease = 600\ngrace = 1\non_disconnect = "keep"', env={"PACE": "0.02"}
     )
     with bed.up(file) as up:
         ready(up, *bed.tasks)

@@ -28,7 +28,7 @@ from tests.testbed import proc
 from tests.testbed.inprocess import SshServer
 from tests.testbed.proc import Process
 
-PACE = "0.03"
+PACE = "0.1"
 """Seconds between what a task writes, if a test does not say it."""
 
 

@@ -17,25 +17,25 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = PATI
     Raises:
         AssertionError: it did not come true in time.
     """
-    deadline = time.monotonic() + timeout
-    began = time.monotonic()
+    first = began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
-        time.sleep(pause(time.monotonic() - began, 0.02))
+        now = time.monotonic()
+        assert now - first < timeout, f"still not so after {timeout} s: {what}"
+        time.sleep(pause(now - began, 0.02, now - first))
         began = time.monotonic()
 
 
 async def until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
     """The same for tests on a loop, which goes on meanwhile."""
-    deadline = time.monotonic() + timeout
-    began = time.monotonic()
+    first = began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"still not so after {timeout} s: {what}"
-        await asyncio.sleep(pause(time.monotonic() - began, 0.01))
+        now = time.monotonic()
+        assert now - first < timeout, f"still not so after {timeout} s: {what}"
+        await asyncio.sleep(pause(now - began, 0.01, now - first))
         began = time.monotonic()
 
 
-def pause(look: float, least: float) -> float:
-    """Seconds until the next look: whoever looks at all processes of a busy machine takes a part of
-    a processor only."""
-    return min(max(least, 4 * look), 0.5)
+def pause(look: float, least: float, waited: float) -> float:
+    """Seconds until the next look: whoever looks at all processes of a machine takes a fifth of a
+    processor, and a thirtieth where that has to be waited for."""
+    return min(max(least, look * min(4 + 4 * waited, 30)), 0.5)

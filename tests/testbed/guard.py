@@ -71,14 +71,14 @@ def leaks(look: Callable[[], Iterable[Process]], since: float = 0.0) -> list[Pro
         look: returns the processes to judge; called until it finds nothing new.
         since: what `proc.next_tick()` returned when the test began; earlier ones are passed over.
     """
-    deadline = time.monotonic() + SETTLE
-    began = time.monotonic()
+    first = began = time.monotonic()
     while found := [each for each in look() if _of_a_run(each) and each.started >= since]:
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now - first > SETTLE:
             for each in found:
                 proc.signal_process(each, signal.SIGKILL)
             return found
-        time.sleep(pause(time.monotonic() - began, 0.05))
+        time.sleep(pause(now - began, 0.05, now - first))
         began = time.monotonic()
     return []
 

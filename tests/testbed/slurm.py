@@ -369,12 +369,12 @@ class SlurmBed:
         self._wait(lambda: not self.leftovers() and not self.jobs(), "no job and process is left")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + PATIENCE
-        began = time.monotonic()
+        first = began = time.monotonic()
         while not condition():
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now - first > PATIENCE:
                 raise TestbedError(f"never: {what}\n{self._state()}")
-            time.sleep(pause(time.monotonic() - began, 0.05))
+            time.sleep(pause(now - began, 0.05, now - first))
             began = time.monotonic()
 
     def _state(self) -> str:
