@@ -12,6 +12,7 @@ import pytest
 
 from tests.support import command
 from tests.support import fault_tasks as tasks
+from tests.support.bed import PACE
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up
 from tests.support.patience import wait_until
@@ -34,7 +35,7 @@ def file(folder: Path, python: str, hosts: str = "", run: str = "") -> Path:
         "given",
         hosts,
         command=[python, *tasks.command()[1:]],
-        env={"LEDGER": "/tmp/ledger", "PACE": "0.03", "MODES": "stubborn daemon"},
+        env={"LEDGER": "/tmp/ledger", "PACE": PACE, "MODES": "stubborn daemon"},
         workdir="",
         grace=1,
         more=run,
@@ -62,17 +63,12 @@ def job_stays(bed: SlurmBed) -> None:
     wait_until(lambda: "tfmux" not in bed.run(*steps), "no step of the run is left")
 
 
-@pytest.mark.parametrize("table", ["", IN_SLURM])
-def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str) -> None:
-    """Given the shell of a Slurm job, when a run is launched with `[slurm]` or `--hosts-from`, then
-    it uses the job's nodes, agents and Slurm confirm its end, and the job stays."""
-    path = file(tmp_path, sys.executable, table)
-    words = [] if table else ["--hosts-from", "slurm"]
-    planned = command.run("plan", str(path), "--json", *words)
-    assert '"node1:auto"' in planned.stdout, planned.stderr
-    checked = command.run("check", str(path), *words)
-    assert checked.returncode == 0 and "Slurm" in checked.stdout, checked.stdout
-    assert "sbatch" not in checked.stdout + planned.stdout
+def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
+    """Its nodes are used, nothing is submitted, everything is ended, Slurm agrees on the run's own
+    steps, and the job stays."""
+    path = file(tmp_path, sys.executable)
+    words = ["--hosts-from", "slurm"]
+    looked_at(path, *words)
     with Up("up", str(path), "--json", *words) as up:
         ready(up, *ALL)
         assert shell.jobs() == ["1 RUNNING"]
@@ -81,25 +77,41 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path, table: str
     assert len(receipt(up)) == 2 and confirmed(up)
     assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
     assert "Slurm 1 is yours and stays" in up.said
-    assert ("the nodes are those of Slurm 1" in up.said) == bool(table)
+    assert "the nodes are those of Slurm 1" not in up.said
     job_stays(shell)
 
 
+def looked_at(path: Path, *words: str) -> None:
+    """Plan and check know the nodes, and would submit nothing."""
+    planned = command.run("plan", str(path), "--json", *words)
+    assert '"node1:auto"' in planned.stdout, planned.stderr
+    checked = command.run("check", str(path), *words)
+    assert checked.returncode == 0 and "Slurm" in checked.stdout, checked.stdout
+    assert "sbatch" not in checked.stdout + planned.stdout
+
+
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
-    """Given a run in the shell of a Slurm job, when its launcher is killed, then the next one finds
-    the same processes; when that one is killed, too, then the hosts end them, and the job stays."""
+    """Given a file whose `[slurm]` takes the shell's job: a launcher that dies takes no task along,
+    and the run can be taken up; if nobody does, the hosts end it by themselves."""
     path = file(tmp_path, sys.executable, IN_SLURM, "lease = 45.0")
+    looked_at(path)
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
+        assert "the nodes are those of Slurm 1" in up.said
         run_id = up.run_id
         pids = {p.pid for p in tagged(shell)}
         up.kill_launcher()
     with Up("attach", run_id, "--json") as again:
-        again.wait_for(lambda e: {"node0", "node1"} <= up_hosts(again), "the agents answer")
-        assert len(pids & {p.pid for p in tagged(shell)}) >= len(ALL)
-        assert {e["attempt"] for e in again.of("task")} == {1}
+        lives_on(again, shell, pids)
         again.kill_launcher()
     job_stays(shell)
+
+
+def lives_on(again: Up, bed: SlurmBed, pids: set[int]) -> None:
+    """Waits until the agents have answered another launcher: the tasks are the same processes."""
+    again.wait_for(lambda e: {"node0", "node1"} <= up_hosts(again), "the agents answer")
+    assert len(pids & {p.pid for p in tagged(bed)}) >= len(ALL)
+    assert {e["attempt"] for e in again.of("task")} == {1}
 
 
 def test_a_kill_from_elsewhere_by_a_file_with_the_job(
@@ -205,11 +217,18 @@ def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
         login = bed.give_access(Path.home())
         bed.run("salloc", "-N", "2", "--no-shell", "--time=10", "--gpus-per-node=2")
         entry = f'[slurm]\nnodes = 2\njob = "1"\nlogin = "{login}"\ngpus = 2\n'
-        path = file(tmp_path, sys.executable, f'{entry}python = "{sys.executable}"', "lease = 45.0")
+        entry += f'python = "{sys.executable}"'
+        path = file(tmp_path, sys.executable, entry, "lease = 600.0")
         with Up("up", str(path), "--json") as up:
             ready(up, *ALL)
             assert {p.environ.get("CUDA_VISIBLE_DEVICES") for p in tagged(bed)} >= {"0,1"}
+            pids = {p.pid for p in tagged(bed)}
             up.kill_launcher()
+        with Up("attach", up.run_id, "--json") as again:
+            lives_on(again, bed, pids)
+            again.press_ctrl_c()
+            assert again.wait() == 130, again.transcript()
+        assert confirmed(again), again.transcript()
         job_stays(bed)
         bed.run("scancel", "1")
         bed.wait_empty()

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support import command
+from tests.support.budgets import soak
 from tests.support.command import Up
 from tests.support.patience import wait_until
 from tests.support.requirements import require
 from tests.support.scenario import confirmed, ready, receipt
-from tests.support.slurm_scenario import ALL, Scenario
+from tests.support.slurm_scenario import ALL, Scenario, folders, forget
 from tests.testbed import slurm
 from tests.testbed.slurm import SlurmBed
 
@@ -24,7 +25,7 @@ REFUSED_SECONDS = 30.0
 
 @pytest.fixture
 def scenario(slurm_scenario: Scenario) -> Scenario:
-    """A bed of four nodes."""
+    """A bed of four nodes; a run takes three, unless its test says another number."""
     return slurm_scenario
 
 
@@ -88,50 +89,37 @@ def test_munge_is_down(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
-@pytest.mark.parametrize(
-    ("slurm", "said"),
-    [
-        ('partition = "nowhere"', ("invalid partition", "sinfo -s lists them")),
-        ('partition = "closed"', ("Invalid user id", "this user may not submit that")),
-        ("gpus = 99", ("not available", "correct nodes, gpus or options")),
-        ('options = ["--no-such-option"]', ("unrecognized option", "correct options")),
-    ],
-)
-def test_what_sbatch_refuses_is_said_with_what_to_change(
-    scenario: Scenario, slurm: str, said: Sequence[str]
-) -> None:
-    """Given an absent or closed partition, more GPUs than a node has, or an unknown option, when a
-    run is launched or checked, then exit 3 with sbatch's reason and with what to change."""
-    file = scenario.file(slurm=slurm)
-    refused(file, *said)
-    blocked(file, *said)
+REFUSED = {
+    'partition = "nowhere"': ("invalid partition", "sinfo -s lists them"),
+    'partition = "closed"': ("Invalid user id", "this user may not submit that"),
+    "gpus = 99": ("not available", "correct nodes, gpus or options"),
+    'options = ["--no-such-option"]': ("unrecognized option", "correct options"),
+    # sbatch would take it, and it would wait for ever:
+    'partition = "short"': ("short allows 1:00", "write a shorter time"),
+}
+
+
+def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> None:
+    """An account without rights, a partition that is not there, more than any node has, a time that
+    the partition does not allow."""
+    for line, said in REFUSED.items():
+        file = scenario.file(slurm=line)
+        refused(file, *said)
+        blocked(file, *said)
     scenario.check_empty()
 
 
-def test_a_time_that_the_partition_does_not_allow(scenario: Scenario) -> None:
-    """Given a time above the partition's limit, when a run is launched or checked, then exit 3
-    tells the limit and what to change. sbatch would take the job, and it would wait for ever."""
-    file = scenario.file(slurm='partition = "short"')
-    said = ("short allows 1:00", "write a shorter time")
-    refused(file, *said)
-    blocked(file, *said)
-    scenario.check_empty()
-
-
-@pytest.mark.parametrize(
-    ("partition", "said"),
-    [("few", "fewer nodes"), ("members", "write an account that the partition allows")],
-)
-def test_what_a_partition_never_gives_is_said_in_the_queue(
-    scenario: Scenario, partition: str, said: str
-) -> None:
-    """Given a partition for fewer nodes or for other accounts, when sbatch has taken the job, then
-    a note says what to change, and Ctrl-C cancels the job in the queue."""
-    with scenario.up(slurm=f'partition = "{partition}"') as up:
-        up.wait_for(lambda e: said in e.get("note", ""), "what to change")
-        up.press_ctrl_c()
-        assert up.wait() == 130, up.transcript()
-    assert "cancelled in the queue: nothing had started" in up.said
+def test_what_a_partition_never_gives_is_said_in_the_queue(scenario: Scenario) -> None:
+    """sbatch takes it: more nodes than it allows, an account that it does not."""
+    for partition, said in {
+        "few": "fewer nodes",
+        "members": "write an account that the partition allows",
+    }.items():
+        with scenario.up(slurm=f'partition = "{partition}"') as up:
+            up.wait_for(lambda e, said=said: said in e.get("note", ""), said)  # type: ignore[misc]
+            up.press_ctrl_c()
+            assert up.wait() == 130, up.transcript()
+        assert "cancelled in the queue: nothing had started" in up.said
     scenario.check_empty()
 
 
@@ -152,53 +140,45 @@ def test_no_python_on_any_node(scenario: Scenario) -> None:
 
 
 def test_no_python_on_one_node(scenario: Scenario) -> None:
-    """Given an interpreter that one of four nodes lacks, when a run is launched, then exit 3 names
-    that node and what to write, and the agents of the others end."""
-    for name in scenario.bed.names[:3]:
+    """The node is named; the agents of the others end."""
+    for name in scenario.bed.names[:2]:
         scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
     file = without_python(scenario.file(), "/tmp/python")
-    refused(file, "node3 (sl4)", "via: srun -Q", "write where a Python 3.8 or newer is")
+    refused(file, "node2 (sl3)", "via: srun -Q", "write where a Python 3.8 or newer is")
     scenario.check_empty()
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_homes_that_are_one_disk_and_homes_that_are_not(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, shared: bool
-) -> None:
-    """Given nodes that keep their state on one shared disk or on a disk each, when a run starts,
-    then each has a folder of its own there; a kill is confirmed by all and leaves no folder."""
-    place = scenario.bed.folder if shared else Path("/tmp")
-    state = place / "state-of-tests"
-    monkeypatch.setenv("XDG_STATE_HOME", str(state))
+def test_homes_that_are_one_disk(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of a run have the host's name in them, and all are gone at its end. The bed's folder
+    is one disk for all nodes."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(scenario.bed.folder / "state-of-tests"))
     with scenario.up() as up:
         ready(up, *ALL)
-        runs = {
-            name: scenario.bed.run_on(name, "find", str(state), "-name", f"{up.run_id}*")
-            for name in scenario.bed.names
-        }
-        counts = [len(found.split()) for found in runs.values()]
-        assert counts == ([4] * 4 if shared else [1] * 4), runs
+        assert len(folders(scenario, up.run_id, "sl1")) == 3
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
-    assert len(receipt(up)) == 4 and confirmed(up)
+    assert len(receipt(up)) == 3 and confirmed(up)
     scenario.check_logs(up.run_id)
-    for name in scenario.bed.names:
-        left = scenario.bed.run_on(name, "find", str(state), "-name", f"{up.run_id}*")
-        assert left == "", name
+    assert not folders(scenario, up.run_id, "sl1")
     scenario.check_empty()
 
 
 READ_ONLY = ("mount", "-o", "remount,ro", "/tmp")
 FULL = ("mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", "/var/lib")
 """There is room for the user's folder, but not for the run's in it."""
+NOT_WRITABLE, NO_SPACE = "/tmp: Read-only file system", "No space left on device"
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
-    [(READ_ONLY, "/tmp: Read-only file system"), (FULL, "No space left on device")],
-    ids=["read-only", "full"],
+    ("names", "fault", "said"),
+    [
+        (["sl3"], FULL, NO_SPACE),
+        soak(["sl3"], READ_ONLY, NOT_WRITABLE),
+        soak(["sl1", "sl2", "sl3", "sl4"], FULL, NO_SPACE),
+        (["sl1", "sl2", "sl3", "sl4"], READ_ONLY, NOT_WRITABLE),
+    ],
+    ids=["one-full", "one-read-only", "all-full", "all-read-only"],
 )
-@pytest.mark.parametrize("names", [["sl3"], ["sl1", "sl2", "sl3", "sl4"]], ids=["one", "all"])
 def test_agents_that_cannot_make_their_folder(
     scenario: Scenario,
     monkeypatch: pytest.MonkeyPatch,
@@ -222,25 +202,10 @@ def test_agents_that_cannot_make_their_folder(
     scenario.check_empty()
 
 
-def test_nodes_that_do_not_know_each_other(scenario: Scenario, tmp_path: Path) -> None:
-    """Given a node that cannot resolve another node's name, when a run is launched, then exit 3
-    names both; if this machine's name is unknown there, then a note says so and all start."""
-    names = scenario.bed.folder / "hosts"
-    poor = scenario.bed.folder / "poor-hosts"
-    poor.write_text("".join(x + "\n" for x in names.read_text().splitlines() if "sl3" not in x))
-    scenario.bed.run_on("sl2", "mount", "--bind", str(poor), "/etc/hosts")
+def test_nodes_that_do_not_know_each_other(scenario: Scenario) -> None:
+    """TensorFlow's tasks would wait for each other."""
+    forget(scenario, "sl2", lambda name: name == "sl3")
     refused(scenario.file(), "sl2 cannot resolve sl3, the name of node2", "/etc/hosts")
-    scenario.check_empty()
-    scenario.bed.run_on("sl2", "umount", "/etc/hosts")
-    known = [x for x in names.read_text().splitlines() if x.split()[1] in ("localhost", "slctl")]
-    known += [x for x in names.read_text().splitlines() if x.split()[1] in scenario.bed.names]
-    poor.write_text("\n".join(known) + "\n")
-    scenario.bed.run_on("sl1", "mount", "--bind", str(poor), "/etc/hosts")
-    with scenario.up() as up:
-        up.wait_for(lambda e: "sl1 cannot resolve" in e.get("note", ""), "a note on the name")
-        ready(up, *ALL)
-        up.press_ctrl_c()
-        assert up.wait() == 130, up.transcript()
     scenario.check_empty()
 
 

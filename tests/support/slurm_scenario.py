@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,13 @@ from tests.support.command import Up
 from tests.testbed.proc import Process
 from tests.testbed.slurm import SlurmBed
 
-ALL = ("ps:0", "worker:0", "worker:1", "worker:2")
+ALL = ("ps:0", "worker:0", "worker:1")
 
 
 class Scenario(Bed):
     """A bed of nodes, and cluster files for it: a ps on the first one, a worker on each other."""
 
-    places: Mapping[str, Sequence[str]] = {"ps": ["node0"], "worker": ["node1", "node2", "node3"]}
+    places: Mapping[str, Sequence[str]] = {"ps": ["node0"], "worker": ["node1", "node2"]}
     lease = 45.0  # each word to a node is an srun of its own
 
     def __init__(self, bed: SlurmBed, folder: Path) -> None:
@@ -36,7 +36,7 @@ class Scenario(Bed):
         env: Mapping[str, str] | None = None,
         extra: str = "",
         words: Sequence[str] | None = None,
-        nodes: int = 4,
+        nodes: int = 3,
         slurm: str = "",
     ) -> Path:
         """The same, with so many nodes and more lines of `[slurm]`."""
@@ -80,6 +80,20 @@ class Scenario(Bed):
         """No process of the run is on any node; Slurm lets go a little later."""
         assert self.bed.leftovers() == []
         self.bed.wait_empty()
+
+
+def forget(scenario: Scenario, node: str, which: Callable[[str], bool]) -> None:
+    """Lets a node know only some names: those for which `which` is false."""
+    lines = (scenario.bed.folder / "hosts").read_text().splitlines()
+    place = scenario.bed.folder / f"hosts-of-{node}"
+    place.write_text("".join(f"{line}\n" for line in lines if not which(line.split()[1])))
+    scenario.bed.run_on(node, "mount", "--bind", str(place), "/etc/hosts")
+
+
+def folders(scenario: Scenario, run_id: str, node: str) -> list[str]:
+    """What a node has of a run where programs keep their state; `/tmp` is each node's own."""
+    words = f"test ! -d $XDG_STATE_HOME || find $XDG_STATE_HOME -name '{run_id}*'"
+    return scenario.bed.run_on(node, "sh", "-c", words).split()
 
 
 def waiting(up: Up, reason: str) -> dict[str, Any]:
