@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support import command
+from tests.support.budgets import soak
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario, confirmed, notes, ready, receipt
@@ -18,6 +20,12 @@ from tests.testbed import proc
 from tests.testbed.proc import Process
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
+DEATHS = {
+    "tf1": "the agent died",
+    "tf2": "the agent died",
+    "tf3": "told to stop",
+    "tf4": "the agent died",
+}
 HIDDEN = ("sh", "-c", "sleep 3002; :")
 
 
@@ -49,32 +57,40 @@ def end_hidden(scenario: FaultScenario) -> None:
             proc.signal_process(process, signal.SIGKILL)
 
 
-def test_a_killed_agent_is_told_and_takes_everything_with_it(scenario: FaultScenario) -> None:
-    """Given a task with daemons, when its host's agent is killed, then the watchdog ends all of
-    them, the run fails for that reason, and every host confirms that nothing is left."""
-    with launched(scenario) as up:
-        ready(up, "ps:0", "worker:0")
+def test_agents_that_die_are_told_and_take_everything_with_them(scenario: FaultScenario) -> None:
+    """Given hosts on which the agent is killed, is stopped, loses its watchdog, or loses its power
+    with all the rest; when all that is over; then each host is told with its reason, daemons have
+    gone, too, and a process of the old list is never mistaken for one of after the boot."""
+    places = {"ps": ["here"], "worker": ["tf1", "tf2", "tf3", "tf4"]}
+    file = scenario.file(
+        places,
+        modes={"worker": "stubborn daemon orphan child"},
+        run='lease = 600\ngrace = 1\non_failure = "keep"\nsuccess = "all"',
+    )
+    with scenario.up(file) as up:
+        workers = [f"worker:{number}" for number in range(4)]
+        ready(up, "ps:0", *workers)
         wait_until(lambda: hidden(scenario), "the daemon runs")
-        _, agent = scenario.agents("tf3")
-        proc.signal_process(agent, signal.SIGKILL)
+        (_, killed), (_, frozen), (watchdog, _) = (
+            scenario.agents(name) for name in ("tf1", "tf2", "tf3")
+        )
+        proc.signal_process(frozen, signal.SIGSTOP)
+        host = scenario.testbed["tf4"]
+        host.crash()
+        scenario.bystanders.pop("tf4")
+        proc.signal_process(killed, signal.SIGKILL)
+        up.state("worker:0", "failed")
+        proc.signal_process(watchdog, signal.SIGKILL)
+        for task in ("worker:1", "worker:3"):
+            up.state(task, "lost")
+        host.boot()
         assert up.wait() == 1, up.transcript()
-        assert any("the agent died" in note for note in notes(up))
-        assert "worker:0 on tf3: ended unseen, the agent died" in up.said
-        assert confirmed(up)
-    scenario.wait_dead()
-
-
-def test_a_frozen_agent_is_told_and_replaced(scenario: FaultScenario) -> None:
-    """Given an agent that is stopped, when its host is lost for that, then its watchdog ends
-    everything, the next agent tells the launcher so, and the run fails with a confirmed receipt."""
-    with launched(scenario) as up:
-        ready(up, "ps:0", "worker:0")
-        _, agent = scenario.agents("tf3")
-        proc.signal_process(agent, signal.SIGSTOP)
-        up.state("worker:0", "lost")
-        assert up.wait() == 1, up.transcript()
-        assert any("the agent died" in note for note in notes(up))
-        assert confirmed(up)
+    for name, why in DEATHS.items():
+        assert any(note.startswith(name) and why in note for note in notes(up)), notes(up)
+    for place in ("worker:0 on tf1", "worker:1 on tf2", "worker:3 on tf4"):
+        assert f"{place}: failed (the agent died)" in up.said
+    assert "first failure: worker:0 on tf1: ended unseen, the agent died" in up.said
+    assert confirmed(up)
     scenario.wait_dead()
 
 
@@ -88,19 +104,6 @@ def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> N
         proc.signal_process(agent, signal.SIGSTOP)
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
-        assert confirmed(up)
-    scenario.wait_dead()
-
-
-def test_a_killed_watchdog_is_told(scenario: FaultScenario) -> None:
-    """Given an agent whose watchdog is killed, when it notices, then it ends the run's tasks on its
-    host, the run fails, and every host confirms that nothing is left."""
-    with launched(scenario, modes="stubborn daemon") as up:
-        ready(up, "ps:0", "worker:0")
-        watchdog, _ = scenario.agents("tf3")
-        proc.signal_process(watchdog, signal.SIGKILL)
-        assert up.wait() == 1, up.transcript()
-        assert any("told to stop" in note for note in notes(up))
         assert confirmed(up)
     scenario.wait_dead()
 
@@ -134,26 +137,6 @@ def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -
     scenario.wait_dead()
 
 
-def test_both_killed_under_a_living_launcher(scenario: FaultScenario) -> None:
-    """Given an agent and its watchdog that are killed together, when the launcher reconnects to a
-    new agent, then that does not confirm that nothing is left: a daemon lives that nobody knows."""
-    with launched(scenario, lease=8) as up:
-        ready(up, "ps:0", "worker:0")
-        wait_until(lambda: hidden(scenario), "the daemon runs")
-        both = scenario.agents("tf3")
-        for process in both:
-            proc.signal_process(process, signal.SIGSTOP)
-        for process in both:
-            proc.signal_process(process, signal.SIGKILL)
-        assert up.wait() == 4, up.transcript()
-        assert not confirmed(up)
-        assert receipt(up)["tf3"]["doubt"].startswith("an earlier agent")
-    end_hidden(scenario)
-    scenario.wait_dead()
-
-
-QUICKLY = (("task", 0.001), ("administrator", 0.05))
-"""By whom, and after how many seconds, they are killed outside of a soak, too."""
 CHAIN = r"""
 import os, sys, time
 pause, home, killer = float(sys.argv[1]), sys.argv[2], sys.argv[3]
@@ -199,11 +182,13 @@ for pid in above:
 for pid in above:
     os.kill(pid, 9)
 """
-KILLED_TOGETHER = [
-    pytest.param(killer, pause, marks=[] if (killer, pause) in QUICKLY else pytest.mark.soak)
-    for killer in ("task", "administrator")
-    for pause in (0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05)
-]
+
+
+def killed_together(*quickly: object) -> list[Any]:
+    """By whom, and after how many seconds, they are killed; all but one in a soak only."""
+    pauses = (0.0, 0.001, 0.002, 0.003, 0.005, 0.01, 0.02, 0.03, 0.04, 0.05)
+    all_of_them = [(killer, pause) for killer in ("task", "administrator") for pause in pauses]
+    return [one if one == quickly else soak(*one) for one in all_of_them]
 
 
 def end_agents(living: list[Process], run_id: str) -> None:
@@ -230,6 +215,8 @@ def never_confirmed(
                 end_agents(living(), up.run_id)
             assert up.wait() == 4, up.transcript()
             assert not confirmed(up)
+            (host,) = receipt(up).values()
+            assert host["doubt"].startswith("an earlier agent")
         done = command.run("kill", up.run_id)
         assert done.returncode == 4, done.stderr
         assert "confirmed in" not in done.stderr
@@ -240,10 +227,9 @@ def never_confirmed(
                 proc.signal_process(process, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+@pytest.mark.parametrize(("killer", "pause"), killed_together("task", 0.001))
 def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
-    """Given a fork chain and a daemon without a tag, when the task or an administrator kills agent
-    and watchdog here at once, then exit 4, and no receipt confirms the end."""
+    """By the task itself or by an administrator: a daemon lives that nobody knows."""
     words = [*python_task(CHAIN), str(pause), str(tmp_path), killer]
     file = write(
         tmp_path,
@@ -255,12 +241,11 @@ def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pa
     never_confirmed(file, tmp_path, killer, lambda: [p for p in proc.scan(mine) if p.alive])
 
 
-@pytest.mark.parametrize(("killer", "pause"), KILLED_TOGETHER)
+@pytest.mark.parametrize(("killer", "pause"), killed_together("administrator", 0.05))
 def test_agent_and_watchdog_killed_together_over_ssh(
     scenario: FaultScenario, killer: str, pause: float
 ) -> None:
-    """Given a fork chain and a daemon without a tag, when the task or an administrator kills a
-    host's agent and watchdog at once, then exit 4, and no receipt confirms the end."""
+    """By the task itself or by an administrator: the next agent has a doubt about the earlier."""
     host = scenario.testbed["tf3"]
     home = host.disk / "tmp" / os.urandom(4).hex()
     home.mkdir()
@@ -271,18 +256,3 @@ def test_agent_and_watchdog_killed_together_over_ssh(
         words=[*python_task(CHAIN), str(pause), f"/tmp/{home.name}", killer],
     )
     never_confirmed(file, home, killer, host.leftovers)
-
-
-def test_a_host_that_crashes_and_boots_again(scenario: FaultScenario) -> None:
-    """Given a host whose power fails, when it has booted, then its task was lost, not failed, and a
-    new agent confirms that nothing is left; the run ends with exit 1."""
-    with launched(scenario) as up:
-        ready(up, "ps:0", "worker:0")
-        host = scenario.testbed["tf3"]
-        host.crash()
-        scenario.bystanders.pop("tf3")
-        up.state("worker:0", "lost")
-        host.boot()
-        assert up.wait() == 1, up.transcript()
-        assert confirmed(up)
-    scenario.wait_dead()

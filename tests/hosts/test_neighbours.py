@@ -1,15 +1,12 @@
-"""Another run of the same user, of the same file, on the same hosts; and a host in another hour."""
+"""Another run of the same user, of the same file, on the same hosts."""
 
 from __future__ import annotations
 
 import json
 import re
-import time
 
 from tests.support import command
-from tests.support.patience import wait_until
 from tests.support.scenario import FaultScenario, confirmed, ready
-from tests.testbed import faults
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 
@@ -64,22 +61,3 @@ def test_kill_all_runs(scenario: FaultScenario) -> None:
         for up in ups:
             up.__exit__(None, None, None)
     scenario.wait_dead()
-
-
-def test_a_host_whose_clock_is_an_hour_ahead(fresh_scenario: FaultScenario) -> None:
-    """Given a host whose clock is an hour ahead, when a run goes on there, then its lease holds,
-    events and lines have this machine's time and order, and it ends as any other."""
-    assert faults.can_shift_clock()
-    faults.shift_clock(fresh_scenario.testbed["tf3"], 3600)
-    assert float(fresh_scenario.testbed["tf3"].run(["date", "+%s"]).stdout) > time.time() + 3000
-    file = fresh_scenario.file(PLACES, run="lease = 20\ngrace = 1", env={"SECONDS": "7"})
-    with fresh_scenario.up(file) as up:
-        ready(up, "ps:0", "worker:0")
-        assert up.wait() == 0, up.transcript()
-        times = [event["time"] for event in up.events if event["event"] != "log"]
-        assert times == sorted(times)
-        assert all(abs(event["time"] - time.time()) < 600 for event in up.events)
-        logs = [event["time"] for event in up.of("log")]
-        assert logs == sorted(logs)
-        fresh_scenario.check_logs(up.run_id)
-    wait_until(lambda: not fresh_scenario.left(), "nothing is left")

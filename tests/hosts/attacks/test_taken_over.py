@@ -11,7 +11,7 @@ from tests.support import command
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
-from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready
+from tests.support.scenario import FaultScenario, confirmed, last_states, notes, ready, receipt
 from tests.testbed import proc
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
@@ -21,37 +21,23 @@ RULES = "lease = 600\ngrace = 1"
 def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
     scenario: FaultScenario,
 ) -> None:
-    """Given a launcher that is stopped, when `tfmux kill` is called, then it ends that launcher and
-    the run, and `tfmux up` exits with 130 and a clean receipt. There are never two launchers."""
-    with scenario.up(scenario.file(PLACES, run=RULES)) as up:
-        ready(up, "ps:0", "worker:0")
+    """There are never two: `tfmux kill` kills the process that does not answer, and the command
+    that has launched the run ends as its next launcher says. Tasks of this machine end with the
+    one that is killed, before anybody asks the host: they were signalled all the same."""
+    places = {"ps": ["tf1"], "worker": ["tf3", "here", "here"]}
+    with scenario.up(scenario.file(places, run=RULES, modes={"worker": "stubborn"})) as up:
+        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
         pid = RunFolder.find(up.run_id).launcher_pid()
         assert pid
         up.signal_launcher(signal.SIGSTOP)
-        done = command.run("kill", up.run_id)
-        assert done.returncode == 0, done.stdout + done.stderr
+        code, said = scenario.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        scenario.wait_dead(up.run_id)
         wait_until(lambda: proc.read(pid) is None, "the first launcher has gone")
         assert up.wait() == 130, up.transcript()
-        assert confirmed(up)
+        assert set(last_states(up).values()) == {"killed"} and confirmed(up)
+        assert receipt(up)["localhost"]["signalled"] >= 2, receipt(up)
         assert "the run goes on" not in up.said
-    scenario.wait_dead()
-
-
-def test_a_receipt_counts_what_the_tasks_own_machine_has_ended_before(
-    scenario: FaultScenario,
-) -> None:
-    """Given a stopped launcher with tasks on its own machine, when `tfmux kill` ends it and the
-    tasks end with it, then the receipt counts them as signalled all the same."""
-    with scenario.up(scenario.file({"worker": ["here", "here"]}, run=RULES)) as up:
-        ready(up, "worker:0", "worker:1")
-        up.signal_launcher(signal.SIGSTOP)
-        done = command.run("kill", up.run_id)
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert up.wait() == 130, up.transcript()
-        assert set(last_states(up).values()) == {"killed"}
-        (host,) = next(e for e in up.of("receipt"))["hosts"]
-        assert host["signalled"] >= 2 and host["confirmed"], host
-    scenario.wait_dead()
 
 
 def test_an_attach_names_a_launcher_that_stands_still_and_leaves_it_alone(
