@@ -1,34 +1,40 @@
-"""A real training on four real hosts: ps on tf1, workers on tf2, tf3 and tf4."""
+"""A real training on real hosts: ps on tf1, workers on tf2, and in a soak on tf3 and tf4."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pytest
+
 from launcher.store.runs import RunFolder
+from tests.support.budgets import soak
 from tests.support.cluster_texts import TRAINING
 from tests.support.command import Up, write
 from tests.support.streams import records
 from tests.testbed.namespaces import Testbed
 
 
-def test_a_real_training_on_four_hosts(testbed: Testbed, tmp_path: Path, mnist: Path) -> None:
-    """Given real MNIST and hosts with only Python and TensorFlow, when a training is launched, then
-    the chief reports an accuracy above 0.8, the ps is stopped, and every host is clean."""
-    file = write(tmp_path, TRAINING.format(hosts=testbed.hosts_toml()))
+@pytest.mark.parametrize("workers", [1, soak(3)])
+def test_a_real_training_on_hosts(
+    testbed: Testbed, tmp_path: Path, mnist: Path, workers: int
+) -> None:
+    """Real MNIST on hosts that have only Python and TensorFlow: the trainer is staged, the chief
+    reports its accuracy, the ps is stopped, and every host is clean afterwards."""
+    names = ["tf1", "tf2", "tf3", "tf4"][: 1 + workers]
+    text = TRAINING.format(hosts=testbed.hosts_toml())
+    places = json.dumps([f"{name}:2222" for name in names[1:]])
+    text = text.replace("--steps=400", "--steps=150")
+    file = write(tmp_path, text.replace('["tf2:2222", "tf3:2222", "tf4:2222"]', places))
     with Up("up", str(file), "--json") as up:
         assert up.wait() == 0, up.transcript()
         done = up.log("worker:0", "test accuracy")
     assert float(done["text"].split("test accuracy ")[1].split()[0]) > 0.8
     states = {e["task"]: e["state"] for e in up.of("task")}
-    assert states == {
-        "ps:0": "stopped",
-        "worker:0": "exited",
-        "worker:1": "exited",
-        "worker:2": "exited",
-    }
+    assert states == {"ps:0": "stopped", **{f"worker:{n}": "exited" for n in range(workers)}}
     receipt = up.of("receipt")[0]
     assert receipt["clean"]
-    assert {host["host"] for host in receipt["hosts"]} == {"tf1", "tf2", "tf3", "tf4"}
+    assert {host["host"] for host in receipt["hosts"]} == {*names}
     for host in testbed:
         assert not host.leftovers()
     stored = RunFolder.find(up.run_id)

@@ -101,7 +101,7 @@ name = "many"
 {hosts}
 [jobs.worker]
 tasks = {tasks}
-command = ["{{python}}", "late.py", "{{index}}", "37"]
+command = ["{{python}}", "late.py", "{{index}}", "17"]
 ready = "started"
 [run]
 grace = 1
@@ -110,21 +110,20 @@ framework = "mpi-like"
 """
 
 
-def test_64_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path) -> None:
-    """Given 64 tasks on four hosts of which one is late, when `tfmux stacks` is asked, then that
-    one has the first line, and the 63 others share the second."""
+def test_many_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path) -> None:
+    """The one of twenty-four that is late stands first, whatever host it is on."""
     testbed.give_access(tfmux_home)
-    tasks = [f"tf{number % 4 + 1}:auto" for number in range(64)]
+    tasks = [f"tf{number % 4 + 1}:auto" for number in range(24)]
     text = MANY.format(hosts=testbed.hosts_toml(), tasks=json.dumps(tasks))
     with Up("up", str(write(folder, text)), "--json") as up:
-        up.state("worker:63", "ready")
-        wait_stuck(up.run_id, load=1, all_reduce=63)
+        up.state("worker:23", "ready")
+        wait_stuck(up.run_id, load=1, all_reduce=23)
         wait_until(
             lambda: (
                 run("stacks", up.run_id).stdout.splitlines()
                 == [
-                    "1 task: worker:37 — load late.py:4 ← <module> late.py:10",
-                    "63 tasks: worker:0–36, 38–63 — all_reduce late.py:7 ← <module> late.py:11",
+                    "1 task: worker:17 — load late.py:4 ← <module> late.py:10",
+                    "23 tasks: worker:0–16, 18–23 — all_reduce late.py:7 ← <module> late.py:11",
                 ]
             ),
             "all are told",

@@ -44,7 +44,7 @@ def jobs(commands: Sequence[Sequence[str]], settings: str = "", workdir: str = "
     return f'{tables}[run]\nworkdir = "{workdir}"\n{settings}\n'
 
 
-def by_job(report: Report, commands: Sequence[Sequence[str]]) -> list[str]:
+def by_job(report: Report, commands: Sequence[object]) -> list[str]:
     """What is said of the command of each job; nothing where it is fine."""
     bad = [f for f in report.findings if f.check is Check.COMMAND and f.severity is not Severity.OK]
     found = {str(finding.task): finding.sentence for finding in bad}
@@ -191,19 +191,25 @@ OF_THE_WORKDIR = [
 """Commands with settings that name what lies in the workdir."""
 
 
-@pytest.mark.parametrize(("command", "settings"), OF_THE_WORKDIR)
-async def test_all_is_looked_for_in_the_directory_where_tasks_start(
-    tmp_path: Path, command: list[str], settings: str
-) -> None:
-    """Given relative paths in `setup`, PYTHONPATH or the command, when the preflight runs, then
-    they are found in a workdir that has them, and are an error in one that has not."""
+def of_the_workdir(place: str, workdir: str, hosts: str = "") -> str:
+    """A job for each of them."""
+    tables = "".join(
+        f'[jobs.job{n}]\ntasks = ["{place}"]\ncommand = {json.dumps(command)}\n{settings}\n'
+        for n, (command, settings) in enumerate(OF_THE_WORKDIR)
+    )
+    return f'{hosts}{tables}[run]\nworkdir = "{workdir}"\n'
+
+
+async def test_all_is_looked_for_in_the_directory_where_tasks_start(tmp_path: Path) -> None:
+    """A relative path in `setup`, of the interpreter, and on PYTHONPATH; without it the same is an
+    error."""
     environment(tmp_path / "project")
     (tmp_path / "empty").mkdir()
-    for workdir, ok in (("project", True), ("empty", False)):
-        report = await of(local(command, settings, workdir), tmp_path)
-        found = [f for f in report.findings if f.check in (Check.COMMAND, Check.PYTHON)]
-        assert all(f.severity is Severity.OK for f in found) == ok, found
-        assert report.ok == ok
+    report = await of(of_the_workdir("localhost:auto", "project"), tmp_path)
+    assert report.ok and problems(report) == {}, report.findings
+    report = await of(of_the_workdir("localhost:auto", "empty"), tmp_path)
+    assert not report.ok
+    assert all(by_job(report, OF_THE_WORKDIR)), report.findings
 
 
 async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
@@ -212,15 +218,11 @@ async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
     """Given a host and a workdir that has not been copied there, when the preflight runs, then what
     can be found here is fine, and the rest is a warning."""
     environment(tmp_path)
-    for command, settings in OF_THE_WORKDIR:
-        job = f'[jobs.worker]\ntasks = ["tf1:auto"]\ncommand = {json.dumps(command)}\n'
-        text = f'{testbed.hosts_toml()}{job}[run]\nworkdir = "."\n{settings}\n'
-        report = await of(text, tmp_path)
-        assert report.ok, report.findings
-        if "-m" in command:
-            assert problems(report) == {}
-        elif settings:
-            assert "unless the files that are copied bring it" in problems(report)["tf1"]
+    report = await of(of_the_workdir("tf1:auto", ".", testbed.hosts_toml()), tmp_path)
+    assert report.ok, report.findings
+    module, other_module, sourced, _ = by_job(report, OF_THE_WORKDIR)
+    assert module == other_module == ""
+    assert "unless the files that are copied bring it" in sourced
 
 
 async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
