@@ -29,15 +29,6 @@ DEATHS = {
 HIDDEN = ("sh", "-c", "sleep 3002; :")
 
 
-def launched(
-    scenario: FaultScenario, modes: str = "daemon orphan child", run: str = "", lease: int = 600
-) -> Up:
-    """A run whose tasks leave daemons behind, one of them with an emptied environment. An agent
-    that has a doubt stays for the `lease`."""
-    file = scenario.file(PLACES, run=f"lease = {lease}\ngrace = 1\n{run}", modes={"worker": modes})
-    return scenario.up(file)
-
-
 def hidden(scenario: FaultScenario) -> list[Process]:
     """The daemons without a tag on tf3, not what they fork."""
     found = [p for p in scenario.testbed["tf3"].leftovers() if p.argv == HIDDEN]
@@ -58,9 +49,9 @@ def end_hidden(scenario: FaultScenario) -> None:
 
 
 def test_agents_that_die_are_told_and_take_everything_with_them(scenario: FaultScenario) -> None:
-    """Given hosts on which the agent is killed, is stopped, loses its watchdog, or loses its power
-    with all the rest; when all that is over; then each host is told with its reason, daemons have
-    gone, too, and a process of the old list is never mistaken for one of after the boot."""
+    """Given hosts on which the agent is killed, is stopped, loses its watchdog, or loses its power,
+    when the run ends, then each host is told with its reason, daemons have gone, too, and every
+    host confirms it."""
     places = {"ps": ["here"], "worker": ["tf1", "tf2", "tf3", "tf4"]}
     file = scenario.file(
         places,
@@ -111,7 +102,11 @@ def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> N
 def test_both_killed_leave_what_the_next_contact_ends(scenario: FaultScenario) -> None:
     """Given an agent, its watchdog and the launcher that are killed, when `tfmux kill` is called,
     then it ends what has the run's tag, but confirms nothing: a daemon without a tag lives on."""
-    with launched(scenario, lease=8) as up:
+    # An agent that has a doubt stays for the lease.
+    file = scenario.file(
+        PLACES, run="lease = 8\ngrace = 1", modes={"worker": "daemon orphan child"}
+    )
+    with scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
         run_id = up.run_id
         wait_until(lambda: hidden(scenario), "the daemon runs")
@@ -229,7 +224,8 @@ def never_confirmed(
 
 @pytest.mark.parametrize(("killer", "pause"), killed_together("task", 0.001))
 def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pause: float) -> None:
-    """By the task itself or by an administrator: a daemon lives that nobody knows."""
+    """Given a task that leaves daemons which nobody knows, when it or an administrator kills its
+    agent and watchdog at once, then no receipt says that nothing is left."""
     words = [*python_task(CHAIN), str(pause), str(tmp_path), killer]
     file = write(
         tmp_path,
@@ -245,7 +241,8 @@ def test_agent_and_watchdog_killed_together_here(tmp_path: Path, killer: str, pa
 def test_agent_and_watchdog_killed_together_over_ssh(
     scenario: FaultScenario, killer: str, pause: float
 ) -> None:
-    """By the task itself or by an administrator: the next agent has a doubt about the earlier."""
+    """Given the same on a host, when the next agent is asked, then it has a doubt about the earlier
+    one, and no receipt says that nothing is left."""
     host = scenario.testbed["tf3"]
     home = host.disk / "tmp" / os.urandom(4).hex()
     home.mkdir()

@@ -84,8 +84,8 @@ def test_a_lease_that_runs_goes_on_as_it_was(
 
 @pytest.mark.parametrize("jump", [-DAY, soak(DAY)])
 def test_a_kill_ends_in_its_time(fresh_scenario: FaultScenario, tmp_path: Path, jump: int) -> None:
-    """Given hosts that are cut off, when the launcher's clock is set during a kill, then the kill
-    ends with the one that comes back, and without the other."""
+    """Given two hosts that are cut off, when the launcher's clock is set during a kill, then the
+    kill ends with the one that comes back and without the other."""
     places = {"ps": ["tf1"], "worker": ["tf3", "tf4", "here"]}
     file = fresh_scenario.file(places, run="lease = 600\ngrace = 6", modes={"worker": "stubborn"})
     up, here, _ = launched(fresh_scenario, tmp_path, file)

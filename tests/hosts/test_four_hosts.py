@@ -19,8 +19,9 @@ from tests.testbed.namespaces import Testbed
 def test_a_real_training_on_hosts(
     testbed: Testbed, tmp_path: Path, mnist: Path, workers: int
 ) -> None:
-    """Real MNIST on hosts that have only Python and TensorFlow: the trainer is staged, the chief
-    reports its accuracy, the ps is stopped, and every host is clean afterwards."""
+    """Given real MNIST and hosts that have only Python and TensorFlow, when a cluster file trains
+    there, then the trainer is staged, the chief reports its accuracy, the ps is stopped, and every
+    host is clean."""
     names = ["tf1", "tf2", "tf3", "tf4"][: 1 + workers]
     text = TRAINING.format(hosts=testbed.hosts_toml())
     places = json.dumps([f"{name}:2222" for name in names[1:]])

@@ -64,8 +64,8 @@ def job_stays(bed: SlurmBed) -> None:
 
 
 def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
-    """Its nodes are used, nothing is submitted, everything is ended, Slurm agrees on the run's own
-    steps, and the job stays."""
+    """Given the shell of a Slurm job, when a run is launched with `--hosts-from`, then it uses the
+    job's nodes, agents and Slurm confirm its end, and the job stays."""
     path = file(tmp_path, sys.executable)
     words = ["--hosts-from", "slurm"]
     looked_at(path, *words)
@@ -91,8 +91,9 @@ def looked_at(path: Path, *words: str) -> None:
 
 
 def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
-    """Given a file whose `[slurm]` takes the shell's job: a launcher that dies takes no task along,
-    and the run can be taken up; if nobody does, the hosts end it by themselves."""
+    """Given a run whose `[slurm]` takes the shell's job, when its launcher is killed, then the next
+    one finds the same processes; when that one is killed, too, then the hosts end them, and the job
+    stays."""
     path = file(tmp_path, sys.executable, IN_SLURM, "lease = 45.0")
     looked_at(path)
     with Up("up", str(path), "--json") as up:
@@ -211,7 +212,8 @@ def test_a_job_that_starts_no_steps(shell: SlurmBed, tmp_path: Path) -> None:
 
 def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
     """Given a job behind a login node, when a run is launched in it, then its tasks have their
-    node's GPUs; when its launcher is killed, then nodes end it by the lease, and the job stays."""
+    node's GPUs; when its launcher is killed, then the next one finds the same processes and ends
+    them, and the job stays."""
     require(slurm.missing())
     with SlurmBed(nodes=2, login=True) as bed:
         login = bed.give_access(Path.home())

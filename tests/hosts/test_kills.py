@@ -31,8 +31,8 @@ def living(scenario: FaultScenario, up: Up) -> set[str]:
 
 def test_a_grace_is_for_those_who_need_it(scenario: FaultScenario) -> None:
     """Given a grace of ten minutes, and tasks that have stopped themselves, have closed their
-    output and stay, or ignore TERM; when the key is pressed; then all but the last are gone well
-    within it; and when it is pressed again, these do not wait for it either."""
+    output, or ignore TERM, when Ctrl-C is pressed, then all but the last are gone at once; and when
+    it is pressed again, they are, too."""
     places = {"ps": ["tf1"], "worker": ["tf3", "here"], "mute": ["tf4", "here"], "deaf": ["tf1"]}
     modes = {"worker": "stops child", "mute": "mute", "deaf": "stubborn orphan"}
     file = scenario.file(places, modes=modes, run="lease = 600\ngrace = 600")
@@ -98,10 +98,9 @@ def test_kill_while_connecting_leaves_nothing(fresh_scenario: FaultScenario) -> 
 
 
 def test_kill_while_hosts_are_away_and_during_their_return(scenario: FaultScenario) -> None:
-    """Given a host that is away, and one whose cable has been pulled in the moment before, so that
-    its link still looks alive; when the key is pressed; then it is signalled at once wherever it
-    can be, and nothing is taken for done that was not; who comes back while the kill waits is
-    killed then, and confirms."""
+    """Given a host that is away and one whose link still looks alive after its cable was pulled,
+    when Ctrl-C is pressed, then all others are killed at once; and when both are back during the
+    kill, they are killed and confirm."""
     with launched(scenario, "stubborn orphan", run="grace = 8") as up:
         ready(up, *ALL)
         scenario.testbed["tf3"].pull()
@@ -120,8 +119,8 @@ def test_kill_while_hosts_are_away_and_during_their_return(scenario: FaultScenar
 
 
 def test_kill_under_a_flood_of_all_tasks(scenario: FaultScenario) -> None:
-    """Every task writes as fast as it can; the kill does not queue behind what they write, and
-    afterwards every log is whole here, to the last byte."""
+    """Given tasks that write as fast as they can, when Ctrl-C is pressed, then the kill does not
+    queue behind their output: exit 130, nothing is left, and every log is whole here."""
     file = scenario.file(
         {"worker": ["tf3", "tf4", "here"]},
         run="lease = 600\ngrace = 0.5",

@@ -27,9 +27,9 @@ def strike(up: Up) -> str:
 
 
 def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario) -> None:
-    """Three launchers on the same hosts die while staging, starting and killing (while running they
-    do in `test_contract`). The hosts, this machine among them, end everything by themselves, and
-    nobody else's processes."""
+    """Given three runs on the same hosts, when their launchers are killed while staging, starting
+    and killing (`test_contract` has one of a running one), then all hosts end their tasks by
+    themselves, and nobody else's processes."""
     big = scenario.folder / "big"
     big.mkdir()
     (big / "blob").write_bytes(os.urandom(20 << 20))
@@ -69,8 +69,9 @@ def test_in_every_phase_all_are_dead_by_lease_and_grace(scenario: FaultScenario)
 def test_under_keep_a_run_without_launcher_lives_and_is_taken_up(
     scenario: FaultScenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`keep`: beyond lease and grace everything goes on, `tfmux ps` says unsupervised; who has
-    nothing but the file and the run's name brings back states and whole logs, and ends it."""
+    """Given `keep` and a launcher that is killed, when lease and grace are over, then the tasks
+    live and `tfmux ps` calls them unsupervised; and who has nothing but the file and the run's name
+    takes them over with whole logs, and ends them."""
     places = {"ps": ["tf1"], "worker": ["tf3"]}
     file = scenario.file(places, run=f'{RULES}\non_disconnect = "keep"', env={"PACE": "0.02"})
     with scenario.up(file) as up:

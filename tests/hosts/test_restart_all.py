@@ -311,8 +311,8 @@ def test_a_host_that_stays_away_ends_the_run_and_is_named(scenario: FaultScenari
 
 
 def test_a_job_keeps_its_nodes_over_a_restart(slurm_scenario: Scenario) -> None:
-    """Ranks on nodes that ignore TERM and leave daemons: all start again there, in the same
-    job, and the nodes are given back at the end."""
+    """Given ranks on nodes that ignore TERM and leave daemons, when one fails, then all start again
+    in the same job, and the nodes are given back at the end."""
     with slurm_scenario.up(
         modes="stubborn daemon child fails",
         run=RULE,

@@ -30,8 +30,8 @@ def scenario(slurm_scenario: Scenario) -> Scenario:
 
 
 def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_path: Path) -> None:
-    """Given a workdir and two GPUs a node, when a run on four nodes is done, then its tasks started
-    in order with both and without a step's variables, and agents and Slurm confirm all."""
+    """Given a workdir and two GPUs a node, when a run on three nodes is done, then its tasks
+    started in order with both and without a step's variables, and agents and Slurm confirm all."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work/greeting.txt").write_text("hello from the workdir\n")
     script = (
@@ -65,10 +65,9 @@ def test_a_run_starts_in_order_and_gives_the_nodes_back(scenario: Scenario, tmp_
 def test_a_run_keeps_to_its_file_and_says_what_it_found(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given variables that sbatch prefers to lines of its script (one makes it wait for the job's
-    end, and nothing of its command line undoes that), a grace that Slurm cuts short, and a node
-    that does not know this machine's name; then the job is what the file says, the rest is noted,
-    and each node has the folder of its own host."""
+    """Given variables that sbatch prefers to its script, a grace that Slurm cuts short, and a node
+    that does not know this machine's name, when a run is launched, then the job is what the file
+    says, and notes tell the rest."""
     defaults = {"PARTITION": "few", "TIMELIMIT": "1", "JOB_NAME": "mine", "OUTPUT": "/no-such/x"}
     defaults |= {"ERROR": "/no-such/x", "WAIT": "1", "REQUEUE": "1", "ARRAY_INX": "0-3"}
     for name, value in defaults.items():
@@ -95,7 +94,7 @@ def test_a_run_keeps_to_its_file_and_says_what_it_found(
 
 def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
     """Given a running job, when somebody cancels it, then the run ends with exit 1 and the reason
-    CANCELLED, and all four nodes confirm that nothing is left."""
+    CANCELLED, and all its nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         scenario.bed.run("scancel", "1")
@@ -251,7 +250,7 @@ def test_tensorflow_trains_on_nodes(scenario: Scenario) -> None:
 @pytest.mark.soak
 def test_a_time_limit_that_is_reached(scenario: Scenario) -> None:
     """Given a job of one minute, when its time is over, then the run ends with exit 1 and the
-    reason TIMEOUT, and all four nodes confirm that nothing is left: Slurm's TERM comes first."""
+    reason TIMEOUT, and all its nodes confirm that nothing is left: Slurm's TERM comes first."""
     with scenario.up(slurm='time = "1"', run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         assert up.wait(200) == 1, up.transcript()

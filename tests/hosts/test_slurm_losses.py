@@ -56,8 +56,9 @@ def test_slurm_ends_what_an_agent_has_left(scenario: Scenario) -> None:
 
 
 def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
-    """Daemons outlive the job, and Slurm calls it ended: its word does not count, the agents end
-    the daemons and confirm it, and where there is none any more the host is not confirmed."""
+    """Given a Slurm without cgroups and a node whose agent is killed, when Ctrl-C is pressed, then
+    agents alone confirm their nodes, and exit 4: nobody confirms that node, where daemons outlive
+    the job."""
     require(slurm.missing())
     with SlurmBed(track="linuxproc") as bed:
         scenario = Scenario(bed, tmp_path)
@@ -86,7 +87,7 @@ def test_without_cgroups_nobody_confirms_for_an_agent(tmp_path: Path) -> None:
 
 def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
     """Given a job that Slurm refuses to requeue, when an administrator insists on it, then the run
-    ends with exit 1 and that reason, and all four nodes confirm that nothing is left."""
+    ends with exit 1 and that reason, and all its nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         with pytest.raises(TestbedError):
@@ -102,7 +103,7 @@ def test_a_run_is_not_put_back_into_the_queue(scenario: Scenario) -> None:
 @pytest.mark.soak
 def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
     """Given a running job, when an urgent one displaces it, then the run ends with exit 1 and the
-    reason PREEMPTED, and all four nodes confirm that nothing is left."""
+    reason PREEMPTED, and all its nodes confirm that nothing is left."""
     with scenario.up(modes="stubborn daemon", run='grace = 1.0\non_failure = "keep"') as up:
         ready(up, *ALL)
         urgent = ("sbatch", "-p", "urgent", "-N4", "--exclusive", "-t10", "-o/dev/null")
@@ -117,7 +118,7 @@ def test_a_job_that_another_one_displaces(scenario: Scenario) -> None:
 @pytest.mark.soak
 def test_a_job_that_is_suspended_and_goes_on(scenario: Scenario) -> None:
     """Given a job that is suspended until all its tasks are lost, when it is resumed, then all
-    tasks are ready again, and a kill is confirmed by all four nodes."""
+    tasks are ready again, and a kill is confirmed by all its nodes."""
     with scenario.up() as up:
         ready(up, *ALL)
         scenario.bed.run("scontrol", "suspend", "1")

@@ -100,8 +100,9 @@ REFUSED = {
 
 
 def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> None:
-    """An account without rights, a partition that is not there, more than any node has, a time that
-    the partition does not allow."""
+    """Given an absent or closed partition, more GPUs than a node has, an unknown option, or a time
+    above the partition's limit, when a run is launched or checked, then exit 3 with the reason and
+    with what to change."""
     for line, said in REFUSED.items():
         file = scenario.file(slurm=line)
         refused(file, *said)
@@ -110,7 +111,8 @@ def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> 
 
 
 def test_what_a_partition_never_gives_is_said_in_the_queue(scenario: Scenario) -> None:
-    """sbatch takes it: more nodes than it allows, an account that it does not."""
+    """Given a partition for fewer nodes or for other accounts, when sbatch has taken the job, then
+    a note says what to change, and Ctrl-C cancels the job in the queue."""
     for partition, said in {
         "few": "fewer nodes",
         "members": "write an account that the partition allows",
@@ -140,7 +142,8 @@ def test_no_python_on_any_node(scenario: Scenario) -> None:
 
 
 def test_no_python_on_one_node(scenario: Scenario) -> None:
-    """The node is named; the agents of the others end."""
+    """Given an interpreter that one of its nodes lacks, when a run is launched, then exit 3 names
+    that node and what to write, and the agents of the others end."""
     for name in scenario.bed.names[:2]:
         scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
     file = without_python(scenario.file(), "/tmp/python")
@@ -149,8 +152,8 @@ def test_no_python_on_one_node(scenario: Scenario) -> None:
 
 
 def test_homes_that_are_one_disk(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Folders of a run have the host's name in them, and all are gone at its end. The bed's folder
-    is one disk for all nodes."""
+    """Given nodes that keep their state on one shared disk, when a run starts, then each has a
+    folder of its own there; a kill is confirmed by all and leaves no folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(scenario.bed.folder / "state-of-tests"))
     with scenario.up() as up:
         ready(up, *ALL)
@@ -203,7 +206,8 @@ def test_agents_that_cannot_make_their_folder(
 
 
 def test_nodes_that_do_not_know_each_other(scenario: Scenario) -> None:
-    """TensorFlow's tasks would wait for each other."""
+    """Given a node that cannot resolve another node's name, when a run is launched, then exit 3
+    names both: TensorFlow's tasks would wait for each other."""
     forget(scenario, "sl2", lambda name: name == "sl3")
     refused(scenario.file(), "sl2 cannot resolve sl3, the name of node2", "/etc/hosts")
     scenario.check_empty()

@@ -111,7 +111,8 @@ framework = "mpi-like"
 
 
 def test_many_tasks_on_four_hosts(folder: Path, testbed: Testbed, tfmux_home: Path) -> None:
-    """The one of twenty-four that is late stands first, whatever host it is on."""
+    """Given twenty-four tasks on four hosts, when one is late, then `tfmux stacks` shows it first,
+    whatever host it is on, and all others in one line."""
     testbed.give_access(tfmux_home)
     tasks = [f"tf{number % 4 + 1}:auto" for number in range(24)]
     text = MANY.format(hosts=testbed.hosts_toml(), tasks=json.dumps(tasks))

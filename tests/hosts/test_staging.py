@@ -184,9 +184,9 @@ def test_a_large_file_goes_again_after_a_cut(ssh_server: SshServer, tmp_path: Pa
 def test_data_comes_whole_and_has_a_place_in_the_workdir(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """A data directory of the workdir keeps its relative path although it is ignored, and if it is
-    a link, so that one path serves the tasks of this machine and of the hosts; one from elsewhere
-    comes under its own name, and a job's data goes where the job is."""
+    """Given data directories in the workdir, linked into it, elsewhere and of a job, when a task
+    runs, then the first two have their relative path although they are ignored, and the others
+    their own name."""
     root = tmp_path / "work"
     (root / "data/digits").mkdir(parents=True)
     (tmp_path / "mnist/train").mkdir(parents=True)

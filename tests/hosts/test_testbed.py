@@ -81,8 +81,8 @@ def test_each_host_is_a_machine_of_its_own(testbed: Testbed, ssh: Ssh) -> None:
 
 
 def test_host_python_has_tensorflow_and_nothing_of_tfmux(testbed: Testbed) -> None:
-    """A host has TensorFlow (others train there); the project and what only the launcher needs are
-    not there."""
+    """Given the testbed, then its Python has TensorFlow (other tests train there), and the project
+    and what only the launcher needs are not there."""
     ours = ("launcher", "tui", "trainer", "textual", "asyncssh", "pydantic", "pytest")
     look = f"import importlib.util as u; print([n for n in {ours} if u.find_spec(n)]"
     look += ", u.find_spec('tensorflow') is not None)"

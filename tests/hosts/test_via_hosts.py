@@ -36,8 +36,8 @@ def folders(containers: Containers, run_id: str) -> set[str]:
 
 
 def test_a_container_that_is_stopped(containers: Containers) -> None:
-    """Given a task in a container; when that is killed; then the task is gone with it, and the run
-    says which host cannot be asked: exit 4. The others keep nothing of it."""
+    """Given a task in a container, when that is killed, then the task is gone with it, the run says
+    which host cannot be asked, exit 4, and the others keep nothing of it."""
     with Container() as third:
         containers.containers["c3"] = third
         places = {"ps": ["c1"], "worker": ["c3", "c2"]}

@@ -21,9 +21,9 @@ RULES = "lease = 600\ngrace = 1"
 def test_a_kill_ends_a_launcher_that_stands_still_and_then_the_run(
     scenario: FaultScenario,
 ) -> None:
-    """There are never two: `tfmux kill` kills the process that does not answer, and the command
-    that has launched the run ends as its next launcher says. Tasks of this machine end with the
-    one that is killed, before anybody asks the host: they were signalled all the same."""
+    """Given a launcher that stands still, with tasks on hosts and on this machine, when `tfmux
+    kill` is called, then it kills that launcher and ends the run, whose command is exit 130; tasks
+    here that end with the launcher count as signalled."""
     places = {"ps": ["tf1"], "worker": ["tf3", "here", "here"]}
     with scenario.up(scenario.file(places, run=RULES, modes={"worker": "stubborn"})) as up:
         ready(up, "ps:0", "worker:0", "worker:1", "worker:2")

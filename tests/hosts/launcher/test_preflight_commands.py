@@ -201,8 +201,8 @@ def of_the_workdir(place: str, workdir: str, hosts: str = "") -> str:
 
 
 async def test_all_is_looked_for_in_the_directory_where_tasks_start(tmp_path: Path) -> None:
-    """A relative path in `setup`, of the interpreter, and on PYTHONPATH; without it the same is an
-    error."""
+    """Given relative paths in `setup`, PYTHONPATH or the command, when the preflight runs, then
+    they are found in a workdir that has them, and are an error in one that has not."""
     environment(tmp_path / "project")
     (tmp_path / "empty").mkdir()
     report = await of(of_the_workdir("localhost:auto", "project"), tmp_path)

@@ -180,8 +180,8 @@ async def test_what_only_shows_beside_other_hosts(
 
 
 async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> None:
-    """A restart finds its checkpoint there, so nothing is to be warned of. The clock of one is an
-    hour behind: told to the second, and nothing to stop a launch for."""
+    """Given two hosts with one home, and the clock of one an hour behind, when they are checked,
+    then the log directory is called shared, the clock is measured, and nothing stops a launch."""
     if faults.can_shift_clock():
         faults.shift_clock(testbed["tf3"], -3600)
     faults.share_home(testbed["tf3"], testbed["tf4"])
@@ -201,7 +201,8 @@ SHELLS = {"tf1": "/bin/dash", "tf2": "/bin/tcsh", "tf3": "/bin/csh", "tf4": "/us
 
 
 async def test_login_shells_of_other_kinds_do(testbed: Testbed) -> None:
-    """Whatever the account's shell is, the agent comes up; one that is odd is said so."""
+    """Given an account whose login shell is dash, tcsh, csh or fish, when the preflight runs, then
+    the agent comes up and all is well, but all shells except dash get `shell-odd`."""
     there = [host for host in testbed if faults.has_shell(host, SHELLS[host.name])]
     assert there, "this machine has none of them"
     for host in there:
