@@ -67,6 +67,8 @@ def test_elements_of_a_list_keep_their_comments() -> None:
         ClusterDocument(FILE).put(("jobs", "ps", "tasks"), ["new:1", "tf1:2222", "b.c:2222"]).text
     )
     assert '"tf1:2222",  # the old one\n' in first and comments(first) == comments(FILE)
+    table = ClusterDocument(FILE).put(("jobs", "ps", "env"), {"A": "1", "B": "2"})
+    assert 'A = "1"  # why\nB = "2"\n' in table.text
 
 
 def test_a_new_table_stands_with_its_like_and_apart() -> None:

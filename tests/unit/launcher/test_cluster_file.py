@@ -362,6 +362,17 @@ def test_an_empty_file_says_what_it_needs() -> None:
     assert "[jobs.worker]" in problem.message
 
 
+@pytest.mark.parametrize("table", ["[run]", "[jobs.worker]"])
+def test_a_word_that_would_be_too_long_with_all_addresses_is_named(table: str) -> None:
+    """Linux would refuse to start the tasks; the length is that after the placeholders."""
+    tasks = ", ".join(f'"far:{number}"' for number in range(1, 300))
+    text = f'[hosts.far]\nssh = "far"\naddress = "{".".join(["t" * 60] * 4)}"\n'
+    text += f'[run]\nframework = "none"\ncommand = ["true"]\n[jobs.worker]\ntasks = [{tasks}]\n'
+    text = text.replace(table, f'{table}\nenv = {{ ALL = "{{worker_hosts}} {{worker_hosts}}" }}')
+    found = {p.key: p.message for p in problems(text)}
+    assert "bytes with all addresses" in found[f"{table[1:-1]}.env.ALL"]
+
+
 def test_one_chief() -> None:
     """A cluster with two chiefs is refused at the second."""
     (problem,) = problems(changed("[jobs.worker]", "[jobs.chief]").partition("[start]")[0])

@@ -113,7 +113,7 @@ def test_hosts_of_a_line() -> None:
 
 def test_missing_hosts_and_the_next_in_a_series() -> None:
     """localhost is never missing; a number goes on where it stopped."""
-    tasks = {"ps": ["tf1:1", "localhost:auto"], "worker": ["tf2:1", "nonsense"]}
+    tasks = {"ps": ["nonsense", "tf1:1", "localhost:auto"], "worker": ["tf2:1", "tf1:2"]}
     assert missing_hosts(tasks, {"tf1": {}}) == ["tf2"]
     assert next_like(["tf1", "tf2"], "tf1") == "tf3"
     assert next_like(["gpu"], "gpu") == "gpu2"

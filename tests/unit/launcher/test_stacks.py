@@ -88,6 +88,16 @@ def test_the_interpreter_behind_a_shell_stands_for_its_task() -> None:
     assert task(0, shell, child).main is child
 
 
+def test_a_process_in_full_says_how_it_was_looked_at() -> None:
+    """`/proc` is the way for any process, and is not named."""
+    assert list(process(*WAIT[1:]).lines())[:3] == [
+        "  process 7: python train.py",
+        "    runs; by python",
+        "    thread main",
+    ]
+    assert "    runs" in process(way="proc").lines()
+
+
 def test_long_stacks_are_named_by_their_ends_and_the_users_own_code() -> None:
     library = [StackFrame(f"f{n}", f"/x/site-packages/m{n}.py", n) for n in range(9)]
     own, base = StackFrame("step", "/srv/train.py", 41), StackFrame("<module>", "/srv/train.py", 90)
