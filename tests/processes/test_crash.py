@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import command
+from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
@@ -73,7 +74,7 @@ def said_so(home: Path) -> int:
     return sum(file.read_text().count("RuntimeError: broken") for file in files)
 
 
-@pytest.mark.parametrize("where", ["drawing", "worker", "thread", "key"])
+@pytest.mark.parametrize("where", ["drawing", "thread", soak("worker"), soak("key")])
 def test_the_run_goes_on_when_the_screen_fails(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, tfmux_home: Path, where: str
 ) -> None:
@@ -118,7 +119,7 @@ def test_a_crash_after_f9_does_not_save_the_run(
     program, trigger = tmp_path / "program.py", tmp_path / "now"
     program.write_text(PROGRAM)
     window = terminal(200, 50)
-    stubborn = ["sh", "-c", "trap '' TERM; echo step 2; while :; do sleep 0.1; done"]
+    stubborn = ["sh", "-c", "trap '' TERM; echo step 2; while :; do sleep 1; done"]
     jobs = {"worker": {"tasks": 2, "ready": "started"}}
     text = cluster_text(jobs, command=stubborn, workdir="", grace=15.0)
     file = write(tmp_path, text)

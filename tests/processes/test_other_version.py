@@ -38,8 +38,9 @@ def left_by(version: int, folder: Path) -> Iterator[str]:
     """A run of a tfmux that speaks another version of the protocol, whose launcher was killed."""
     place = folder / "tfmux"
     for package in ("launcher", "tui"):
+        # With what is compiled already, but for what somebody else is just writing.
         shutil.copytree(
-            REPOSITORY / package, place / package, ignore=shutil.ignore_patterns("__pycache__")
+            REPOSITORY / package, place / package, ignore=shutil.ignore_patterns("*.pyc.*")
         )
     source = place / "launcher/agent/wire.py"
     source.write_text(

@@ -14,54 +14,33 @@ from tests.support.terminal import Terminal, cluster, living
 from tests.testbed import guard
 
 
-@pytest.mark.parametrize(("width", "height"), [(200, 50), (80, 24)])
 def test_a_run_is_watched_and_killed_with_one_key(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
-    """All panes are live, F9 ends everything, the receipt is shown, the exit code is 130."""
-    window = terminal(width, height)
+    """All panes are live, and still there when the terminal becomes smaller and larger. One with
+    another character set sends bytes that are no UTF-8 for a letter: the keys after them work. F9
+    ends everything, the receipt is shown, the exit code is 130."""
+    window = terminal(200, 50)
     window.run("up", str(cluster(tmp_path)))
     window.wait_for("ps:0 @localhost", "worker:0 @localhost", "worker:1 @localhost", "step 2")
     everyone = {"ps:0", "worker:0", "worker:1"}
     window.wait_until(lambda _: living() == everyone, "all three processes")
-    window.keys("F9")
-    window.wait_for("nothing is left on any host")
-    assert not living()
-    window.keys("q")
-    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
-    assert "worker:1 on localhost: killed" in screen
-
-
-def test_a_byte_that_is_no_utf_8_ends_nothing(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path
-) -> None:
-    """A terminal with another character set sends such for one letter; the keys after it work."""
-    window = terminal(120, 30)
-    window.run("up", str(cluster(tmp_path)))
-    window.wait_for("running", "step 5")
-    window.paste(b"\xe4")
-    window.keys("m")
-    window.wait_for("all logs, 3 of 3 tasks")
-    assert len(living()) == 3
-    window.keys("F9")
-    window.wait_for("nothing is left on any host")
-    window.keys("q")
-    window.wait_for("EXIT-CODE 130")
-
-
-def test_a_resize_loses_nothing(terminal: Callable[[int, int], Terminal], tmp_path: Path) -> None:
-    """From 200×50 down to 80×24 and up to 400×120: the panes are still there and live."""
-    window = terminal(200, 50)
-    window.run("up", str(cluster(tmp_path)))
-    window.wait_for("worker:1 @localhost", "step 2")
     for width, height in ((80, 24), (400, 120), (100, 30)):
         window.resize(width, height)
         window.wait_until(
             lambda s, w=width: "worker:1 @" in s and max(map(len, s.splitlines())) <= w,  # type: ignore[misc]
             f"the panes at {width}×{height}",
         )
+    window.paste(b"\xe4")
+    window.keys("m")
+    window.wait_for("all logs, 3 of 3 tasks")
+    assert living() == everyone
     window.keys("F9")
     window.wait_for("nothing is left on any host")
+    assert not living()
+    window.keys("q")
+    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    assert "worker:1 on localhost: killed" in screen
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -83,28 +62,6 @@ def test_a_closed_terminal_leaves_nothing(
     assert not living()
     (run,) = RunFolder.all()
     assert [r["clean"] for r in records(run) if r["event"] == "receipt"] == [True]
-
-
-def test_leaving_asks_and_detaching_leaves_the_run_alive(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path
-) -> None:
-    """`d` leaves a launcher in the background; `tfmux attach` brings the panes back, from the
-    first line on; F9 there ends it."""
-    window = terminal(120, 40)
-    window.run("up", str(cluster(tmp_path)))
-    window.wait_for("worker:1 @localhost", "step 2")
-    run_id = RunFolder.all()[0].run_id
-    window.keys("d", "y")
-    window.wait_for("EXIT-CODE 0", "tfmux attach")
-    again = terminal(120, 40)
-    again.run("attach", run_id)
-    again.wait_for("ps:0 @localhost", "worker:1 @localhost", "running")
-    again.keys("z", "g")
-    again.wait_for("step 0 loss 1.0")
-    again.keys("F9")
-    again.wait_for("nothing is left on any host")
-    again.keys("q")
-    again.wait_for("EXIT-CODE 130")
 
 
 def test_a_command_without_a_file_on_the_screen(

@@ -17,6 +17,7 @@ from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient, connect
 from launcher.store.runs import RunFolder
 from tests.support import command
+from tests.support.budgets import soak
 from tests.support.command import Up
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
@@ -55,8 +56,10 @@ def run_of_launcher() -> RunFolder:
     return run
 
 
-@pytest.mark.parametrize("how", ["closed", "killed"])
-@pytest.mark.parametrize("rule", ["kill", "detach"])
+@pytest.mark.parametrize(
+    ("rule", "how"),  # under "kill" `test_terminal` closes a terminal, too
+    [("kill", "killed"), ("detach", "closed"), soak("kill", "closed"), soak("detach", "killed")],
+)
 def test_what_on_hangup_says(
     terminal: Callable[[int, int], Terminal], tmp_path: Path, rule: str, how: str
 ) -> None:
@@ -84,33 +87,12 @@ def test_what_on_hangup_says(
     assert not living()
 
 
-def test_a_screen_that_is_stopped_holds_up_no_kill(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path
-) -> None:
-    """SIGSTOP; F9 from another terminal ends the run; when the first goes on it says so."""
-    window, other = terminal(120, 40), terminal(120, 40)
-    window.run("up", str(cluster(tmp_path)))
-    window.wait_for("worker:1 @localhost", "step 2")
-    run = run_of_launcher()
-    pid = screen_pid()
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        other.run("attach", run.run_id)
-        other.wait_for("worker:1 @localhost", "running")
-        other.keys("F9")
-        other.wait_for("nothing is left on any host")
-        assert not living()
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    window.wait_for("Receipt", "nothing is left on any host")
-    window.keys("q")
-    window.wait_for("EXIT-CODE 130")
-
-
 def test_two_terminals_detach_and_attach_at_once(
     terminal: Callable[[int, int], Terminal], tmp_path: Path
 ) -> None:
-    """Both come back to the same launcher process; the first F9 ends the run for both."""
+    """`d` leaves a launcher in the background. Both come back to that process, and see all from the
+    first line on; the first F9 ends the run for both. A screen that is stopped holds up no kill:
+    when it goes on it says so."""
     first, second = terminal(120, 40), terminal(120, 40)
     first.run("up", str(cluster(tmp_path)))
     first.wait_for("worker:1 @localhost", "step 2")
@@ -124,14 +106,24 @@ def test_two_terminals_detach_and_attach_at_once(
         window.wait_for("EXIT-CODE 0", "tfmux attach")
     assert run.launcher_pid() == launcher and guard.first_pids() == before
     third, fourth = terminal(120, 40), terminal(120, 40)
-    for window in (third, fourth):
-        window.run("attach", run.run_id)
-    for window in (third, fourth):
-        window.wait_for("worker:1 @localhost", "running")
+    third.run("attach", run.run_id)
+    third.wait_for("worker:1 @localhost", "running")
+    pid = screen_pid()
+    fourth.run("attach", run.run_id)
+    fourth.wait_for("worker:1 @localhost", "running")
     assert run.launcher_pid() == launcher and guard.first_pids() == before
-    third.keys("F9")
-    for window in (third, fourth):
-        window.wait_for("nothing is left on any host")
+    fourth.keys("z", "g")
+    fourth.wait_for("step 0 loss 1.0")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        fourth.keys("F9")
+        fourth.wait_for("nothing is left on any host")
+        assert not living()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    third.wait_for("Receipt", "nothing is left on any host")
+    third.keys("q")
+    third.wait_for("EXIT-CODE 130")
 
 
 @pytest.mark.parametrize("jump", [-3600.0, 3600.0])

@@ -110,6 +110,7 @@ def test_a_run_of_the_bundled_trainer(folder: Path) -> None:
     assert not imported(folder)
 
 
+@pytest.mark.soak
 def test_a_demo(folder: Path) -> None:
     """Given a folder with modules named like Python's and ours, when `tfmux demo` is called there,
     then the demo succeeds, and nothing has imported any of them."""
