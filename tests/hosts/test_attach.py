@@ -118,20 +118,24 @@ def test_another_machine_takes_over_and_the_first_launcher_says_so(
 
 
 def test_a_launcher_that_slept_less_than_the_lease_goes_on(scenario: FaultScenario) -> None:
-    """Given a launcher that is stopped for less than the lease, when it goes on, then it loses no
-    host, and the run is a success with whole logs."""
-    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", env={"SECONDS": "go on"})
+    """Given a launcher that is stopped for less than the lease, when it wakes, then no host was
+    lost; and when `tfmux kill RUN` is called in another shell, then it ends the run, with exit 130
+    and whole logs. A second kill is exit 0, too."""
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
     with scenario.up(file) as up:
         ready(up, *ALL)
-        before = scenario.ledger_folder("tf3")
         up.signal_launcher(signal.SIGSTOP)
-        grows(before, f"{up.run_id}.worker-0.1", 2_000)
+        grows(scenario.ledger_folder("tf3"), f"{up.run_id}.worker-0.1", 2_000)
         up.signal_launcher(signal.SIGCONT)
-        scenario.tell(up.run_id, "go on")
-        assert up.wait() == 0, up.transcript()
-        assert not any("lost" in note for note in notes(up))
+        wait_until(lambda: any(e["task"] == "worker:0" for e in up.of("log")), "its lines come")
+        code, said = scenario.kill(up.run_id)
+        assert code == 0 and "nothing is left on any host" in said, said
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert not any("lost" in n or "taken this run over" in n for n in notes(up)), notes(up)
         scenario.check_logs(up.run_id)
         scenario.wait_dead(up.run_id)
+    assert scenario.kill(up.run_id)[0] == 0
 
 
 def grows(folder: Path, name: str, by: int) -> None:
@@ -162,17 +166,3 @@ def test_a_launcher_that_slept_beyond_the_lease_hears_what_happened(
         assert confirmed(up)
         scenario.check_logs(up.run_id)
         scenario.wait_dead(up.run_id)
-
-
-def test_a_kill_from_elsewhere_ends_a_run_that_has_a_launcher(scenario: FaultScenario) -> None:
-    """Given a run with a launcher, when `tfmux kill RUN` is called in another shell, then that
-    launcher carries it out and exits with 130, and the run is not taken over."""
-    file = scenario.file(PLACES, run="lease = 600\ngrace = 1", modes={"worker": "stubborn"})
-    with scenario.up(file) as up:
-        ready(up, *ALL)
-        code, said = scenario.kill(up.run_id)
-        assert code == 0 and "nothing is left on any host" in said, said
-        assert up.wait() == 130, up.transcript()
-        assert confirmed(up) and not any("taken this run over" in note for note in notes(up))
-        scenario.wait_dead(up.run_id)
-    assert scenario.kill(up.run_id)[0] == 0

@@ -23,6 +23,7 @@ from tests.support.streams import records
 from tests.testbed import faults
 
 PLACES = {"ps": ["tf1"], "worker": ["tf1", "tf3", "tf4"]}
+CUT = {"ps": ["tf1"], "worker": ["tf1", "tf3"]}
 
 
 def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultScenario) -> None:
@@ -73,12 +74,12 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
     """Given a host that is cut off, when its lease is over, then it ends its tasks by itself, and
     exit 4 names it and `tfmux kill`, which finishes the run once the cable is back."""
     file = scenario.file(
-        PLACES,
+        CUT,
         run="lease = 8\ngrace = 1",
         modes={"worker": "orphan child"},
     )
     with scenario.up(file) as up:
-        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
+        ready(up, "ps:0", "worker:0", "worker:1")
         scenario.testbed["tf3"].pull()
         mine = {p.pid for p in scenario.bystanders["tf3"]}
         wait_until(
@@ -90,7 +91,7 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
         away = receipt(up)["tf3"]
         assert not away["confirmed"]
         assert away["unreachable_until"] is None, "a time that has passed"
-        assert receipt(up)["tf1"]["confirmed"] and receipt(up)["tf4"]["confirmed"]
+        assert receipt(up)["tf1"]["confirmed"]
         assert "tf3: unreachable" in up.said
         assert f"tfmux kill {up.run_id}" in up.said
         run_id = up.run_id
@@ -105,9 +106,9 @@ def test_a_cut_longer_than_the_lease_ends_the_host_by_itself(scenario: FaultScen
 def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScenario) -> None:
     """Given a cut host that has ended its tasks by its lease, when the cable is back before the
     launcher gives up, then a note says what happened, and the run fails, confirmed by all hosts."""
-    file = scenario.file(PLACES, run="lease = 8\ngrace = 60")  # so long the launcher waits, too
+    file = scenario.file(CUT, run="lease = 8\ngrace = 60")  # so long the launcher waits, too
     with scenario.up(file) as up:
-        ready(up, "ps:0", "worker:0", "worker:1", "worker:2")
+        ready(up, "ps:0", "worker:0", "worker:1")
         scenario.testbed["tf3"].pull()
         mine = {p.pid for p in scenario.bystanders["tf3"]}
         wait_until(
@@ -127,7 +128,7 @@ def test_a_cut_while_staging_and_starting_goes_on_afterwards(scenario: FaultScen
     when the cables are back, then files and starts arrive, and each task has started once."""
     work = scenario.folder / "work"
     work.mkdir()
-    (work / "blob").write_bytes(bytes(range(256)) * 160_000)
+    (work / "blob").write_bytes(bytes(range(256)) * 80_000)
     file = scenario.file(
         PLACES,
         run='lease = 600\ngrace = 1\nworkdir = "work"',

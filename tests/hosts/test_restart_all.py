@@ -140,7 +140,7 @@ def with_the_next_attempt(up: Up) -> None:
     attempt_of(up, 2, "starting", "worker:0")
 
 
-@pytest.mark.parametrize("moment", [while_ending, at_the_next_start, with_the_next_attempt])
+@pytest.mark.parametrize("moment", [while_ending, soak(at_the_next_start), with_the_next_attempt])
 def test_a_kill_during_a_restart_ends_everything(
     tmp_path: Path, moment: Callable[[Up], None]
 ) -> None:

@@ -122,14 +122,14 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
 
 
 def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
-    """Given a hundred hosts and a limit of 128 open files, when `tfmux run` is called, then exit 3
+    """Given sixty hosts and a limit of 80 open files, when `tfmux run` is called, then exit 3
     says what the hosts' servers answer, and nothing about the limit."""
     ssh = tfmux_home / ".ssh"
     ssh.mkdir(mode=0o700)
     (ssh / "config").write_text("Host n*\n  HostName 127.0.0.1\n  Port 1\n")
-    (here / "hosts").write_text("".join(f"n{number}\n" for number in range(100)))
+    (here / "hosts").write_text("".join(f"n{number}\n" for number in range(60)))
     words = ["--hostfile", str(here / "hosts"), "--workdir", "", "--headless", "--", "true"]
-    limited = ("sh", "-c", 'ulimit -Sn 128; exec "$@"', "sh")
+    limited = ("sh", "-c", 'ulimit -Sn 80; exec "$@"', "sh")
     done = command.run("run", *words, prefix=limited)
     assert done.returncode == 3, done.stderr
     assert "connection refused by 127.0.0.1:1" in done.stderr

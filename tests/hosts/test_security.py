@@ -162,26 +162,22 @@ def test_escape_sequences_do_not_reach_stdout(tmp_path: Path) -> None:
         assert folder.path.stat().st_mode & 0o777 == 0o700
 
 
-@pytest.mark.parametrize("what", ["another user's folder", "a link"])
-def test_a_socket_folder_of_somebody_else_is_not_used(
-    fresh_scenario: FaultScenario, what: str
-) -> None:
+def test_a_socket_folder_of_somebody_else_is_not_used(fresh_scenario: FaultScenario) -> None:
     """Given a `/tmp/tfmux-UID` that another user or a link has put there, when a run starts, then
-    its sockets are in a private folder of another name, and `tfmux kill` still finds its agent."""
-    host = fresh_scenario.testbed["tf3"]
-    place = f"/tmp/tfmux-{host.account.uid}"
-    if what == "a link":
-        host.run(["mkdir", "/tmp/elsewhere"])
-        host.run(["ln", "-s", "/tmp/elsewhere", place])
-    else:
-        host.run(["mkdir", "-m", "777", place], as_user=False)
-    file = fresh_scenario.file({"ps": ["tf1"], "worker": ["tf3"]}, run="lease = 600\ngrace = 1")
+    its sockets are in a private folder of another name, and `tfmux kill` still finds its agents."""
+    linked, another = fresh_scenario.testbed["tf3"], fresh_scenario.testbed["tf4"]
+    places = {host: f"/tmp/tfmux-{host.account.uid}" for host in (linked, another)}
+    linked.run(["mkdir", "/tmp/elsewhere"])
+    linked.run(["ln", "-s", "/tmp/elsewhere", places[linked]])
+    another.run(["mkdir", "-m", "777", places[another]], as_user=False)
+    file = fresh_scenario.file({"ps": ["tf3"], "worker": ["tf4"]}, run="lease = 600\ngrace = 1")
     with fresh_scenario.up(file) as up:
         ready(up, "ps:0", "worker:0")
-        assert host.run(["ls", "-A", f"{place}/"]).stdout == b""
-        mode = host.run(["sh", "-c", f"stat -c %a {place}-*"]).stdout
-        assert mode == b"700\n"
-        code, said = fresh_scenario.kill(up.run_id)  # another launcher finds the same agent
+        for host, place in places.items():
+            assert host.run(["ls", "-A", f"{place}/"]).stdout == b"", host.name
+            mode = host.run(["sh", "-c", f"stat -c %a {place}-*"]).stdout
+            assert mode == b"700\n", host.name
+        code, said = fresh_scenario.kill(up.run_id)  # another launcher finds the same agents
         assert code == 0, said
         up.wait()
     fresh_scenario.wait_dead()

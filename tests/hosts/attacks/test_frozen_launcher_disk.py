@@ -15,6 +15,7 @@ from launcher.cluster import load
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
+from tests.support.budgets import soak
 from tests.support.command import Up, python_task, write
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE, wait_until
@@ -81,7 +82,7 @@ def writes_on(tmp_path: Path) -> None:
         wait_until(lambda n=name, s=size: len(copy(tmp_path, n)) > s + 2000, f"{name} writes on")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("means", ["ctrl-c", "term", "kill"])
+@pytest.mark.parametrize("means", [soak("ctrl-c"), "term", "kill"])
 def test_a_run_is_ended_while_the_disk_is_frozen(
     tmp_path: Path, disk: FreezableDisk, ssh_server: SshServer, means: str
 ) -> None:

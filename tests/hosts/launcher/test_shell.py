@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -411,38 +412,43 @@ def test_a_login_shell_that_never_runs_the_task_is_no_success(
 
 
 @pytest.mark.parametrize(
-    "shell", ["/bin/bash", "/bin/dash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"]
+    "shells", [["/bin/bash", "/bin/tcsh", "/bin/csh", "/usr/bin/fish"], soak(["/bin/dash"])]
 )
 def test_a_login_shell_on_a_host_is_the_accounts(
-    testbed: Testbed, tmp_path: Path, shell: str
+    testbed: Testbed, tmp_path: Path, shells: Sequence[str]
 ) -> None:
-    """Given an account on a host with each login shell, when a task starts there over SSH, then
+    """Given accounts on hosts with a login shell each, when a task starts there over SSH, then
     that shell's files are read, the run's variables win, and no shell stays above the task."""
-    host = testbed["tf3"]
-    if not faults.has_shell(host, shell):
-        pytest.skip(f"this machine has no {shell}")
-    faults.login_shell(host, shell)
-    for name, text in FILES.items():
-        path = f"{host.account.home}/{name}"
-        host.run(["mkdir", "-p", os.path.dirname(path)])
-        host.write(path, text)
-    host.run(["chown", "-R", host.account.name, host.account.home])
+    used = {
+        host: shell
+        for host, shell in zip(testbed, shells, strict=False)
+        if faults.has_shell(host, shell)
+    }
+    for host, shell in used.items():
+        faults.login_shell(host, shell)
+        for name, text in FILES.items():
+            path = f"{host.account.home}/{name}"
+            host.run(["mkdir", "-p", os.path.dirname(path)])
+            host.write(path, text)
+        host.run(["chown", "-R", host.account.name, host.account.home])
     command = json.dumps(["{python}", "-c", TASK.replace("{", "{{").replace("}", "}}")])
     text = f"""{testbed.hosts_toml()}
 [jobs.worker]
-tasks = ["tf3:2222"]
+tasks = {json.dumps([f"{host.name}:2222" for host in used])}
 ready = "started"
 [run]
 shell = "login"
 setup = "export JOB=from-setup"
 env = {{ CHANGED = "run's \\"own\\"", RUN = "run" }}
 command = {command}
+success = "all"
 """
     done = run("up", str(write(tmp_path, text)), "--headless")
     assert done.returncode == 0, done.stderr
-    env, parent, size = lines_of(done.stdout)["worker:0"]
     kinds = {"fish": "fish", "csh": "login", "tcsh": "login"}
-    assert isinstance(env, dict)
-    assert env["FROM_FILES"] == kinds.get(Path(shell).name, "profile")
-    assert (env["CHANGED"], env["RUN"], env["JOB"]) == ('run\'s "own"', "run", "from-setup")
-    assert str(parent).startswith("python") and size is None
+    for number, shell in enumerate(used.values()):
+        env, parent, size = lines_of(done.stdout)[f"worker:{number}"]
+        assert isinstance(env, dict)
+        assert env["FROM_FILES"] == kinds.get(Path(shell).name, "profile"), shell
+        assert (env["CHANGED"], env["RUN"], env["JOB"]) == ('run\'s "own"', "run", "from-setup")
+        assert str(parent).startswith("python") and size is None, shell
