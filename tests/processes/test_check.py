@@ -61,35 +61,31 @@ def agents() -> set[int]:
     return {p.pid for p in ours if p.environ.get("TFMUX_AGENT", "").startswith("check-")}
 
 
-def test_a_hook_that_is_not_there_is_named_with_its_line(tmp_path: Path) -> None:
-    """A warning: the run goes on without it. One that is there is nothing to tell."""
+def test_what_may_go_wrong_later_is_a_warning_with_its_line(tmp_path: Path) -> None:
+    """A hook that is not there: the run goes on without it; one that is there is nothing to tell.
+    Ranks that only start together and are restarted alone: with `restart-all` there is none."""
+    rule = '[run]\nframework = "jax"\nsuccess = "all"\non_failure = "restart"\n'
     hooks = '[hooks]\non_end = ["sh", "-c", ":"]\non_failure = ["./page-me.sh"]\n'
     file = Path(here(tmp_path, "auto"))
-    file.write_text(file.read_text().replace("train.py", "-V") + hooks)
+    text = file.read_text().replace("train.py", "-V").replace("[run]\n", rule) + hooks
+    file.write_text(text)
     done = run("check", str(file), "--json")
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     jsonschema.validate(report, report_schema())
-    (found,) = [each for each in report["findings"] if each["code"] == "hook-missing"]
-    line = file.read_text().splitlines().index('on_failure = ["./page-me.sh"]') + 1
-    assert f"hooks.on_failure ({file}:{line}): " in found["sentence"]
-    assert f"{tmp_path}/./page-me.sh: no such file" in found["sentence"]
-    assert (found["severity"], found["host"]) == ("warn", "localhost")
-
-
-def test_ranks_that_only_start_together_are_not_restarted_alone(tmp_path: Path) -> None:
-    """A warning that names the line and what to write; with `restart-all` there is none."""
-    file = Path(here(tmp_path, "auto"))
-    rule = 'framework = "jax"\nsuccess = "all"\non_failure = "restart"\n'
-    file.write_text(file.read_text().replace("train.py", "-V").replace("[run]\n", f"[run]\n{rule}"))
+    (hook,) = [each for each in report["findings"] if each["code"] == "hook-missing"]
+    line = text.splitlines().index('on_failure = ["./page-me.sh"]') + 1
+    assert f"hooks.on_failure ({file}:{line}): " in hook["sentence"]
+    assert f"{tmp_path}/./page-me.sh: no such file" in hook["sentence"]
+    (alone,) = [each for each in report["findings"] if each["code"] == "restart-alone"]
+    line = text.splitlines().index('on_failure = "restart"') + 1
+    assert f"run.on_failure ({file}:{line}" in alone["sentence"] and "restart-all" in alone["todo"]
+    for found in (hook, alone):
+        assert (found["severity"], found["host"]) == ("warn", "localhost")
+    file.write_text(text.replace('"restart"', '"restart-all"').replace("./page-me.sh", "sh"))
     done = run("check", str(file), "--json")
-    assert done.returncode == 0, done.stderr
-    (found,) = [f for f in json.loads(done.stdout)["findings"] if f["code"] == "restart-alone"]
-    assert (found["severity"], found["host"]) == ("warn", "localhost")
-    assert f"run.on_failure ({file}:" in found["sentence"] and "restart-all" in found["todo"]
-    file.write_text(file.read_text().replace('"restart"', '"restart-all"'))
-    codes = {f["code"] for f in json.loads(run("check", str(file), "--json").stdout)["findings"]}
-    assert "restart-alone" not in codes
+    codes = {found["code"] for found in json.loads(done.stdout)["findings"]}
+    assert not codes & {"restart-alone", "hook-missing"}
 
 
 def test_a_machine_that_is_fine_ends_with_0(tmp_path: Path, tfmux_home: Path) -> None:
@@ -124,26 +120,23 @@ def test_a_python_too_old_for_the_bundled_trainer_ends_with_3(tmp_path: Path) ->
 
 
 def test_a_taken_port_ends_with_3_and_names_its_holder(tmp_path: Path) -> None:
-    """Pid and command line, here those of this very test."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        done = run("check", here(tmp_path, port))
-    assert done.returncode == 3
-    assert f"port {port} is in use by pid {os.getpid()} (" in done.stdout
-    assert "[port-in-use]" in done.stdout
-    assert "   1 error, " in done.stdout.splitlines()[-1]
-
-
-def test_what_programs_call_themselves_cannot_act_on_the_terminal(tmp_path: Path) -> None:
-    """A command line with escape sequences in it is shown without them."""
+    """Pid and command line, here those of this very test; one with escape sequences in it is shown
+    without them, and cannot act on the terminal."""
     code = "import socket, sys\ns = socket.create_server(('', 0))\n"
     code += "print(s.getsockname()[1], flush=True)\nsys.stdin.read()"
     argv = [sys.executable, "-c", code, "\x1b]52;c;cm0=\x07\x1b[2J"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder,
+    ):
         assert holder.stdout is not None
-        port = int(holder.stdout.readline())
-        done = run("check", here(tmp_path, port))
-    assert f"port {port} is in use by pid {holder.pid}" in done.stdout
+        ours, theirs = server.getsockname()[1], int(holder.stdout.readline())
+        done = run("check", here(tmp_path, ours, theirs))
+    assert done.returncode == 3
+    assert f"port {ours} is in use by pid {os.getpid()} (" in done.stdout
+    assert f"port {theirs} is in use by pid {holder.pid}" in done.stdout
+    assert "[port-in-use]" in done.stdout
+    assert "   2 errors, " in done.stdout.splitlines()[-1]
     assert "\x1b" not in done.stdout and "\x07" not in done.stdout
 
 

@@ -14,6 +14,7 @@ from launcher.agent.folders import remove_tree
 from launcher.files.collecting import named
 from launcher.on_host.transfer import PIECE, collect
 from launcher.store.runs import RunFolder
+from tests.support.budgets import soak
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.scenario import ready
@@ -150,8 +151,8 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
 
 def test_collecting_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:
     """The connection breaks while results flow; they are whole in the end."""
-    ssh_server.relay.strike = 24 << 20, ssh_server.relay.cut_off
-    with Up("up", str(on_server(ssh_server, tmp_path, size=60 << 20)), "--json") as up:
+    ssh_server.relay.strike = 8 << 20, ssh_server.relay.cut_off
+    with Up("up", str(on_server(ssh_server, tmp_path, size=20 << 20)), "--json") as up:
         assert up.wait() == 0, up.transcript()
     assert ssh_server.relay.struck
     there = ssh_server.home / "out" / up.run_id / "deep/big"
@@ -206,7 +207,7 @@ def test_folders_nested_deeper_than_an_interpreter_recurses(
     wait_until(lambda: not kept(ssh_server), "its folder on the host is removed")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["ctrl-c", "term"])
+@pytest.mark.parametrize("number", [signal.SIGINT, soak(signal.SIGTERM)])
 def test_one_signal_after_the_end_gives_the_results_up(
     ssh_server: SshServer, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -214,10 +215,10 @@ def test_one_signal_after_the_end_gives_the_results_up(
     (tmp_path / "work").mkdir()
     end = tmp_path / "end"
     far = ssh_server.host_toml("far", sys.executable)
-    text = cluster(far, 60 << 20, more="lease = 60", until=end)
+    text = cluster(far, 20 << 20, more="lease = 60", until=end)
     with Up("up", str(write(tmp_path, text)), "--json") as up:
         ready(up, "worker:0")
-        ssh_server.relay.strike = 24 << 20, ssh_server.relay.pull
+        ssh_server.relay.strike = 8 << 20, ssh_server.relay.pull
         end.touch()
         up.wait_for(lambda e: e.get("collected_bytes", 0) > 1 << 20, "progress")
         up.process.send_signal(number)

@@ -21,6 +21,7 @@ from launcher.session.records import FinishedRun, StoredRun, read_run
 from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse
+from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer
@@ -296,7 +297,9 @@ def _said_to_be_over(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [_folder, _pipe, _nowhere, _circle, _empty, _said_to_be_over], ids=lambda f: f.__name__
+    "make",
+    [_pipe, _circle, _said_to_be_over, soak(_folder), soak(_nowhere), soak(_empty)],
+    ids=lambda f: f.__name__,
 )
 def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) -> None:
     """Given a dead launcher and a stream that is no file, empty or wrongly ended, when `tfmux kill`

@@ -10,6 +10,7 @@ import pytest
 from rich.cells import cell_len
 
 from launcher.ids import TaskId
+from tests.support.budgets import budget
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import until
 from tests.support.worst_text import WORST_TEXTS, WorstText
@@ -20,7 +21,7 @@ from tui.log.query import ERRORS, Chunk, Query
 from tui.log.rows import RowOptions, highlight, render_line, wrap
 from tui.log.sanitise import parse_spans
 
-SMALL, LARGE = 8 * 1024, 64 * 1024
+SMALL, LARGE = budget((4 * 1024, 32 * 1024), (8 * 1024, 64 * 1024))
 MARGIN = 4
 """Times what the eightfold text may cost beyond eight times the small one's cost."""
 LEAST = 0.002
