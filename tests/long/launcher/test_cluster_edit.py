@@ -23,7 +23,7 @@ def keys(value: Any) -> Any:
 
 
 @given(cluster_tables())
-@examples(25)
+@examples(10)
 def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> None:
     """What the model says, put into the file value by value, reads as the same model."""
     text = ClusterDocument(tomlkit.dumps(tables))
@@ -43,7 +43,7 @@ def test_any_valid_cluster_survives_file_model_file(tables: dict[str, Any]) -> N
 
 
 @given(cluster_tables(), st.data())
-@examples(40)
+@examples(30)
 def test_edits_keep_comments_and_order(tables: dict[str, Any], data: st.DataObject) -> None:
     """With a comment on every line, any value is changed: each comment stays, and so does the
     order of all keys."""

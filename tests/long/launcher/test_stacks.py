@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import jsonschema
 from hypothesis import given
 from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
 
 from launcher.ids import TaskId
 from launcher.run.stack_groups import (
@@ -29,6 +29,7 @@ def taken(*tasks: TaskStacks) -> Stacks:
     return Stacks(1000.0, tasks)
 
 
+SCHEMA = Draft202012Validator(schema())
 FRAMES = st.builds(
     StackFrame,
     st.text(max_size=5) | st.sampled_from(["f", "g"]),
@@ -67,7 +68,7 @@ def test_groups_hold_each_task_once_and_the_smallest_is_first(
         assert len({keys[one] for one in group.tasks}) == 1 and group.where and group.title
     assert bool(found.headline()) == bool(tasks)
     assert stacks_type().validate_python(stacks_type().dump_python(found, mode="json")) == found
-    jsonschema.validate(record(found), schema())
+    SCHEMA.validate(record(found))
 
 
 @examples(40)

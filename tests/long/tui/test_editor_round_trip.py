@@ -92,7 +92,7 @@ def commented(tables: dict[str, Any]) -> str:
 
 
 @given(cluster_tables(), st.data())
-@examples(60)
+@examples(30)
 def test_edits_of_the_table_keep_comments_order_and_spacing(
     tables: dict[str, Any], data: st.DataObject
 ) -> None:

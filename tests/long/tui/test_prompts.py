@@ -74,8 +74,10 @@ async def home(size: tuple[int, int] = (100, 30)) -> AsyncIterator[tuple[Pilot[i
         yield pilot, screen
 
 
-async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> None:
-    """What is typed is the answer; the screen shows dots."""
+async def test_what_a_server_asks(launcher: Launcher) -> None:
+    """What is typed is the answer, and of a password the screen shows dots. A question of the
+    server's own, such as for a one-time code, is shown as it is typed; Esc refuses. A question
+    leaves the screen when nobody waits any more: killed, or the server closed."""
     async with home() as (pilot, screen):
         asked = launcher.ask(screen, PASSWORD)
         await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
@@ -85,11 +87,7 @@ async def test_a_password_is_asked_for_and_never_shown(launcher: Launcher) -> No
         await pilot.press("enter")
         await until(pilot, asked.done)
         assert asked.result() == "s3cret"
-
-
-async def test_a_question_of_the_servers_own_is_shown_as_it_is_typed(launcher: Launcher) -> None:
-    """Such as a one-time code that the server wants echoed; Esc refuses."""
-    async with home() as (pilot, screen):
+        await until(pilot, lambda: pilot.app.screen is screen)
         asked = launcher.ask(screen, AuthPrompt("tf1", "Code [bold]", secret=False))
         await shows(pilot, "Code [bold]")
         await pilot.press(*"123")
@@ -97,22 +95,24 @@ async def test_a_question_of_the_servers_own_is_shown_as_it_is_typed(launcher: L
         await pilot.press("escape")
         await until(pilot, asked.done)
         assert asked.result() is None
+        await until(pilot, lambda: pilot.app.screen is screen)
+        asked = launcher.ask(screen, PASSWORD)
+        await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
+        asked.cancel()
+        await until(pilot, lambda: pilot.app.screen is screen)
 
 
-@pytest.mark.parametrize(
-    ("key", "answer"), [("y", "yes"), ("n", "no"), ("enter", "no"), ("escape", "no")]
-)
-async def test_a_host_key_is_shown_and_trusted_only_on_purpose(
-    launcher: Launcher, key: str, answer: str
-) -> None:
+async def test_a_host_key_is_shown_and_trusted_only_on_purpose(launcher: Launcher) -> None:
     """Kind and fingerprint are there; Enter alone refuses."""
     async with home() as (pilot, screen):
-        asked = launcher.ask(screen, KEY)
-        await until(pilot, lambda: isinstance(pilot.app.screen, HostKeyDialog))
-        await shows(pilot, FINGERPRINT)
-        await pilot.press(key)
-        await until(pilot, asked.done)
-        assert asked.result() == answer
+        for pressed, answer in (("y", "yes"), ("n", "no"), ("enter", "no"), ("escape", "no")):
+            asked = launcher.ask(screen, KEY)
+            await until(pilot, lambda: isinstance(pilot.app.screen, HostKeyDialog))
+            await shows(pilot, FINGERPRINT)
+            await pilot.press(pressed)
+            await until(pilot, asked.done)
+            assert asked.result() == answer, pressed
+            await until(pilot, lambda: pilot.app.screen is screen)
 
 
 async def keys_on(pilot: Pilot[int], count: int) -> HostKeyDialog:
@@ -258,15 +258,6 @@ async def test_questions_come_one_after_the_other(launcher: Launcher) -> None:
             await until(pilot, lambda d=dialog: pilot.app.screen is not d)  # type: ignore[misc]
         await until(pilot, lambda: all(one.done() for one in asked.values()))
         assert {host: one.result() for host, one in asked.items()} == {h: h for h in asked}
-
-
-async def test_a_dialog_goes_when_nobody_waits_any_more(launcher: Launcher) -> None:
-    """The launcher gave up (killed, or the server closed): the question leaves the screen."""
-    async with home() as (pilot, screen):
-        asked = launcher.ask(screen, PASSWORD)
-        await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
-        asked.cancel()
-        await until(pilot, lambda: pilot.app.screen is screen)
 
 
 async def test_f9_works_while_keys_are_asked_about(launcher: Launcher, run: ScriptedRun) -> None:
