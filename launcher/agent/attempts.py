@@ -54,8 +54,9 @@ _HANDLED = (
     signal.SIGPIPE,
     signal.SIGTERM,
     signal.SIGCHLD,
+    signal.SIGXFSZ,
 )
-"""Signals whose handling by the agent must not reach a task."""
+"""Signals whose handling by the agent, or by its interpreter, must not reach a task."""
 _WAIT_FOR_OUTPUT = 1.0
 _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
