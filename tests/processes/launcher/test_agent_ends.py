@@ -373,9 +373,10 @@ def test_an_agent_that_has_taken_over_sleeps_where_nothing_happens() -> None:
     with Client(client.run_id) as again:
         assert [task["task"] for task in again.hello()["tasks"]] == ["w:0"]
         _, agent = watchdog_and_agent(client.run_id)
-        before = turns(agent.pid)
+        before, worked = turns(agent.pid), ticks(agent.pid)
         time.sleep(2)
         assert turns(agent.pid) - before < 100
+        assert ticks(agent.pid) - worked < 20  # one that never sleeps takes no turn, either
         again.leave()
 
 
@@ -383,3 +384,9 @@ def turns(pid: int) -> int:
     """How often the first thread of a process has gone to sleep."""
     status = Path(f"/proc/{pid}/task/{pid}/status").read_text()
     return int(status.split("\nvoluntary_ctxt_switches:")[1].split()[0])
+
+
+def ticks(pid: int) -> int:
+    """The processor time of a process so far, in hundredths of a second."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(words[11]) + int(words[12])

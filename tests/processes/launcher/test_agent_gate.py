@@ -16,13 +16,14 @@ from tests.testbed import proc
 WAITS = """
 import os
 print("imports", flush=True)
-print("begins" if os.read(0, 1) else "lost", flush=True)
+if not os.read(0, 1):
+    raise SystemExit("lost")
+print("begins", flush=True)
 """
 LISTENS = """
-import os, socket, sys
+import socket, sys
 server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
 print("listens", flush=True)
-os.read(0, 1)
 import time; time.sleep(600)
 """
 
@@ -62,7 +63,8 @@ def test_a_release_may_come_before_the_process(client: Client) -> None:
     """Start and release in one piece: the task begins."""
     for number in range(10):
         task = f"worker:{number}"
-        body = {"task": task, "attempt": 1, "argv": ["cat"], "env": {}, "cwd": "/"}
+        argv = ["sh", "-c", "read line"]  # fails at the end of its input
+        body = {"task": task, "attempt": 1, "argv": argv, "env": {}, "cwd": "/"}
         body |= {"log_limit": 1 << 20, "port": None, "pty": False, "gated": True}
         frames = wire.encode(wire.START, body)
         client.write(frames + wire.encode(wire.RELEASE, {"task": task, "attempt": 1}))
@@ -72,19 +74,20 @@ def test_a_release_may_come_before_the_process(client: Client) -> None:
 
 def test_a_start_without_a_gate_releases_the_same_attempt(client: Client) -> None:
     """It is asked for again after a cut, and its stage has come."""
-    client.python("worker:0", WAITS, gated=True)
+    waits = client.python("worker:0", WAITS, gated=True)
     again = client.python("worker:0", WAITS)
-    assert again["pid"]
+    assert again["pid"] == waits["pid"]
     assert client.get(wire.EXITED, task="worker:0")["status"] == 0
 
 
 def test_a_port_at_the_gate_is_no_readiness(client: Client) -> None:
     """A module that listens when it is imported is heard of when its stage has come."""
-    (port,) = free_ports(1)
+    port, other = free_ports(2)
     client.python("ps:0", LISTENS, str(port), port=port, gated=True)
     client.follow("ps:0")
     client.log_until(b"listens")
-    client.ask(wire.STATS, {})
+    client.python("ps:1", LISTENS, str(other), port=other)
+    client.get(wire.LISTENING, task="ps:1")  # by a look that would have found the other one, too
     assert not any(frame.type == wire.LISTENING for frame in client.frames)
     release(client, "ps:0")
     assert client.get(wire.LISTENING, task="ps:0")["listening"]

@@ -344,14 +344,17 @@ def test_a_clock_that_is_set_is_no_stall(tmp_path: Path, monkeypatch: pytest.Mon
     assert [one["seconds"] for one in found.stalls(18.0)] == [12.0]
 
 
-def test_a_task_that_has_ended_or_begins_anew_does_not_stall(tmp_path: Path) -> None:
+def test_a_task_that_has_ended_or_begins_anew_does_not_stall(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its earlier lines say nothing about the next attempt."""
-    found = hooks(tmp_path, stall=["true"])
-    for word in ("exited", "starting", "failed"):
+    found, clock = hooks(tmp_path, stall=["true"]), Clock(monkeypatch)
+    for word in ("exited", "starting", "failed", "running"):
         for at in (100.0, 101.0, 102.0):
+            clock.now = at
             found.observe(metric(TaskId("worker", 0), at))
         found.observe(state(TaskId("worker", 0), word))
-        assert found.stalls(200.0) == []
+        assert bool(found.stalls(200.0)) == (word == "running")
 
 
 def test_without_a_hook_for_it_no_times_are_kept(tmp_path: Path) -> None:
