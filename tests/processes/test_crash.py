@@ -74,17 +74,34 @@ def said_so(home: Path) -> int:
     return sum(file.read_text().count("RuntimeError: broken") for file in files)
 
 
-@pytest.mark.parametrize("where", ["drawing", "thread", soak("worker"), soak("key")])
+@pytest.mark.parametrize(
+    ("where", "command_word"),
+    [
+        ("drawing", "open"),
+        ("thread", "up"),
+        soak("drawing", "up"),
+        soak("worker", "up"),
+        soak("key", "up"),
+    ],
+)
 def test_the_run_goes_on_when_the_screen_fails(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path, tfmux_home: Path, where: str
+    terminal: Callable[[int, int], Terminal],
+    tmp_path: Path,
+    tfmux_home: Path,
+    where: str,
+    command_word: str,
 ) -> None:
-    """Whatever part of the screen fails: every task lives on under a launcher in the background,
-    the terminal names the error, its file and the way back, and `tfmux kill` ends it all."""
+    """Whatever part of the screen fails, and wherever the run was launched: every task lives on
+    under a launcher in the background, the terminal names the error, its file and the way back, and
+    `tfmux kill` ends it all."""
     program, trigger = tmp_path / "program.py", tmp_path / "now"
     program.write_text(PROGRAM)
     window = terminal(200, 50)
     file = cluster(tmp_path)
-    window.start([sys.executable, str(program), where, str(trigger), "up", str(file)])
+    window.start([sys.executable, str(program), where, str(trigger), command_word, str(file)])
+    if command_word == "open":
+        window.wait_for("hosts × jobs", "launch")
+        window.keys("l")
     window.wait_for("worker:1 @localhost", "step 2")
     window.wait_until(lambda _: living() == EVERYONE, "all three processes")
     before = guard.first_pids()
@@ -130,27 +147,6 @@ def test_a_crash_after_f9_does_not_save_the_run(
     window.keys("w")
     screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
     assert "the screen failed: RuntimeError" in screen
-    assert not living()
-
-
-def test_the_home_screen_leaves_its_runs_alive(
-    terminal: Callable[[int, int], Terminal], tmp_path: Path
-) -> None:
-    """A run that was launched from the home screen goes on as one of `up` does."""
-    program, trigger = tmp_path / "program.py", tmp_path / "now"
-    program.write_text(PROGRAM)
-    window = terminal(200, 50)
-    file = cluster(tmp_path)
-    window.start([sys.executable, str(program), "drawing", str(trigger), "open", str(file)])
-    window.wait_for("hosts × jobs", "launch")
-    window.keys("l")
-    window.wait_for("worker:1 @localhost", "step 2")
-    trigger.touch()
-    screen = window.wait_for("EXIT-CODE 70", "come back with: tfmux attach")
-    try:
-        assert living() == EVERYONE, screen
-    finally:
-        assert command.run("kill", crashed_run(screen)).returncode == 0
     assert not living()
 
 

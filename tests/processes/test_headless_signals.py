@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.budgets import soak
 from tests.support.cluster_texts import one_task
 from tests.support.command import write
 from tests.support.paths import REPOSITORY
@@ -110,7 +111,7 @@ def test_an_interrupt_behind_the_end_changes_nothing(tmp_path: Path) -> None:
     assert "worker:0 | done" in done.stdout and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", soak("<&-"), soak("2>&-")])
 def test_a_run_needs_no_standard_streams(tmp_path: Path, closed: str) -> None:
     """Closed ones are as good as the null device: no traceback, and the exit code of the run. What
     is opened next does not get their numbers."""

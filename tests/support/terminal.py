@@ -67,11 +67,13 @@ class Terminal:
     def wait_until(
         self, condition: Callable[[str], bool], what: str, timeout: float = PATIENCE
     ) -> str:
-        """Waits until the screen is as wanted."""
-        deadline = time.monotonic() + timeout
+        """Waits until the screen is as wanted; looks less often at what takes longer, since each look
+        is a process."""
+        began = time.monotonic()
         while not condition(screen := self.screen()):
-            assert time.monotonic() < deadline, f"never on the screen: {what}\n{screen}"
-            time.sleep(0.05)
+            waited = time.monotonic() - began
+            assert waited < timeout, f"never on the screen: {what}\n{screen}"
+            time.sleep(min(max(0.05, waited / 10), 0.5))
         return screen
 
     def close(self) -> None:
@@ -89,7 +91,7 @@ class Terminal:
         return done.stdout
 
 
-def cluster(folder: Path, pause: float = 0.1) -> Path:
+def cluster(folder: Path, pause: float = 0.25) -> Path:
     """1 ps and 2 workers that only count, with so many seconds between lines."""
     command = ["{python}", "-c", TICKER, "{port}", str(pause)]
     jobs = {"ps": 1, "worker": 2}

@@ -16,6 +16,7 @@ from launcher.paths import runs_home
 from launcher.store import launcher_lock
 from launcher.store.launcher_lock import acquire, launcher_pid
 from launcher.store.runs import RunFolder
+from tests.support.budgets import soak
 from tests.support.cluster_texts import KEPT
 from tests.support.command import Up, run, write
 from tests.support.paths import SUPPORT
@@ -25,7 +26,7 @@ from tests.testbed import proc
 SOURCE = SUPPORT / "flock.c"
 HANGS = 0
 FAULTS = pytest.mark.parametrize(
-    "number", [errno.ENOLCK, errno.EIO, HANGS], ids=["ENOLCK", "EIO", "hangs"]
+    "number", [errno.ENOLCK, soak(errno.EIO), HANGS], ids=["ENOLCK", "EIO", "hangs"]
 )
 
 
