@@ -67,7 +67,7 @@ class Terminal:
     def wait_until(
         self, condition: Callable[[str], bool], what: str, timeout: float = PATIENCE
     ) -> str:
-        """Waits until the screen is as wanted; looks less often at what takes longer, since each look
+        """Waits until the screen is as wanted; looks less often at what takes longer, as each look
         is a process."""
         began = time.monotonic()
         while not condition(screen := self.screen()):

@@ -51,27 +51,6 @@ workdir = ""
 """
 
 
-async def test_this_machine_is_looked_at() -> None:
-    """t on a cluster: each check gets its cell, the one under the cursor is told in full, and
-    nothing was started."""
-    library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
-    async with home() as pilot:
-        await pilot.press("T")
-        await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
-        await shows(pilot, "preflight of mine")
-        await shows(pilot, "tensorflow")
-        await shows(pilot, "✓ ready to launch")
-        # The cursor is on the first finding, and other tests may leave some on this machine.
-        await pilot.press(*["up"] * 20)
-        await shows(pilot, "localhost is this machine: no login needed")
-        await pilot.press(*["down"] * 7)
-        await shows(pilot, "localhost: ")
-        await pilot.press("tab")
-        await shows(pilot, "from localhost")
-        await pilot.press("escape")
-        await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
-
-
 async def test_a_stranger_is_asked_about_and_a_refusal_is_a_finding(ssh_server: SshServer) -> None:
     """The host's key is shown in the dialog; n refuses it, and the finding says what to do."""
     destination = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
@@ -240,9 +219,10 @@ async def test_leaving_early_ends_the_look(tmp_path: Path) -> None:
             await until(pilot, lambda gone=process: proc.read(gone.pid) != gone)  # type: ignore[misc]
 
 
-async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched_it() -> None:
-    """A process with a run's tag and no agent: found by its tag, and ended with a receipt by
-    the cluster's own file, although this machine has no record of the run."""
+async def test_this_machine_is_looked_at_and_x_ends_what_a_dead_run_has_left_there() -> None:
+    """`T` on a cluster: each check gets its cell, the one under the cursor is told in full. A
+    process with a run's tag and no agent is found by its tag, and ended with a receipt by the
+    cluster's own file, although this machine has no record of the run."""
     library.create("mine", render(ONE_MACHINE, "mine", {}, Path("/srv")))
     run = "mine-20261120-183002-1234"
     environ = {**os.environ, "TFMUX_TASK": f"{run}/worker:0/1;"}
@@ -250,7 +230,18 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
     try:
         async with home() as pilot:
             await pilot.press("T")
+            await until(pilot, lambda: isinstance(pilot.app.screen, PreflightScreen))
+            await shows(pilot, "preflight of mine")
+            await shows(pilot, "tensorflow")
             await shows(pilot, "✓ ready to launch")
+            # The cursor is on the first finding.
+            await pilot.press(*["up"] * 20)
+            await shows(pilot, "localhost is this machine: no login needed")
+            await pilot.press(*["down"] * 7)
+            await shows(pilot, "localhost: ")
+            await pilot.press("tab")
+            await shows(pilot, "from localhost")
+            await pilot.press("tab")
             app, screen = pilot.app, pilot.app.screen
             assert isinstance(app, TfmuxApp) and isinstance(screen, PreflightScreen)
             screen.query_one("#checks", Table).go_to(Check.LEFTOVERS, 1)
@@ -265,6 +256,8 @@ async def test_x_ends_what_a_dead_run_has_left_although_another_machine_launched
             await until(pilot, lambda: pilot.app.screen is screen)
             await until(pilot, lambda: not any(run in row for row in screen_text(app)))
             await shows(pilot, "✓ ready to launch")  # it has looked again by itself
+            await pilot.press("escape")
+            await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
     finally:
         left.kill()
         left.wait()
