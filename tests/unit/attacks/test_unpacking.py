@@ -24,8 +24,10 @@ def outside(tmp_path: Path) -> Iterator[Path]:
 
 
 HOSTILE: dict[str, tuple[tuple[bytes, ...], int]] = {
-    "upwards": ((file("../outside"), END), 1),
-    "upwards inside": ((folder("a"), file("a/../../outside"), END), 1),
+    "upwards": ((file("../evil"), END), 1),
+    "upwards inside": ((folder("a"), file("a/../../evil"), END), 1),
+    "upwards to a file": ((file("../outside"), END), 1),
+    "a folder upwards": ((folder("../evil"), END), 0),
     "absolute": ((file("/tmp/evil"), END), 1),
     "dot": ((file("."), END), 1),
     "empty": ((file(""), END), 1),

@@ -256,6 +256,8 @@ async def test_what_a_check_would_warn_of_is_a_note_of_the_run() -> None:
         await shell.until(ev.NoteAdded)
         await shell.until(ev.Allocated)
         assert engine.asked[:2] == ["look 7", "cautions"] and engine.asked.count("cautions") == 1
+        order = [type(event) for event in shell.told if not isinstance(event, ev.Queued)]
+        assert order == [ev.Allocated, ev.NoteAdded][:: 1 if states[0] is RUNNING else -1]
     notes = [event.text for event in shell.told if isinstance(event, ev.NoteAdded)]
     assert notes == ["Slurm: KillWait is short; write less"]
     again = Shell(FakeJob(RUNNING, found=("7",)), attached=True)

@@ -190,7 +190,7 @@ IN_RUN = {
     "flag as a text": ('pty = "yes"', "pty", "true or false"),
     "NUL": ('setup = "a\\u0000b"', "setup", "NUL"),
     "variable's name": ('env = { "A B" = "1" }', 'env."A B"', "letters"),
-    "variable of ours": ('env = { TFMUX_TASK = "1" }', "env.TFMUX_TASK", ""),
+    "variable of ours": ('env = { TFMUX_TASK = "1" }', "env.TFMUX_TASK", "are reserved"),
     "variable's value": ("env = { A = 0.5 }", "env.A", '"0.5"'),
     "TF_CONFIG": ('env = { TF_CONFIG = "" }', "env.TF_CONFIG", "tfmux sets"),
     "True": ("pty = True", "pty", "write true"),

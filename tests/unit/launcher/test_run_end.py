@@ -98,10 +98,18 @@ def test_silence_that_is_told_too_late_kills_nothing(driver: RunDriver) -> None:
     driver.exited("worker:0")
     driver.exited("worker:1")
     assert driver.feed(ev.OutputStalled, name("worker:1"), 60.0) == []
-    assert driver.exited("worker:2") == driver.shut_down()
+    assert driver.state("worker:1") is TaskState.EXITED
+    driver.feed(ev.SignalTask, name("worker:2"), "TERM")
     assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == []
-    assert driver.state("worker:1") is driver.state("worker:2") is TaskState.EXITED
-    driver.confirmed()
+    assert driver.exited("worker:2", None, "TERM") == driver.shut_down()
+    assert driver.state("worker:2") is TaskState.KILLED
+    killed = running()
+    killed.exited("worker:0")
+    assert killed.feed(ev.KillAll) == killed.shut_down()
+    assert killed.feed(ev.OutputStalled, name("worker:2"), 60.0) == []
+    killed.exited("worker:2", None, "TERM")
+    assert killed.state("worker:2") is TaskState.KILLED
+    assert killed.confirmed() == killed.end(Outcome.KILLED, 130)
 
 
 def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:

@@ -364,14 +364,17 @@ def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None
     told = [one.id for one in views.records() if isinstance(one, TaskView)]
     assert told == [name(task) for task in ALL]
     driver.feed(ev.Attached)
+    told_up: list[Instruction] = []
     for host in ("a", "b"):
         own = [one for one in holds if driver.task(str(one.task)).host == host]
-        driver.up(host, tasks=own)
+        told_up += driver.up(host, tasks=own)
     out = driver.feed(ev.HostsChecked, {})
     if seen.restart_due:
         assert kills(out) == BOTH and not starts(out)
         driver.confirmed()
         assert starts(driver.feed(ev.PortsPicked, {})) == [("ps:0", 2)]
+    else:
+        assert kills([*told_up, *out]) == []
     assert driver.seen.attempt == 2
     for task in ALL:
         driver.ready(task, attempt=2)

@@ -260,9 +260,13 @@ async def test_slurms_word_counts_under_three_conditions() -> None:
 async def test_a_job_that_runs_has_left_no_node() -> None:
     """scancel has not come through."""
     commands = Scripted(
-        squeue="RUNNING|sl1\n", hostnames="sl1\n", sinfo="sl1|alloc\n", config="ProctrackType = x\n"
+        squeue="RUNNING|sl1\n",
+        hostnames="sl1\n",
+        sinfo="sl1|alloc\n",
+        config="ProctrackType = proctrack/cgroup\n",
     )
-    assert not (await engine(commands).words("7", ["sl1"]))["sl1"].gone
+    word = (await engine(commands).words("7", ["sl1"]))["sl1"]
+    assert not word.gone and not word.final
 
 
 async def test_cancelling_what_has_ended_is_no_error() -> None:

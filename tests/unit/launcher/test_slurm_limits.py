@@ -70,6 +70,7 @@ async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
 @pytest.mark.parametrize(
     ("table", "variables", "submitted"),
     [
+        ("", set(), False),
         ("", {"SBATCH_PARTITION"}, True),
         ('options = ["--part=long"]', set(), True),
         ('partition = "short"', {"SBATCH_PARTITION"}, False),

@@ -52,6 +52,11 @@ def rows(curves: list[Curve], width: int = 60, height: int = 12, **of: bool) -> 
     return text.plain.split("\n")
 
 
+def dots(curves: list[Curve]) -> list[int]:
+    """The dots of each cell of a plot, as the bits of its braille."""
+    return [max(0, ord(letter) - 0x2800) & 0xFF for row in rows(curves) for letter in row]
+
+
 def columns(row: str) -> list[int]:
     """The columns of a row that have dots."""
     return [at for at, letter in enumerate(row) if "\u2800" < letter <= "\u28ff"]
@@ -81,6 +86,11 @@ def test_curves_that_cross_leave_each_other_in_sight() -> None:
     text = plot([Drawn(0, flat), Drawn(1, flat)], 60, 8, (0.0, 100.0), None, False)
     styles = [str(span.style) for span in text.spans if "color" in str(span.style)]
     assert abs(styles.count(styles[0]) - len(styles) / 2) <= 4
+    rising: Curve = ([0.0, 100.0], [0.0, 1.0])
+    falling: Curve = ([0.0, 100.0], [1.0, 0.0])
+    both, up, down = map(dots, ([rising, falling], [rising], [falling]))
+    assert both == [one | other for one, other in zip(up, down, strict=True)]
+    assert any(one & ~other and other & ~one for one, other in zip(up, down, strict=True))
 
 
 @pytest.mark.parametrize("height", [8, 12, 20])
@@ -98,6 +108,6 @@ def test_names_stand_at_the_ends_of_curves(height: int) -> None:
 def test_without_colours_each_curve_has_a_marker() -> None:
     """Two curves apart: each drawn with its own character, none in braille."""
     found = rows([([0.0, 100.0], [0.0, 0.0]), ([0.0, 100.0], [5.0, 5.0])], colourless=True)
-    lines = [row for row in found if marker(0) * 9 in row or marker(1) * 9 in row]
-    assert len(lines) == 2 and marker(0) != marker(1)
+    drawn = [number for row in found for number in (1, 0) if marker(number) * 9 in row]
+    assert drawn == [1, 0] and marker(0) != marker(1)
     assert not any(columns(row) for row in found)
