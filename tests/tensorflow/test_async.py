@@ -9,17 +9,14 @@ import socket
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.budgets import soak
+from tests.support.lazily import checkpoint, downpour, inputs, model, tf
 from tests.support.trainer_tasks import ACCURATE, PROGRESS, STARTED, STEPS, Cluster, Task, Tasks
-from trainer import data, inputs, role
-from trainer.checkpoint import read
-from trainer.downpour import DownpourWorker
+from trainer import data, role
 from trainer.exceptions import UsageError
 from trainer.flags import parse
-from trainer.model import MLP, Schedule
 from trainer.modes import Context
 from trainer.stop import Stop
 
@@ -56,7 +53,7 @@ def test_three_ps_and_two_workers_on_real_digits(
     steps = max(end, second_end)
     assert STEPS <= steps <= STEPS + 2
     assert chief_steps + second_steps == steps
-    run, saved = read(newest(tmp_path / "logdir")[0])
+    run, saved = checkpoint.read(newest(tmp_path / "logdir")[0])
     assert run == "test-run" and STEPS <= saved <= STEPS + 2
     assert plain.wait() == 0
     assert plain.text.endswith("ps:0 exits: its workers have ended\n")
@@ -84,7 +81,7 @@ def test_term_to_all_at_once_saves_and_resumes(tasks: Tasks, tmp_path: pathlib.P
     assert [task.wait() for task in everyone] == [0, 143, 143]
     assert "its workers have ended" in everyone[0].text
     index = max(logdir.glob("*.index"), key=lambda path: int(path.stem.rpartition("-")[2]))
-    run, saved = read(str(index.with_suffix("")))
+    run, saved = checkpoint.read(str(index.with_suffix("")))
     assert run == "test-run" and saved >= everyone[1].steps[-1]
 
     other = Cluster(tasks, "async", *flags, run_id="other-run", ps=1, worker=1)
@@ -160,7 +157,7 @@ def newest(logdir: pathlib.Path) -> tuple[str, int]:
     """
     path = tf.train.latest_checkpoint(str(logdir))
     assert path
-    return path, read(path)[1]
+    return path, checkpoint.read(path)[1]
 
 
 def test_a_busy_port_is_named(tasks: Tasks) -> None:
@@ -212,18 +209,18 @@ def test_downpour_of_one_worker_is_plain_descent(
 
     dataset = data.load(None)
     batches = iter(inputs.pipeline(dataset, 64, 5))
-    schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
-    weights = [tf.Variable(value) for value in MLP.initial(5)]
+    schedule = model.Schedule(0.2, 0.99, len(dataset.train) / 64)
+    weights = [tf.Variable(value) for value in model.MLP.initial(5)]
     for step in range(21):
         with tf.GradientTape() as tape:
             halves = zip(*(np.split(part.numpy(), 2) for part in next(batches)), strict=True)
-            losses = [MLP.loss(weights, images, labels, 1e-4) for images, labels in halves]
+            losses = [model.MLP.loss(weights, images, labels, 1e-4) for images, labels in halves]
             loss = tf.add_n(losses) / 2
         for weight, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
             weight.assign_sub(schedule(step) * gradient)
     saved = tf.train.load_checkpoint(str(logdir))
     assert saved.get_tensor("global_step") == 21
-    for name, weight in zip(MLP.names, weights, strict=True):
+    for name, weight in zip(model.MLP.names, weights, strict=True):
         np.testing.assert_allclose(saved.get_tensor(name), weight.numpy(), atol=1e-4)
 
 
@@ -244,7 +241,7 @@ def test_exchanges_that_never_coincide() -> None:
     words = ["async", "--fetch-every=99", "--push-every=100"]
     context = Context(role.LOCAL, parse(words)[1], None, Stop(1.0))
     with pytest.raises(UsageError, match="--fetch-every=99 and --push-every=100"):
-        DownpourWorker(context)
+        downpour.DownpourWorker(context)
 
 
 @pytest.mark.soak

@@ -7,10 +7,10 @@ import signal
 import time
 
 import pytest
-import tensorflow as tf
 
 from tests.support.budgets import soon
 from tests.support.digits import example_directory
+from tests.support.lazily import tf
 from tests.support.trainer_tasks import Cluster, Tasks
 from trainer import flags
 from trainer.exceptions import UsageError

@@ -9,10 +9,9 @@ import shutil
 import subprocess
 
 import pytest
-import tensorflow as tf
 
+from tests.support.lazily import checkpoint, tf
 from tests.support.trainer_tasks import Cluster, Tasks
-from trainer.checkpoint import read
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("unshare") is None,
@@ -63,7 +62,7 @@ def test_a_full_disk_is_named(tasks: Tasks, tmp_path: pathlib.Path) -> None:
             rf"trainer: {logdir}/model\.ckpt-\d+: cannot save: .*[Nn]o space left.*", last
         )
         newest = tf.train.latest_checkpoint(str(logdir))
-        assert read(newest) == ("test-run", 0)
+        assert checkpoint.read(newest) == ("test-run", 0)
         assert tf.train.load_checkpoint(newest).get_tensor("output/weights").shape == (500, 10)
     finally:
         subprocess.run(["umount", logdir], check=True)

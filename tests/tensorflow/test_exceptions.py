@@ -6,8 +6,8 @@ import errno
 import os
 
 import pytest
-import tensorflow as tf
 
+from tests.support.lazily import tf
 from trainer.exceptions import named_task, reason, socket_reason
 
 

@@ -9,12 +9,9 @@ import signal
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.support.lazily import checkpoint, devices, model, parameters
 from tests.support.trainer_tasks import ACCURATE, STEPS, Cluster, Tasks
-from trainer.checkpoint import Checkpoints
-from trainer.devices import common_devices, devices_of
 from trainer.flags import parse
-from trainer.model import MLP
-from trainer.parameters import Values
 
 
 def test_one_client_trains_on_all_workers(
@@ -28,10 +25,12 @@ def test_one_client_trains_on_all_workers(
     """
     logdir = tmp_path / "logdir"
     run = {"TFMUX_RUN_ID": "test-run"}
-    first, data = MLP.initial(1), [flag for flag in digits if "--data" in flag]
+    first, data = model.MLP.initial(1), [flag for flag in digits if "--data" in flag]
     with monkeypatch.context() as environment:
         environment.setenv(*next(iter(run.items())))
-        Checkpoints(MLP, parse(["in-graph", f"--logdir={logdir}"])[1]).save(Values(0, first, first))
+        checkpoint.Checkpoints(model.MLP, parse(["in-graph", f"--logdir={logdir}"])[1]).save(
+            parameters.Values(0, first, first)
+        )
     evaluator = tasks.run("evaluate", f"--logdir={logdir}", "--grace=600", *data, env=run)
     evaluator.says("at global step 0: test accuracy")
 
@@ -73,10 +72,10 @@ def test_gpus_are_used_where_a_task_has_enough() -> None:
         "/job:worker/replica:0/task:10/device:CPU:0",
     ]
     first, second, third = (f"/job:worker/task:{index}" for index in (0, 1, 10))
-    assert devices_of(first, 2, names) == [f"{first}/device:GPU:{n}" for n in range(2)]
-    assert devices_of(second, 1, names) == [f"{second}/device:GPU:0"]
-    assert devices_of(second, 2, names) == [f"{second}/device:CPU:{n}" for n in range(2)]
-    assert devices_of(third, 1, names) == [f"{third}/device:CPU:0"]
-    assert common_devices([first, second], 1, names) == ["/device:GPU:0"]
-    assert common_devices([first, second], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
-    assert common_devices([first, third], 1, names) == ["/device:CPU:0"]
+    assert devices.devices_of(first, 2, names) == [f"{first}/device:GPU:{n}" for n in range(2)]
+    assert devices.devices_of(second, 1, names) == [f"{second}/device:GPU:0"]
+    assert devices.devices_of(second, 2, names) == [f"{second}/device:CPU:{n}" for n in range(2)]
+    assert devices.devices_of(third, 1, names) == [f"{third}/device:CPU:0"]
+    assert devices.common_devices([first, second], 1, names) == ["/device:GPU:0"]
+    assert devices.common_devices([first, second], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
+    assert devices.common_devices([first, third], 1, names) == ["/device:CPU:0"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
-import tensorflow as tf
 
+from tests.support.lazily import server, tf
 from tests.support.trainer_tasks import DEADLINE, Cluster, Task, Tasks
-from trainer import server
 from trainer.role import Role
 from trainer.stop import Stop
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.budgets import soak
+from tests.support.lazily import checkpoint
 from tests.support.trainer_tasks import ACCURATE, STARTED, STEPS, Cluster, Tasks, listens
-from trainer.checkpoint import read
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +72,7 @@ def test_all_reduce_saves_on_term_and_goes_on(
     assert [worker.wait() for worker in workers] == [143, 143]
     saved = max(int(path.stem.rpartition("-")[2]) for path in tmp_path.glob("logdir/*.index"))
     assert saved >= workers[0].steps[-1] >= 40
-    assert read(str(tmp_path / f"logdir/model.ckpt-{saved}")) == ("test-run", saved)
+    assert checkpoint.read(str(tmp_path / f"logdir/model.ckpt-{saved}")) == ("test-run", saved)
     steps = f"--steps={saved + STEPS}"
     workers = [cluster.start_by_tf_config("worker", index, steps) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]

@@ -9,11 +9,10 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.support.lazily import inputs, model, tf
 from tests.support.trainer_tasks import ACCURATE, STARTED, STEPS, Cluster, Task, Tasks
-from trainer import data, inputs
-from trainer.model import MLP, Schedule
+from trainer import data
 
 DONE = re.compile(r"^Done: (?P<local>\d+) training steps \((?P<step>\d+) global", re.MULTILINE)
 
@@ -45,8 +44,8 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
     dataset = data.load(None)
     sources = [iter(inputs.pipeline(dataset, 32, 5 + worker)) for worker in range(2)]
     batches = [[next(source) for _ in range(30)] for source in sources]
-    schedule = Schedule(0.2, 0.99, len(dataset.train) / 64)
-    weights = [tf.Variable(value) for value in MLP.initial(5)]
+    schedule = model.Schedule(0.2, 0.99, len(dataset.train) / 64)
+    weights = [tf.Variable(value) for value in model.MLP.initial(5)]
     records = [json.loads(line) for line in log.read_text().splitlines()]
     assert [record["step"] for record in records] == list(range(1, 21))
     for record in records:
@@ -54,14 +53,14 @@ def test_replaying_the_aggregated_batches_gives_the_same_weights(
         for worker, number in record["batches"]:
             with tf.GradientTape() as tape:
                 images, labels = batches[worker][number]
-                loss = MLP.loss(weights, images, labels, 0.0001)
+                loss = model.MLP.loss(weights, images, labels, 0.0001)
             gradients.append(tape.gradient(loss, weights))
         assert len(gradients) == 2
         rate = schedule(record["step"] - 1)
         for weight, first, second in zip(weights, *gradients, strict=True):
             weight.assign_sub(rate * (first + second) / 2)
     reader = tf.train.load_checkpoint(str(logdir / "model.ckpt-20"))
-    for name, weight in zip(MLP.names, weights, strict=True):
+    for name, weight in zip(model.MLP.names, weights, strict=True):
         np.testing.assert_allclose(reader.get_tensor(name), weight.numpy(), atol=1e-4)
 
 

@@ -8,35 +8,30 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.support.budgets import soak
+from tests.support.lazily import checkpoint, convolution, model, parameters, tf
 from tests.support.trainer_tasks import ACCURACY, Tasks
-from trainer.checkpoint import read
-from trainer.convolution import CNN
-from trainer.model import MLP
-from trainer.parameters import mean as tensor_mean
 
 
 def test_mean_of_gradients() -> None:
     """The mean of the towers' gradients is that of NumPy, entry by entry."""
     values = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
-    mean = tensor_mean([tf.constant(value) for value in values])
+    mean = parameters.mean([tf.constant(value) for value in values])
     np.testing.assert_allclose(mean.numpy(), values.mean(axis=0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("model", [MLP, soak(CNN)])
+@pytest.mark.parametrize("name", ["mlp", soak("cnn")])
 def test_two_devices_are_one_device_with_twice_the_batch(
-    tasks: Tasks, tmp_path: pathlib.Path, model: object
+    tasks: Tasks, tmp_path: pathlib.Path, name: str
 ) -> None:
     """Two towers of 30 give the same weights as one of 60.
 
     After few steps for the CNN: a rounding that turns the choice of one maximum sets it on another
     path, which for some seeds happens within 20 steps.
     """
-    assert model in (MLP, CNN)
-    network, steps = (MLP, 20) if model is MLP else (CNN, 3)
+    network, steps = (model.MLP, 20) if name == "mlp" else (convolution.CNN, 3)
     runs = []
     for devices in (1, 2):
         logdir = tmp_path / str(devices)
@@ -96,7 +91,7 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
     training.signal(signal.SIGTERM)
     assert training.wait() == 143
     newest = tf.train.latest_checkpoint(str(tmp_path / "l"))
-    _, saved = read(newest)
+    _, saved = checkpoint.read(newest)
     assert saved >= 200
     again = tasks.run("towers", *flags, f"--steps={saved + 20}", env={"TFMUX_RUN_ID": "a"})
     assert again.wait() == 0
