@@ -212,9 +212,11 @@ async def test_too_many_logins_are_not_another_kind_of_server(ssh_server: SshSer
 
 
 async def test_hosts_behind_a_jump_host_are_reached_and_blamed_apart(ssh_server: SshServer) -> None:
-    """Two jumps in a row work; a host that the last one cannot reach is told so."""
+    """Two jumps in a row work, a connection for each; a host that the last one cannot reach is told
+    so."""
     way = f"{ssh_server.user}@127.0.0.1:{ssh_server.port}"
     assert "login" in await login(replace(target(ssh_server), jump=f"{way},{way}"))
+    assert ssh_server.relay.connections == 3
     with pytest.raises(UnreachableError, match=r"jump host .* cannot reach 127\.0\.0\.1:1") as told:
         await login(replace(target(ssh_server), jump=way, port=1))
     assert told.value.code == "jump-failed"
@@ -392,10 +394,12 @@ async def test_a_password_is_asked_for_and_never_without_a_person(ssh_server: Ss
     person = Person("correct horse")
     assert "login" in await login(target(ssh_server), person)
     assert all(question.secret for question in person.asked) and person.asked
-    with pytest.raises(AuthError):
+    with pytest.raises(AuthError, match="no key was accepted"):
         await login(target(ssh_server))
-    with pytest.raises(AuthError):
-        await login(target(ssh_server), Person("wrong"))
+    other = Person("wrong")
+    with pytest.raises(AuthError, match="no key was accepted"):
+        await login(target(ssh_server), other)
+    assert other.asked and ssh_server.refused
 
 
 @pytest.mark.parametrize("interactive", [True, False], ids=["keyboard-interactive", "password"])

@@ -249,9 +249,13 @@ async def test_a_server_that_takes_nobody_is_filtered_until_it_does(program: Pro
 # --- programs ---------------------------------------------------------------------------------
 
 
-async def test_tensorflow_is_found_without_an_import(program: Program) -> None:
+async def test_tensorflow_is_found_without_an_import(program: Program, tmp_path: Path) -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
-    answer = await python(program, sys.executable)
+    (tmp_path / "tensorflow.py").write_text("raise SystemExit('imported')\n")
+    env = {"PYTHONPATH": str(tmp_path)}
+    asked = {"python": sys.executable, "env": env, "shell": (), "cwd": "/"}
+    answer = await ask(program, PythonAnswer, **asked)
+    assert not answer.failed
     assert answer.version == sys.version.split()[0]
     assert answer.tensorflow.startswith("2.") and answer.there
 
