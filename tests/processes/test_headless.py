@@ -18,6 +18,7 @@ import pytest
 from launcher.api import Cluster, Run
 from launcher.paths import runs_home
 from launcher.store.runs import RunFolder
+from tests.support.budgets import soak
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
@@ -335,7 +336,7 @@ def test_remarks_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
     assert (folder / "worker-0.log").read_text().count("cudart_stub") == 3
 
 
-@pytest.mark.parametrize("words", [["--headless"], ["--json"], ["--json", "--quiet-remarks"]])
+@pytest.mark.parametrize("words", [["--headless"], ["--json", "--quiet-remarks"], soak(["--json"])])
 def test_remarks_are_there_otherwise(tmp_path: Path, words: list[str]) -> None:
     """In JSON always."""
     done = run("up", str(write(tmp_path, one_task(REMARKS))), *words)

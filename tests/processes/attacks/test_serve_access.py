@@ -46,18 +46,24 @@ def loopback(machine: list[str], tmp_path_factory: pytest.TempPathFactory) -> It
         server.end()
 
 
+@pytest.fixture(scope="module")
+def cookie(loopback: Serve) -> str:
+    """The value of a Cookie header that the server has given to its owner."""
+    return loopback.log_in()
+
+
 @pytest.mark.parametrize("bind", ["", "127.0.0.1", "127.0.0.2", "127.255.0.9", IPV4])
-def test_another_user_with_the_token_is_refused(loopback: Serve, bind: str) -> None:
+def test_another_user_with_the_token_is_refused(loopback: Serve, cookie: str, bind: str) -> None:
     """Given another user of this machine with the token or the cookie, when a request comes from
     any address here, then the answer is 403, and no page starts; the owner is answered."""
     path = f"/?token={loopback.token}"
-    cookie = {"Cookie": loopback.log_in()}
-    for headers, target in (({}, path), (cookie, "/"), (loopback.upgrade(**cookie), "/ws")):
+    own = {"Cookie": cookie}
+    for headers, target in (({}, path), (own, "/"), (loopback.upgrade(**own), "/ws")):
         reply = loopback.request(target, headers=headers, bind=bind, uid=OTHER_USER)
         assert reply.status == 403 and "another user" in reply.body, (target, reply)
         assert not reply.header("Set-Cookie")
     assert not loopback.pages()
-    assert loopback.request("/", headers=cookie, bind=bind).status == 200
+    assert loopback.request("/", headers=own, bind=bind).status == 200
 
 
 @pytest.mark.parametrize(
@@ -111,12 +117,11 @@ def test_the_kernels_row_counts_only_while_both_ends_are_open() -> None:
             assert peer_user.uid(*ends) is None
 
 
-def test_a_half_closed_connection_is_refused(loopback: Serve) -> None:
+def test_a_half_closed_connection_is_refused(loopback: Serve, cookie: str) -> None:
     """Given another user with a stolen cookie, when a request comes whose sender has closed its
     end, but could read the answer, then the answer is 403 or none."""
-    cookie = {"Cookie": loopback.log_in()}
     for _ in range(5):
-        reply = loopback.request("/", headers=cookie, close="half", uid=OTHER_USER)
+        reply = loopback.request("/", headers={"Cookie": cookie}, close="half", uid=OTHER_USER)
         assert reply.status in (0, 403)
 
 
@@ -140,24 +145,24 @@ def test_a_connection_that_is_closed_at_once_starts_nothing(loopback: Serve) -> 
 
 
 @pytest.mark.parametrize("path", ["/", "/static/js/textual.js", "/page/page.js", "/ws", "/none"])
-def test_no_token_no_answer(loopback: Serve, path: str) -> None:
+def test_no_token_no_answer(loopback: Serve, cookie: str, path: str) -> None:
     """Given the server's own user without a token, when any path is asked for, also with a wrong
     cookie, then the answer is 403 and says what to do, no cookie is set, and no page starts."""
     headers = loopback.upgrade() if path == "/ws" else {}
-    name = loopback.log_in().split("=")[0]
-    for cookie in ({}, {"Cookie": f"{name}="}, {"Cookie": f"{name}=é"}, {"Cookie": "a=b"}):
-        reply = loopback.request(path, headers={**headers, **cookie})
+    name = cookie.split("=")[0]
+    for wrong in ({}, {"Cookie": f"{name}="}, {"Cookie": f"{name}=é"}, {"Cookie": "a=b"}):
+        reply = loopback.request(path, headers={**headers, **wrong})
         assert reply.status == 403 and "?token=" in reply.body, reply
         assert not reply.header("Set-Cookie")
     assert not loopback.pages()
 
 
 @pytest.mark.parametrize("query", ["", "x", "%C3%A9", "%FF", "TOKEN&token=x"])
-def test_a_wrong_token_is_refused(loopback: Serve, query: str) -> None:
+def test_a_wrong_token_is_refused(loopback: Serve, cookie: str, query: str) -> None:
     """Given a wrong token, when the first page is asked for, also with the right cookie, then the
     answer is 403 and sets no cookie; a right token opens no other path than the first page."""
     query = query.replace("TOKEN", loopback.token[:-1])
-    for headers in ({}, {"Cookie": loopback.log_in()}):
+    for headers in ({}, {"Cookie": cookie}):
         reply = loopback.request(f"/?token={query}", headers=headers)
         assert reply.status == 403 and not reply.header("Set-Cookie"), reply
     for path in ("/static/js/textual.js", "/ws"):
@@ -209,11 +214,11 @@ def test_each_server_has_a_token_of_its_own(machine: list[str], loopback: Serve)
     ],
 )
 def test_pages_of_another_origin_are_refused(
-    loopback: Serve, headers: dict[str, str], path: str
+    loopback: Serve, cookie: str, headers: dict[str, str], path: str
 ) -> None:
     """Given the owner's cookie, when a request comes from another origin or names another host,
     then the answer is 403. To a browser another port of this machine is the same site."""
-    own = {"Cookie": loopback.log_in()}
+    own = {"Cookie": cookie}
     every = {**(loopback.upgrade() if path == "/ws" else {}), **own, **headers}
     assert loopback.request(path, headers=every).status == 403
     assert not loopback.pages()

@@ -21,6 +21,7 @@ from launcher.hosts import bootstrap
 from launcher.hosts.bootstrap import LinkSettings
 from tests.support.agent_client import Client, family
 from tests.support.agent_frames import RULES
+from tests.support.budgets import soak
 from tests.support.engine_agent import EngineAgent, find
 from tests.support.patience import PATIENCE, wait_until
 
@@ -81,7 +82,7 @@ def test_an_interpreter_of_another_version_gets_source(minor: int) -> None:
         client.leave()
 
 
-@pytest.mark.parametrize("minor", [sys.version_info.minor, *OTHERS])
+@pytest.mark.parametrize("minor", [sys.version_info.minor, OTHERS[0], *map(soak, OTHERS[1:])])
 def test_a_home_starts_with_any_version(minor: int) -> None:
     """What an engine hands to its nodes is made before any of them is known."""
     run_id = f"t-{os.urandom(4).hex()}"
