@@ -6,7 +6,6 @@ import time
 from dataclasses import replace
 
 import pytest
-from textual import events
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt
@@ -119,12 +118,15 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "line 49")
         pane = app.screen.query_one(PaneGrid).panes[0]
-        pane.on_mouse_down(events.MouseDown(pane, 5, 8, 0, 0, 1, False, False, False))
-        pane.on_mouse_move(events.MouseMove(pane, 100, 10, 0, 0, 1, False, False, False))
-        pane.on_mouse_up()
+        x, y = pane.content_region.offset
+        beside = (pane.region.right + 10, y + 6)
+        await pilot.mouse_down(offset=(x + 5, y + 3))
+        await pilot.hover(offset=(x + 5, y + 4))
+        await pilot.hover(offset=beside)
+        await pilot.mouse_up(offset=beside)
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
-        assert last - first == 2
+        assert last - first == 3
         views = run_screen(app).area.views
         others = [t.id for t in run_screen(app).snapshot.tasks if t.id != TaskId("ps", 0)]
         assert others and all(views.of(other).selection is None for other in others)
@@ -161,14 +163,18 @@ async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None
     async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("4", "r")
         await until(pilot, lambda: run.asked == ["restart worker:2"])
-        await pilot.press("1", "X")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("n")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        await pilot.press("X")
-        await until(pilot, lambda: isinstance(app.screen, Confirm))
-        await pilot.press("y")
-        await until(pilot, lambda: run.asked == ["restart worker:2", "signal ps:0 KILL"])
+        await pilot.press("1")
+        for key in ("r", "X"):
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press("n")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen))
+            asked = len(run.asked)
+            await pilot.press(key)
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press("y")
+            await until(pilot, lambda: len(run.asked) > asked)  # noqa: B023
+        assert run.asked == ["restart worker:2", "restart ps:0", "signal ps:0 KILL"]
 
 
 @pytest.mark.parametrize(("width", "place"), [(200, "row"), (120, "title"), (80, "title")])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import InvalidStateError
+from contextlib import suppress
 from pathlib import Path
 
 from launcher.errors import LauncherError
@@ -18,7 +20,7 @@ from launcher.run.stack_groups import (
 )
 from launcher.run.states import Hang, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, showing, shows, until
+from tests.support.screens import screen_text, showing, shows, until, visible
 from tui.screens.run_screen import RunScreen
 from tui.screens.stacks_screen import StacksScreen
 from tui.widgets.table import Table
@@ -93,11 +95,16 @@ async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> 
         await until(pilot, lambda: len(control.looks) == 3)
         await pilot.press("b")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
-        await until(pilot, lambda: control.looks[2].cancelled() or not control.looks[2].done())
+        late = found(control.snapshot(), Unanswered("tf9", "too late"))
+        with suppress(InvalidStateError):  # nobody waits any more
+            control.looks[2].set_result(late)
+        await pilot.pause()
+        assert isinstance(app.screen, RunScreen)
         await pilot.press("b")
         await until(pilot, lambda: len(control.looks) == 4)
         control.looks[3].set_result(Stacks(0.0, ()))
         await shows(pilot, "no task runs now")
+        assert not visible(app, "too late")
     control.logs.close()
 
 
