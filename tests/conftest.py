@@ -74,6 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     chosen = {item: SOAK or not item.get_closest_marker("soak") for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
     items[:] = [item for item in items if chosen[item]]
+    tiers.refuse_tensorflow()
     tiers.group(items)
     if all(tiers.tier_of(item.path) in tiers.QUICK for item in items):
         tiers.prepare_quick()

@@ -56,14 +56,16 @@ def group(items: list[pytest.Item]) -> None:
 
 
 def prepare_quick() -> None:
-    """See to it that quick tests pay for nothing that is not theirs.
-
-    Hypothesis's table of all characters takes a second where no earlier run has kept it; TensorFlow
-    takes more, and who has not installed it runs these tests.
-    """
-    if "tensorflow" in sys.modules:
-        raise pytest.UsageError(f"a test of {names(QUICK)} imports TensorFlow: move it")
+    """See to it that quick tests pay for nothing that is not theirs: Hypothesis's table of all
+    characters takes a second where no earlier run has kept it."""
     strategies.text().validate()
+
+
+def refuse_tensorflow() -> None:
+    """Fail where the import of a test imports TensorFlow: each worker would do it, for seconds, and
+    who runs quick tests need not have it."""
+    if "tensorflow" in sys.modules:
+        raise pytest.UsageError("a test imports TensorFlow: let tests.support.lazily do it")
 
 
 @contextmanager
