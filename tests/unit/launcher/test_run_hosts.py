@@ -11,6 +11,7 @@ from launcher.run.instructions import CheckHosts, KillHost, SetTimer, StageHost
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from tests.support.run_driver import (
+    CLUSTER,
     FACTS,
     RunDriver,
     held,
@@ -183,14 +184,17 @@ def test_more_ranks_than_gpus_are_noted_once() -> None:
     """With the number of the file, else the one that the host reports; hosts without GPUs, and
     jobs that want none, have nothing to share."""
     jobs = 'framework = "torch"\n[jobs.more]\ntasks = ["a:2224", "b:2224"]\n'
-    facts = {"a": HostFacts(gpus=1), "b": HostFacts(gpus=2)}
-    for gpus, expected in (
-        ("", ["2 ranks on a, which has 1 GPU", "the same on 1 more host"]),
-        ("gpus = 0\n", []),
+    for file, gpus, reported, expected in (
+        ("", "", (1, 2), ["2 ranks on a, which has 1 GPU", "the same on 1 more host"]),
+        ("gpus = 1\n", "", (2, 0), ["2 ranks on a, which has 1 GPU"]),
+        ("gpus = 2\n", "", (1, 0), []),
+        ("", "gpus = 0\n", (1, 2), []),
     ):
-        driver = RunDriver(jobs + gpus)
+        text = CLUSTER.replace("[hosts.a]\n", f"[hosts.a]\n{file}")
+        driver = RunDriver(jobs + gpus, text=text)
         driver.feed(ev.Begin)
         driver.up("a", "b")
+        facts = {host: HostFacts(gpus=count) for host, count in zip("ab", reported, strict=True)}
         driver.feed(ev.HostsChecked, facts)
         notes = [note for note in driver.seen.notes if "rank" in note]
         assert len(notes) == bool(expected) and all(text in notes[0] for text in expected)
