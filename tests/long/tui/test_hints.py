@@ -32,8 +32,8 @@ WAITING = (
 
 async def test_a_wait_names_the_task_and_its_state(run: ScriptedRun) -> None:
     """`CreateSession still waiting` is joined with how that task stands, beside the line and,
-    while nothing has failed, in the header; both follow as it changes, and both are silent about
-    a task that makes steps again."""
+    while nothing has failed, in the header; both follow as it changes. When the one that waited
+    makes steps, the header is silent."""
     run.change(state=RunPhase.RUNNING)
     run.task("worker:0", state=TaskState.READY, last_output=time.time())
     run.task("worker:1", state=TaskState.STARTING, reason="its port is held by pid 7 (nc -l)")

@@ -8,7 +8,7 @@ from rich.style import Style
 from launcher.run.states import TaskState
 from tests.support.budgets import soak
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, until
+from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.format import StatusColor
@@ -41,6 +41,12 @@ async def test_every_screen_is_drawn_in_every_theme(run: ScriptedRun, theme: str
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: any("red dim line" in row for row in screen_text(app)))
         assert app.theme == theme
-        for keys in (("m",), ("M",), ("escape", "H"), ("escape", "question_mark"), ("escape", "q")):
+        for keys, title in (
+            (("m",), "all logs"),
+            (("M",), "Loss, smoothing"),
+            (("escape", "H"), "Tasks on tf1"),
+            (("escape", "question_mark"), "Marks of the status strip"),
+            (("escape", "q"), "Stay"),
+        ):
             await pilot.press(*keys)
-            assert any(row.strip() for row in screen_text(app))
+            await shows(pilot, title)
