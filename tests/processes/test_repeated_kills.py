@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -220,7 +221,10 @@ def test_the_command_kills_at_once_only_where_that_is_said(tmp_path: Path) -> No
         try:
             wait_until(lambda: clients(only_run()) == 2, "both are connected", PATIENCE)
             wait_until(lambda: is_killed(only_run()), "an order", PATIENCE)
-            assert guard.tagged_here()
+            end = time.monotonic() + 1.0  # the other order comes, too
+            while time.monotonic() < end:
+                assert guard.tagged_here()
+                time.sleep(0.05)
             assert command.run("kill", up.run_id, "--force").returncode == 0
             assert [one.wait(PATIENCE) for one in killing] == [0, 0]
         finally:
