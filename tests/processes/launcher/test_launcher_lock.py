@@ -120,10 +120,16 @@ def test_a_process_that_is_not_the_holder_is_not_killed(tmp_path: Path, field: s
         assert process.poll() is None
 
 
-@pytest.mark.parametrize("line", [b"", b"nobody", b"12", b"\xff 1", b"7 a b c"])
+@pytest.mark.parametrize("line", [b"", b"nobody", b"PID", b"\xff PID", b"PID a b c"])
 def test_a_lock_that_names_nobody_kills_nobody(tmp_path: Path, line: bytes) -> None:
     fd = acquire(tmp_path)
     assert fd is not None
-    (tmp_path / launcher_lock._NAME).write_bytes(line)
-    assert take_over(tmp_path) is None
-    os.close(fd)
+    with subprocess.Popen(["sleep", "1000"]) as process:
+        try:
+            named = line.replace(b"PID", b"%d" % process.pid)
+            (tmp_path / launcher_lock._NAME).write_bytes(named)
+            assert take_over(tmp_path) is None
+            assert process.poll() is None
+        finally:
+            process.kill()
+            os.close(fd)
