@@ -120,6 +120,8 @@ async def settled(pilot: Pilot[Any]) -> None:
         now = pilot.app.screen._compositor.render_strips()
         same = same + 1 if now == before else 0
         before = now
+    pilot.app.screen.refresh()  # a look at a dialog leaves out what is behind it, and is kept
+    await pilot.pause(0.1)
 
 
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
