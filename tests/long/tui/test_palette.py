@@ -9,6 +9,7 @@ import pytest
 from textual import events
 from textual.command import CommandPalette, Hits
 
+from tests.support import patience
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import showing, shows, until
 from tui.app import TfmuxApp
@@ -36,8 +37,10 @@ async def test_enter_waits_for_the_commands_that_are_looked_for(
         await until(pilot, lambda: isinstance(app.screen, CommandPalette))
         for key in (*"hosts", "enter"):  # `press` would wait for what holds the palette
             app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await until(pilot, lambda: "hosts" in searched)
-        found.set()
+        try:  # Enter holds the palette now, and to ask it whether it is idle would wait for it
+            await patience.until(lambda: "hosts" in searched, "the search for all letters")
+        finally:
+            found.set()
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
     assert run.asked == []
 
