@@ -13,7 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 
-from tests.support.patience import PATIENCE, pause
+from tests.support.patience import PATIENCE, pauses
 from tests.testbed import proc
 from tests.testbed.proc import Process
 
@@ -71,16 +71,15 @@ def leaks(look: Callable[[], Iterable[Process]], since: float = 0.0) -> list[Pro
         look: returns the processes to judge; called until it finds nothing new.
         since: what `proc.next_tick()` returned when the test began; earlier ones are passed over.
     """
-    first = began = time.monotonic()
-    while found := [each for each in look() if _of_a_run(each) and each.started >= since]:
-        now = time.monotonic()
-        if now - first > SETTLE:
-            for each in found:
-                proc.signal_process(each, signal.SIGKILL)
-            return found
-        time.sleep(pause(now - began, 0.05, now - first))
-        began = time.monotonic()
-    return []
+    found: list[Process] = []
+    for seconds in pauses(0.05, SETTLE):
+        found = [each for each in look() if _of_a_run(each) and each.started >= since]
+        if not found:
+            break
+        time.sleep(seconds)
+    for each in found:
+        proc.signal_process(each, signal.SIGKILL)
+    return found
 
 
 def describe(processes: Iterable[Process]) -> str:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 
-from tests.support.patience import PATIENCE, pause
+from tests.support.patience import PATIENCE, pauses
 from tests.testbed import TestbedError, disk, keys, namespaces, network, private_tmp, proc
 from tests.testbed.proc import Process
 from tests.testbed.slurm_files import BOOT, CGROUP, CONF
@@ -369,13 +369,11 @@ class SlurmBed:
         self._wait(lambda: not self.leftovers() and not self.jobs(), "no job and process is left")
 
     def _wait(self, condition: Callable[[], bool], what: str) -> None:
-        first = began = time.monotonic()
-        while not condition():
-            now = time.monotonic()
-            if now - first > PATIENCE:
-                raise TestbedError(f"never: {what}\n{self._state()}")
-            time.sleep(pause(now - began, 0.05, now - first))
-            began = time.monotonic()
+        for seconds in pauses(0.05, PATIENCE):
+            if condition():
+                return
+            time.sleep(seconds)
+        raise TestbedError(f"never: {what}\n{self._state()}")
 
     def _state(self) -> str:
         said = [f"{path.name}: {path.read_text(errors='replace')[-1500:]}" for path in self._logs()]
