@@ -57,14 +57,20 @@ command = ["{python}", "{trainer}", "async"]
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the directory of a wheel and an sdist, made of this tree without a network."""
     folder = tmp_path_factory.mktemp("dist")
+    build(REPOSITORY, folder, "sdist", "wheel")
+    return folder
+
+
+def build(tree: Path, folder: Path, *kinds: str) -> None:
+    """Builds this tree into `folder`."""
+    targets = [part for kind in kinds for part in ("-t", kind)]
     subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-d", folder],
-        cwd=REPOSITORY,
+        [sys.executable, "-m", "hatchling", "build", "-d", folder, *targets],
+        cwd=tree,
         check=True,
         capture_output=True,
         timeout=PATIENCE,
     )
-    return folder
 
 
 @pytest.fixture(scope="session")
@@ -93,11 +99,22 @@ def test_the_wheel_holds_the_three_packages_and_nothing_else(wheel: Path) -> Non
     assert {f"{package}/py.typed" for package in ("launcher", "tui")} <= names
 
 
-def test_the_sdist_holds_what_a_build_and_the_tests_need(built: Path) -> None:
+def contents(wheel: Path) -> dict[str, bytes]:
+    """The files in it, by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_sdist_holds_what_a_build_and_the_tests_need(
+    built: Path, wheel: Path, tmp_path: Path
+) -> None:
     """And a wheel that is built from it is the same."""
     (file,) = built.glob("*.tar.gz")
     with tarfile.open(file) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
+    shutil.unpack_archive(file, tmp_path)
+    build(tmp_path / file.name.removesuffix(".tar.gz"), tmp_path, "wheel")
+    assert contents(tmp_path / wheel.name) == contents(wheel)
     assert names >= sources(*PACKAGES, "tests", "docs/examples")
     assert names >= {"README.md", "LICENSE", "CHANGELOG.md", "pyproject.toml", "requirements.lock"}
     assert not [name for name in names if name.startswith((".venv", "dist", ".git/"))]

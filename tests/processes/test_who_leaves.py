@@ -151,6 +151,7 @@ def test_the_launcher_dies_and_the_clock_jumps(
         receipt = client.snapshot().receipt
         assert receipt is not None and receipt.clean
         assert client.snapshot().exit_code == 130
+        assert {view.exit_signal for view in client.snapshot().tasks} == {"TERM"}
     finally:
         client.close()
     assert not living()

@@ -228,7 +228,7 @@ async def test_one_task_is_restarted_and_signalled() -> None:
             run.signal("worker:1", "HUP")
         run.signal("worker:1", "KILL")
         async for event in run.events():  # the first attempt was ended by KILL, too, and came back
-            if event["event"] == "task" and event["state"] == "killed":
+            if event["event"] == "task" and event["attempt"] == 2 and event["state"] == "killed":
                 assert (event["task"], event["signal"]) == ("worker:1", "KILL")
                 break
 
