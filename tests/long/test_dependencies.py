@@ -124,10 +124,12 @@ def test_the_pinned_versions_run_on_the_oldest_python() -> None:
     assert [name for name, versions in wanted.items() if "3.11.2" not in versions] == []
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
-@pytest.mark.parametrize("system", ["Linux", "Darwin"])
-def test_the_lock_file_is_complete_on_every_system(version: str, system: str) -> None:
-    """What a package needs on another version or system only is in it, too."""
+VERSIONS, SYSTEMS = ("3.11", "3.12", "3.13"), ("Linux", "Darwin")
+
+
+def needed(version: str, system: str) -> set[str]:
+    """The packages of `requirements.in`, and whatever they need on this Python and system; each is
+    locked, and in a version that suits whoever needs it."""
     environ = {
         "python_version": version,
         "python_full_version": f"{version}.0",
@@ -135,21 +137,30 @@ def test_the_lock_file_is_complete_on_every_system(version: str, system: str) ->
         "sys_platform": system.lower(),
         "platform_machine": "arm64" if system == "Darwin" else "x86_64",
     }
-    pinned, seen = locked(), set[tuple[str, str]]()
+    pinned, names, seen = locked(), set[str](), set[tuple[str, str]]()
     lines = (REPOSITORY / "requirements.in").read_text().splitlines()
     wanted = [Requirement(text) for line in lines if (text := line.partition("#")[0].strip())]
     while wanted:
         each = wanted.pop()
         name = canonicalize_name(each.name)
+        names.add(name)
         assert pinned[name][0] in each.specifier, each
         for extra in ("", *each.extras):
             if (name, extra) in seen or name not in INSTALLED:
                 continue
             seen.add((name, extra))
-            for needed in map(Requirement, requires(name) or ()):
-                marker = needed.marker
+            for more in map(Requirement, requires(name) or ()):
+                marker = more.marker
                 if marker is None or marker.evaluate({**environ, "extra": extra}):
-                    wanted.append(needed)
+                    wanted.append(more)
+    return names
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_lock_file_is_complete_on_every_system(version: str, system: str) -> None:
+    """What a package needs on another version or system only is in it, too."""
+    assert needed(version, system)
 
 
 def test_the_lock_file_holds_names_versions_and_hashes() -> None:
@@ -160,10 +171,8 @@ def test_the_lock_file_holds_names_versions_and_hashes() -> None:
     lines = [line for line in text.splitlines() if not line.startswith(("#", "    --hash=sha256:"))]
     assert len([line for line in lines if line]) == len(pinned)
     assert "://" not in text
-    for line in (REPOSITORY / "requirements.in").read_text().splitlines():
-        if wanted := line.partition("#")[0].strip():
-            each = Requirement(wanted)
-            assert pinned[canonicalize_name(each.name)][0] in each.specifier, each
+    everywhere = [needed(version, system) for version in VERSIONS for system in SYSTEMS]
+    assert pinned.keys() == set[str]().union(*everywhere)
 
 
 PRIVATE = re.compile("_[a-zA-Z]\\w*")

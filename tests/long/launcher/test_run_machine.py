@@ -171,7 +171,8 @@ class RunMachine(RuleBasedStateMachine):
             return
         views, kept = self.run.views, self.kept
         assert (kept.tasks, kept.hosts, kept.facts) == (views.tasks, views.hosts, views.facts)
-        assert (kept.notes, kept.receipt) == (views.notes, views.receipt) or views.receipt is None
+        assert kept.notes == views.notes
+        assert kept.receipt == views.receipt or views.receipt is None
         assert replace(kept.run, waiting="") == replace(views.run, waiting="")
 
     @invariant()

@@ -185,6 +185,7 @@ async def test_a_key_that_comes_later_is_added_and_one_answered_elsewhere_goes(
         await shows(pilot, "y trust tf2")
         first[0].cancel()
         assert await keys_on(pilot, 2) is dialog
+        await shows(pilot, "y trust tf2")
         await pilot.press("escape")
         await until(pilot, lambda: first[1].done() and late.done())
         assert first[1].result() == late.result() == "no"

@@ -30,8 +30,10 @@ from tui.catalog import Catalog, ClusterEntry, Entries
 from tui.config import Config
 from tui.run_clients import RunClients
 from tui.screens import home as screens_home
+from tui.screens.dialogs import ReceiptScreen
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
+from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.run_screen import RunScreen
 
 STARTED = (
@@ -270,6 +272,8 @@ async def test_an_active_run_is_shown_and_ended_by_its_launcher(tmp_path: Path) 
                     await pilot.press("f9")
                     await shows(pilot, "Kill this run, on all hosts?")
                     await pilot.press(way)
+                receipts = ReceiptScreen if way == "on its screen" else KillRunsDialog
+                await until(pilot, lambda kind=receipts: isinstance(pilot.app.screen, kind))  # type: ignore[misc]
                 await shows(pilot, "nothing is left on any host")
                 await pilot.press("escape")
                 assert up.wait() == 130, up.transcript()
@@ -290,6 +294,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
         await shows(pilot, "worker:1 @localhost  ready")
         await pilot.press("f9")
+        await until(pilot, lambda: isinstance(pilot.app.screen, ReceiptScreen))
         await shows(pilot, "nothing is left on any host")
         await pilot.press("escape", "escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
@@ -369,7 +374,9 @@ async def test_a_home_below_another_page_reads_nothing(monkeypatch: pytest.Monke
         await until(pilot, lambda: len(reads) > before)
 
 
-async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
+async def test_active_runs_stand_first_with_phase_tasks_and_hosts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Whose launcher holds its lock: above the clusters, under titles, and the cursor is there. F9
     asks about it, and Esc leaves it."""
     library.create("mine", TEXT)
@@ -378,6 +385,8 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
     folder.metrics.write_bytes(encode(metric))
     lock = acquire(folder.path)
     assert lock is not None
+    killed: list[str] = []
+    monkeypatch.setattr(RunClients, "kill", lambda _, run_id, ask: killed.append(run_id))
     try:
         async with home() as pilot:
             await shows(pilot, "time   step   loss  tasks")
@@ -392,7 +401,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts() -> None:
             await shows(pilot, "Kill this run, on all hosts?")
             await pilot.press("escape")
             await until(pilot, lambda: missing(pilot, "on all hosts?"))
-            assert folder.launcher_pid() is not None
+            assert killed == []
     finally:
         os.close(lock)
 
