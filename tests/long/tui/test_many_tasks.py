@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from rich.text import Text
 from textual.app import App, ComposeResult
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
+from tests.support import patience
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
@@ -45,22 +47,27 @@ class Strip(App[None]):
         self.clicked = event.task
 
 
+async def rows(app: Strip, *wanted: str) -> None:
+    """Waits until the first rows of the screen are these."""
+    await patience.until(
+        lambda: tuple(row.rstrip() for row in screen_text(app)[: len(wanted)]) == wanted,
+        f"the rows {wanted}",
+    )
+
+
 async def test_the_strip_counts_tasks_and_names_those_that_failed() -> None:
     """Two rows before and after the first failure; a click on a name focuses the task."""
     app = Strip()
     async with app.run_test(size=(80, 24)) as pilot:
         strip = app.query_one(StatusStrip)
         strip.show(RUN, TASKS[0].id)
-        await pilot.pause()
-        assert strip.size.height == SUMMARY_ROWS
-        assert screen_text(app)[0].rstrip() == "worker  8,000 ready"
+        await patience.until(lambda: strip.size.height == SUMMARY_ROWS, "two rows")
+        await rows(app, "worker  8,000 ready", "")
         strip.show(failed(4321, 7000), TASKS[0].id)
-        await pilot.pause()
-        first, second, *_ = screen_text(app)
-        assert first.rstrip() == "worker  2 failed  7,998 ready"
-        assert second.rstrip() == "✗ worker:4321  ✗ worker:7000"
+        await rows(app, "worker  2 failed  7,998 ready", "✗ worker:4321  ✗ worker:7000")
+        assert strip.size.height == SUMMARY_ROWS
         await pilot.click(StatusStrip, offset=(17, 1))
-        assert app.clicked == TaskId("worker", 7000)
+        await patience.until(lambda: app.clicked == TaskId("worker", 7000), "the click")
         strip.show(failed(*range(100, 200)), TASKS[0].id)
         await pilot.pause()
         assert isinstance(drawn := strip.render(), Text)
@@ -121,9 +128,12 @@ async def test_of_many_hosts_those_in_trouble_come_first(run: ScriptedRun) -> No
             await until(pilot, lambda first=first: names()[:1] == [first])  # type: ignore[misc]
 
 
-async def test_many_notes_do_not_cover_the_logs(run: ScriptedRun) -> None:
+async def test_many_notes_do_not_cover_the_logs(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A note for each of a hundred hosts filled the screen; and since only the last hundred are
     kept, those that came after them were never shown."""
+    monkeypatch.setattr("tui.screens.run_screen._NOTE_SECONDS", 600)  # a busy machine takes longer
     app = TfmuxApp(run, config=Config())
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         run.change(notes=tuple(f"lost h{number}" for number in range(100)))

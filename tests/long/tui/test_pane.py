@@ -10,11 +10,13 @@ from rich.cells import cell_len
 from textual._styles_cache import StylesCache
 from textual.app import App, ComposeResult
 from textual.geometry import Region
+from textual.pilot import Pilot
 from textual.strip import Strip
 
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import screen_text, showing, shows, until
+from tests.support.screens import run_screen, screen_text, showing, shows, until
+from tui.app import TfmuxApp
 from tui.curves import sparkline
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
@@ -24,22 +26,25 @@ STEP = (
     b"  (0.010 sec/batch)\n"
 )
 
+HOST = "host-漢字漢字漢字漢字[red]"
+
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 50)])
 async def test_borders_have_the_width_of_their_pane(tmp_path: Path, size: tuple[int, int]) -> None:
     """Whatever the title holds, wide characters and what looks like markup too."""
     run = ScriptedRun(tmp_path, workers=3, hosts=4)
     for task in run.snapshot().tasks:
-        run.task(str(task.id), host="host-漢字[red]", state=TaskState.RUNNING, step=12_340)
+        run.task(str(task.id), host=HOST, state=TaskState.RUNNING, step=12_340)
         run.write(str(task.id), b"x" * 500 + b"\n")
     async with showing(run, size) as (app, pilot):
         await shows(pilot, "x" * 30)
         if size[0] > 80:
-            await shows(pilot, "host-漢字[red]")
+            await shows(pilot, HOST)
         panes = list(app.screen.query(Pane))
         await until(pilot, lambda: all(_task(pane) in _upper(pane).text for pane in panes))
         assert all(cell_len(row) == size[0] for row in screen_text(app))
         assert all(_upper(pane).cell_length == pane.region.width for pane in panes)
+        assert not any("…" in _upper(pane).text for pane in panes)  # Textual cuts what is too wide
     run.logs.close()
 
 
@@ -120,6 +125,14 @@ async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> 
         assert pane.render_lines(pane.region.reset_offset)[1] != calm
 
 
+async def second_tick(app: TfmuxApp, pilot: Pilot[int]) -> None:
+    """Waits until what the first frames have led to has been drawn."""
+    screen = run_screen(app)
+    for _ in range(2):
+        last = screen._second
+        await until(pilot, lambda last=last: screen._second != last)  # type: ignore[misc]
+
+
 async def test_unchanged_lines_are_not_drawn_again(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +150,7 @@ async def test_unchanged_lines_are_not_drawn_again(
                 drawn.add(y)
             return render(cache, styles, y, *rest)
 
-        await pilot.pause(1.2)
+        await second_tick(app, pilot)
         monkeypatch.setattr(StylesCache, "render_line", spy)
         run.task("worker:1", step=120)
         await shows(pilot, "step 120")
@@ -150,8 +163,9 @@ async def test_a_pane_is_not_drawn_because_another_one_is(
 ) -> None:
     """Textual paints all panes when one has changed: the lines of the others are kept."""
     run.change(state=RunPhase.RUNNING)
-    async with showing(run, (120, 40)) as (_, pilot):
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "▸worker:0")
+        await second_tick(app, pilot)
         drawn: set[str] = set()
         painted: set[str] = set()
         make, lines = Pane._make_page, Pane.render_lines

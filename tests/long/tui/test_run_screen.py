@@ -20,6 +20,10 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
     async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         assert focused_task(app) == "worker:0", "the chief: a ps has nothing to say for hours"
+
+        async def focus_on(task: str) -> None:
+            await until(pilot, lambda: focused_task(app) == task)
+
         for keys, task in [
             (["shift+tab"], "ps:0"),
             (["tab"], "worker:0"),
@@ -31,13 +35,13 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
             (["up"], "ps:0"),
         ]:
             await pilot.press(*keys)
-            assert focused_task(app) == task
+            await focus_on(task)
         await pilot.click(offset=(150, 40))
-        assert focused_task(app) == "worker:2"
+        await focus_on("worker:2")
         await pilot.press("z")
         await until(pilot, lambda: app.screen.query_one(StatusStrip).region.height == 1)
         await pilot.click("StatusStrip", offset=(12, 0))
-        assert focused_task(app) == "worker:0"
+        await focus_on("worker:0")
 
 
 async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:

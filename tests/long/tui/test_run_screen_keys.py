@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from launcher.ids import TaskId
@@ -63,13 +64,14 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
     """Space steps from the grid to list + detail, merged, and back."""
     async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
-        seen = []
-        for _ in range(3):
-            await pilot.press("space")
-            await pilot.pause(0.1)
+
+        def seen() -> tuple[Arrangement, int]:
             panes = app.screen.query_one(PaneGrid).panes
-            seen.append((run_screen(app).area.pane_layout.effective, len(panes)))
-        assert seen == [(Arrangement.LIST, 1), (Arrangement.MERGED, 1), (Arrangement.GRID, 4)]
+            return run_screen(app).area.pane_layout.effective, len(panes)
+
+        for next_one in (Arrangement.LIST, 1), (Arrangement.MERGED, 1), (Arrangement.GRID, 4):
+            await pilot.press("space")
+            await until(pilot, partial(lambda wanted: seen() == wanted, next_one))
 
 
 async def test_a_large_run_opens_as_a_full_page(tmp_path: Path) -> None:
@@ -122,15 +124,15 @@ async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
         await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
         await shows(pilot, "Global steps a second")
         await shows(pilot, "1.100")
-        await pilot.press("H")
+        await pilot.press("f9", "H")
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
         await shows(pilot, "50 % of 8.0 GB")
         await shows(pilot, "120 %  500 MB")
-        await pilot.press("question_mark")
+        await pilot.press("f9", "question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
-        await pilot.press("escape", "escape")
+        await pilot.press("f9", "escape", "escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("ctrl+p")
         await shows(pilot, "Kill all, detach, or stay")
         await pilot.press("f9")
-        assert run.asked == ["kill_all"]
+        assert run.asked == ["kill_all", *["kill_all force"] * 3]

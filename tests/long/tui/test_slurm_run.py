@@ -18,19 +18,18 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, shows, until
 from tui.app import TfmuxApp
 
-PENDING = AllocationView("Slurm", "8123", "PENDING", "Resources", expected=time.time() + 3600)
+PENDING = AllocationView("Slurm", "8123", "PENDING", "Resources", expected=time.time() + 43_200)
 AT = time.strftime("%H:%M", time.localtime(PENDING.expected))
-STATUS = f"Slurm 8123 PENDING (Resources), expected {AT}, waited 0:1"
+STATUS = f"Slurm 8123 PENDING (Resources), expected {AT}, waited 1:0"
+"""For nine minutes."""
 
 
 @pytest.fixture
 def queued(run: ScriptedRun) -> ScriptedRun:
     """A run of four nodes that waits for them."""
     hosts = tuple(replace(host, state=HostState.CONNECTING) for host in run.snapshot().hosts)
-    now = time.time()
-    run.change(
-        state=RunPhase.QUEUED, allocation=PENDING, hosts=hosts, waiting_since=now - 11, started=now
-    )
+    since = time.time() - 3611
+    run.change(state=RunPhase.QUEUED, allocation=PENDING, hosts=hosts, waiting_since=since)
     return run
 
 
