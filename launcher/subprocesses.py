@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import resource
+import shutil
 import signal
 import sys
 import time
@@ -89,6 +90,8 @@ async def start_session(*argv: str, **options: Any) -> Process:
     alone, and wait without end for what that has started, which holds the pipes.
 
     Raises:
+        FileNotFoundError: there is no such program, or its interpreter is missing. Also where the
+            system says that it may not look: into a folder of PATH, for a program that is in none.
         OSError: it cannot be started.
     """
     starting = asyncio.ensure_future(
@@ -100,6 +103,10 @@ async def start_session(*argv: str, **options: Any) -> Process:
             with suppress(OSError):  # it has ended already
                 resource.prlimit(process.pid, resource.RLIMIT_NOFILE, _login_limit)
         return process
+    except PermissionError as error:
+        if "/" not in argv[0] and shutil.which(argv[0], os.F_OK) is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), argv[0]) from error
+        raise
     except asyncio.CancelledError:
         with suppress(OSError, TimeoutError):
             process = await starting

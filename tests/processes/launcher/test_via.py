@@ -70,6 +70,7 @@ BROKEN = {
     ),
     "is a terminal": (("script", "-qec", "{command}", "/dev/null"), "via-terminal", "-t"),
     "is not there": (("no-such-program-here",), "via-missing", "no program no-such-program-here"),
+    "is a folder in PATH": (("a-folder",), "via-missing", "no program a-folder"),
     "may not be run": (("/etc/passwd",), "via-failed", "Permission denied"),
     "is no program": (("~/text",), "via-failed", "Exec format error"),
     "has a first line for nobody": (("~/script",), "via-failed", "first line of .*script is missi"),
@@ -148,6 +149,8 @@ async def test_a_command_that_does_not(
     (tfmux_home / "script").write_text("#!/nowhere/sh\n")
     for name in ("text", "script"):
         (tfmux_home / name).chmod(0o755)
+    (tfmux_home / "bin" / "a-folder").mkdir(parents=True)
+    monkeypatch.setenv("PATH", f"{tfmux_home / 'bin'}:{os.environ['PATH']}")
     command = (os.path.expanduser(command[0]), *command[1:])
     python = "/nowhere/python3" if code == "python-missing" else sys.executable
     with pytest.raises(HostError, match=told) as error:
