@@ -30,8 +30,10 @@ from tui.screens.home import HomeScreen
 FOLDER = Path(__file__).resolve().parent
 SIZES = ((200, 50), (120, 40))
 EXAMPLE = FOLDER / "four-hosts.toml"
-SHOWN_AS = {str(FOLDER.parent): "~/tfmux", sys.base_prefix: "/usr/local"}
+SHOWN_AS = {str(FOLDER.parent): "~/tfmux"}
 """Folders of the machine that makes the pictures, and what a reader sees instead."""
+if not sys.base_prefix.startswith("/usr"):
+    SHOWN_AS[sys.base_prefix] = "/usr/local"
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _PATIENCE = 180.0
 
