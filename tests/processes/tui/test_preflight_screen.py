@@ -276,15 +276,18 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("tui.screens.preflight_screen.preflight", checked)
     library.create("c", render(SLURM, "c", {}, Path("/srv")))
-    async with home() as pilot:
+    end = "for agent in $agents; do wait"
+    async with home(size=(80, 24)) as pilot:
         await pilot.press("T")
         await shows(pilot, "✓ accepted")
         await shows(pilot, "sbatch")
         await shows(pilot, "--ntasks-per-node=1")
         await shows(pilot, "3 nodes of Slurm")
         await shows(pilot, "Tab nodes")
+        assert isinstance(pilot.app, TfmuxApp)
+        assert not any(end in row or "Connections" in row for row in screen_text(pilot.app))
         await pilot.press("tab", "end")
-        await shows(pilot, "wait")
+        await shows(pilot, end)
         await pilot.press("tab", "up")
         await shows(pilot, "sbatch accepts the request")
         await pilot.press("down", "down")
