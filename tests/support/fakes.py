@@ -93,7 +93,7 @@ class ScriptedRun:
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
         self.asked.append("kill_all force" if force else "kill_all")
-        deadline = time.time() + 10
+        deadline = time.time() + 600  # a busy machine shows it later
         self.change(state=RunPhase.KILLING, kill_deadline=deadline, kill_asked=by_person)
 
     def press_kill(self) -> None:

@@ -106,7 +106,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
             await pilot.press(OTHERS["dialog.back"])
             await until(pilot, lambda: app.screen is screen)
         await pilot.press(OTHERS["kill_all"])
-        assert run.asked == ["kill_all"]
+        await until(pilot, lambda: run.asked == ["kill_all"])
         await shows(pilot, "again: KILL now")
         names_no_default(app)
         run.end(Outcome.KILLED, 130)

@@ -51,10 +51,10 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         await pilot.press("q")
         await until(pilot, lambda: isinstance(app.screen, LeaveDialog))
         await pilot.press("f9")
-        assert run.asked == ["kill_all"]
+        await until(pilot, lambda: run.asked == ["kill_all"])
         await shows(pilot, "killing all: TERM sent, KILL in")
         await pilot.press("f9")
-        assert run.asked == ["kill_all", "kill_all force"]
+        await until(pilot, lambda: run.asked == ["kill_all", "kill_all force"])
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
         await shows(pilot, "nothing is left on any host")

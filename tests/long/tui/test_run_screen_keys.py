@@ -135,4 +135,4 @@ async def test_metrics_hosts_help_and_palette(run: ScriptedRun) -> None:
         await pilot.press("ctrl+p")
         await shows(pilot, "Kill all, detach, or stay")
         await pilot.press("f9")
-        assert run.asked == ["kill_all", *["kill_all force"] * 3]
+        await until(pilot, lambda: run.asked == ["kill_all", *["kill_all force"] * 3])

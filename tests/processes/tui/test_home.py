@@ -218,12 +218,13 @@ async def open_run(pilot: Pilot[int], name: str) -> None:
     assert isinstance(screen, HomeScreen)
     screen.query_one("#runs").focus()
     await pilot.press("home")
-    while not (
-        isinstance(screen.entry, ListedRun) and screen.entry.summary.run_id.startswith(name)
-    ):
-        before = screen.entry
+
+    def run_id() -> str:
+        return screen.entry.summary.run_id if isinstance(screen.entry, ListedRun) else ""
+
+    while not (before := run_id()).startswith(name):
         await pilot.press("down")
-        assert screen.entry is not before, name
+        await until(pilot, partial(lambda above: run_id() != above, before))
     await pilot.press("enter")
     await until(pilot, lambda: isinstance(pilot.app.screen, RunScreen))
 
