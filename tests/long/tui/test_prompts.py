@@ -82,6 +82,7 @@ async def test_what_a_server_asks(launcher: Launcher) -> None:
         asked = launcher.ask(screen, PASSWORD)
         await until(pilot, lambda: isinstance(pilot.app.screen, PromptDialog))
         await pilot.press(*"s3cret")
+        await shows(pilot, "•" * 6)
         assert isinstance(pilot.app, TfmuxApp)
         assert not any("s3cret" in row for row in screen_text(pilot.app))
         await pilot.press("enter")
