@@ -87,7 +87,7 @@ async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> 
         control.looks[0].set_result(found(control.snapshot()))
         await shows(pilot, "worker:3 on tf1")
         await pilot.press("f5")
-        await until(pilot, lambda: len(control.looks) == 2)
+        await until(pilot, lambda: len(control.looks) == 2, 3)
         control.looks[1].set_exception(LauncherError("no launcher supervises this run"))
         await shows(pilot, "no launcher supervises this run")
         await shows(pilot, "worker:3 on tf1")
@@ -105,6 +105,24 @@ async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> 
         control.looks[3].set_result(Stacks(0.0, ()))
         await shows(pilot, "no task runs now")
         assert not visible(app, "too late")
+    control.logs.close()
+
+
+async def test_the_end_of_an_empty_list(tmp_path: Path) -> None:
+    """End before the first answer, and after one without groups, put the cursor above the list: the
+    app ended with IndexError."""
+    control = run(tmp_path)
+    async with showing(control, (120, 40)) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        await pilot.press("end", "ctrl+end", "up", "pageup", "home", "end")
+        control.looks[0].set_result(Stacks(0.0, ()))
+        await shows(pilot, "no task runs now")
+        await pilot.press("end", "ctrl+end", "up", "enter", "end", "f5")
+        await until(pilot, lambda: len(control.looks) == 2)
+        control.looks[1].set_result(found(control.snapshot()))
+        await shows(pilot, "worker:3 on tf1")
+        assert app.screen.query_one("#groups", Table).key == "0"
     control.logs.close()
 
 

@@ -9,6 +9,7 @@ from rich.text import Text
 from textual import on
 from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.coordinate import Coordinate
 from textual.message import Message
 from textual.widgets import DataTable
 
@@ -90,6 +91,11 @@ class Table(DataTable[Text]):
 
     def on_mount(self) -> None:
         self.set_class(self.app.no_color, "-colourless")
+
+    def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
+        """Textual's cursor goes to the row above the first one at the end of an empty table."""
+        row, column = super().validate_cursor_coordinate(value)
+        return Coordinate(max(0, row), max(0, column))
 
     @property
     def key(self) -> str | None:
