@@ -37,12 +37,16 @@ class StackFrame:
 
     def __str__(self) -> str:
         name = os.path.basename(self.file)
-        return f"{self.function} {name}:{self.line}" if self.file else self.function
+        return f"{self._name} {name}:{self.line}" if self.file else self._name
 
     @property
     def where(self) -> str:
         """The frame in full."""
-        return f"{self.function} ({self.file}:{self.line})" if self.file else self.function
+        return f"{self._name} ({self.file}:{self.line})" if self.file else self._name
+
+    @property
+    def _name(self) -> str:
+        return self.function or "(no name)"
 
     @property
     def key(self) -> tuple[str, str, int]:
