@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
@@ -50,10 +50,12 @@ PROCESSES = st.builds(
 TASKS = st.lists(
     st.lists(PROCESSES, min_size=1, max_size=4).map(lambda x: tuple(x)), max_size=12
 ).map(lambda all_: tuple(task(n, *one) for n, one in enumerate(all_)))
+NAMELESS = ProcessStack(0, "", "python", "", (ThreadStack("", (StackFrame(""),)),))
 
 
 @examples(40)
 @given(TASKS)
+@example((task(0, NAMELESS),))
 def test_groups_hold_each_task_once_and_the_smallest_is_first(
     tasks: tuple[TaskStacks, ...],
 ) -> None:
