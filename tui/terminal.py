@@ -3,7 +3,9 @@ with which the kill key does not wait for the screen."""
 
 from __future__ import annotations
 
-from codecs import getincrementaldecoder
+import codecs
+import os
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -16,12 +18,24 @@ from textual.drivers import linux_driver, web_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
+_Lenient = codecs.getincrementaldecoder("utf-8")
+
+
+class _OfTerminal(_Lenient):  # type: ignore[misc, valid-type]
+    """Raises EOFError at the end of the input, which Textual would read again and again."""
+
+    def decode(self, data: bytes, final: bool = False) -> str:
+        """Decodes what was read; a byte that is no UTF-8 is replaced."""
+        if not data and not final:
+            raise EOFError
+        return str(super().decode(data, final))
+
 
 def decode_leniently() -> None:
     """A byte that is no UTF-8, as terminals with another character set send it, would end the app:
     both drivers of Textual make their decoder by this name, in the middle of their loops."""
-    for driver in (linux_driver, web_driver):
-        decoder = partial(getincrementaldecoder("utf-8"), errors="replace")
+    for driver, kind in ((linux_driver, _OfTerminal), (web_driver, _Lenient)):
+        decoder = partial(kind, errors="replace")
         driver.getincrementaldecoder = lambda _, decoder=decoder: decoder  # type: ignore[attr-defined]
 
 
@@ -70,9 +84,12 @@ class TerminalDriver(LinuxDriver):
 
     def _run_input_thread(self) -> None:
         """Reads the terminal. An error there is one of the program: the screen fails, and the run
-        goes on. To Textual it is an end like any other."""
+        goes on. To Textual it is an end like any other. A terminal that has gone without a signal,
+        as one that is not the controlling terminal does, has hung up."""
         try:
             self.run_input_thread()
+        except EOFError:
+            os.kill(os.getpid(), signal.SIGHUP)
         except Exception as error:
             self._app.call_later(self._app._handle_exception, error)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -85,6 +86,29 @@ def test_what_on_hangup_says(
     assert guard.first_pids() == before
     assert command.run("kill", run.run_id).returncode == 0
     assert not living()
+
+
+def test_a_terminal_that_goes_without_a_signal(tmp_path: Path) -> None:
+    """It is nobody's controlling terminal, so that the kernel sends no SIGHUP: the screen went on,
+    and took a whole processor to read the end of its input."""
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "tui.main", "up", str(ticking(tmp_path, ""))]
+    screen = subprocess.Popen(
+        words, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        painted = b""
+        while b"step 2" not in painted:
+            painted = painted[-4096:] + os.read(ours, 1 << 16)
+        run = run_of_launcher()
+        os.close(ours)
+        assert screen.wait(PATIENCE) == 143
+        wait_until(lambda: run.launcher_pid() is None, "the launcher process has ended", PATIENCE)
+        assert not living()
+    finally:
+        screen.send_signal(signal.SIGHUP)
+        screen.wait()
 
 
 def test_two_terminals_detach_and_attach_at_once(
