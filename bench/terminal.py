@@ -33,6 +33,11 @@ def until(condition: Callable[[], object], seconds: float = DEADLINE, pace: floa
         time.sleep(pace)
 
 
+def _environ() -> dict[str, str]:
+    """This process's, without the size of its own terminal."""
+    return {name: text for name, text in os.environ.items() if name not in ("COLUMNS", "LINES")}
+
+
 class Terminal:
     """A program that runs in the project's folder, and the keys that are typed at it."""
 
@@ -48,7 +53,7 @@ class Terminal:
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
-            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            env={**_environ(), "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
             cwd=ROOT,
             start_new_session=True,
         )
