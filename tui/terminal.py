@@ -3,11 +3,11 @@ with which the kill key does not wait for the screen."""
 
 from __future__ import annotations
 
-import codecs
 import os
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from encodings.utf_8 import IncrementalDecoder
 from functools import partial
 from types import FrameType
 from typing import IO, Any, cast
@@ -18,23 +18,21 @@ from textual.drivers import linux_driver, web_driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
-_Lenient = codecs.getincrementaldecoder("utf-8")
 
-
-class _OfTerminal(_Lenient):  # type: ignore[misc, valid-type]
+class _TerminalDecoder(IncrementalDecoder):
     """Raises EOFError at the end of the input, which Textual would read again and again."""
 
-    def decode(self, data: bytes, final: bool = False) -> str:
-        """Decodes what was read; a byte that is no UTF-8 is replaced."""
-        if not data and not final:
+    def decode(self, input: Any, final: bool = False) -> str:  # noqa: A002 Python's name
+        """Decodes what was read."""
+        if not input and not final:
             raise EOFError
-        return str(super().decode(data, final))
+        return super().decode(input, final)
 
 
 def decode_leniently() -> None:
     """A byte that is no UTF-8, as terminals with another character set send it, would end the app:
     both drivers of Textual make their decoder by this name, in the middle of their loops."""
-    for driver, kind in ((linux_driver, _OfTerminal), (web_driver, _Lenient)):
+    for driver, kind in ((linux_driver, _TerminalDecoder), (web_driver, IncrementalDecoder)):
         decoder = partial(kind, errors="replace")
         driver.getincrementaldecoder = lambda _, decoder=decoder: decoder  # type: ignore[attr-defined]
 
