@@ -87,7 +87,7 @@ async def test_it_asks_again_and_says_why_there_is_no_answer(tmp_path: Path) -> 
         control.looks[0].set_result(found(control.snapshot()))
         await shows(pilot, "worker:3 on tf1")
         await pilot.press("f5")
-        await until(pilot, lambda: len(control.looks) == 2, 3)
+        await until(pilot, lambda: len(control.looks) == 2)
         control.looks[1].set_exception(LauncherError("no launcher supervises this run"))
         await shows(pilot, "no launcher supervises this run")
         await shows(pilot, "worker:3 on tf1")

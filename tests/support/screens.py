@@ -105,6 +105,7 @@ def screen_text(app: App[Any]) -> list[str]:
 async def until(pilot: Pilot[int], condition: Callable[[], bool], seconds: float = 60) -> None:
     """Waits for the screen to come to a state, and stay there when it has done what it was told;
     fails with what it shows instead. To ask each widget whether it is idle costs more than a look.
+    A test that holds a widget's messages would wait for itself here: `patience.until` asks none.
     """
     if condition():
         return
