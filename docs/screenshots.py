@@ -105,6 +105,17 @@ async def failed(session: RunClient) -> None:
         await press(pilot, "q")
 
 
+async def overshoot(session: RunClient) -> None:
+    """The losses of one, of two in step, and of two one by one, at the same high rate."""
+    app = TfmuxApp(session)
+    async with app.run_test(size=(120, 30)) as pilot:
+        await until(pilot, lambda: session.snapshot().state is RunPhase.ENDED)
+        await press(pilot, "escape")
+        await press(pilot, "M")
+        save(app, "overshoot")
+        await press(pilot, "escape", "q")
+
+
 async def home() -> None:
     """The home screen with that run in it, and the editor on an example."""
     sessions = RunClients()
@@ -156,6 +167,7 @@ def main() -> None:
         file = folder / "mnist-async.toml"
         picture(file, text, running)
         picture(file, text.replace('"--steps', '"--data=data/mnist", "--steps'), failed)
+        picture(folder / "mnist-overshoot.toml", find("overshoot").read_text(), overshoot)
         asyncio.run(home())
         asyncio.run(preflight(file))
 

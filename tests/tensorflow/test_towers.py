@@ -100,6 +100,19 @@ def test_updates_one_by_one_and_term(tasks: Tasks, tmp_path: pathlib.Path) -> No
 
 
 @pytest.mark.soak
+def test_stale_gradients_overshoot(tasks: Tasks) -> None:
+    """At a rate at which one device, and two in step, learn, two devices one by one do not."""
+    ways = ("--devices=1", "--devices=2 --update=sync", "--devices=2 --update=async")
+    flags = ("--learning-rate=0.5", "--steps=1500", "--log-every=500")
+    runs = [tasks.run("towers", *way.split(), *flags) for way in ways]
+    assert [run.wait() for run in runs] == [0, 0, 0]
+    one, in_step, one_by_one = (run.accuracy for run in runs)
+    assert one > 0.9 and in_step > 0.9
+    stale = [float(number) for number in re.findall(r"stale ([\d.]+)", runs[2].text)]
+    assert len(stale) == 3 and (min(stale) < 0.4 or one_by_one < 0.8)
+
+
+@pytest.mark.soak
 def test_the_tutorials_network(tasks: Tasks) -> None:
     """32 and 64 maps, 1024 hidden units: it trains for epochs, and says examples/sec."""
     flags = ("--model=cnn-tutorial", "--epochs=1", "--batch=64", "--log-every=5")
