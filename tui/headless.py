@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
-import os
 import signal
 import sys
 import time
@@ -30,7 +29,7 @@ from launcher.session.client import RunClient
 from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import exit_code
-from tui.streams import message, write_line
+from tui.streams import message, write_line, write_some
 
 _PACE = 0.05
 _PAUSES, _LONGEST_PAUSE = 4, 1.0
@@ -60,6 +59,7 @@ async def _follow(
         while out.logs(last=True):
             continue
         out.print_left_out()
+        out.print_lost()
         snapshot, detached = run.snapshot(), run.client.detached
         from tui.outcome import report  # a launch would wait for it
 
@@ -97,6 +97,11 @@ class _Output:
         """How many remarks of which source were left out, and not told of yet."""
         self._stdout: TextIO | None = sys.stdout
         self._unwritten = bytearray()
+        self._cut = b""
+        """The rest of a line of which a part was written before an error."""
+        self._lost = 0
+        """Lines that were left out after an error."""
+        self._said_lost = False
         self._terminal = sys.stdout.isatty()
         self._pictures = self._terminal and not as_json
         self._run = run
@@ -200,20 +205,47 @@ class _Output:
     def _flush(self) -> None:
         # Not by `sys.stdout.write`: Python's buffer loses the rest of a long line when a signal
         # comes while a pipe takes a part of it.
-        data, self._unwritten = memoryview(bytes(self._unwritten)), bytearray()
+        data, self._unwritten = self._cut + self._unwritten, bytearray()
+        written = 0
         try:
-            while data and self._stdout is not None:
-                data = data[os.write(self._stdout.fileno(), data) :]
+            while written < len(data) and self._stdout is not None:
+                written += write_some(self._stdout.fileno(), memoryview(data)[written:])
+            self._cut = b""
         except BrokenPipeError:  # `tfmux up … | head`: whoever read has gone, as on TERM
             self._stdout = None
             message("stdout was closed; ending the run")
             self._run.client.kill_all(by_person=False)
         except OSError as error:
-            if error.errno != errno.EIO or not self._terminal:
-                raise
-            self._stdout = None
-            message("the terminal was closed")  # SIGHUP may come later, or never
-            self._run.client.hang_up()
+            if error.errno == errno.EIO and self._terminal:
+                self._stdout = None
+                message("the terminal was closed")  # SIGHUP may come later, or never
+                self._run.client.hang_up()
+            else:
+                self._leave_out(data, written, error)
+
+    def _leave_out(self, data: bytes, written: int, error: OSError) -> None:
+        """Leaves out what cannot be written, as on a full disk: this is a copy, on which the run
+        does not depend. What comes next is tried again; the rest of a line of which a part has
+        been written comes first then, so that all lines are whole."""
+        end = written
+        if written < len(self._cut) or data[:written][-1:] not in (b"", b"\n"):
+            end = data.index(b"\n", written) + 1
+        self._cut = data[written:end]
+        if not self._said_lost:
+            self._said_lost = True
+            message(
+                f"stdout: {error.strerror}: lines are left out there. The run goes on, and all"
+                f" lines are in {self._run.folder}"
+            )
+        self._lost += data.count(b"\n", end)
+
+    def print_lost(self) -> None:
+        """Says how many lines stdout lacks."""
+        if lost := self._lost + bool(self._cut):
+            message(
+                f"{lost:,} line{'s' * (lost > 1)} could not be written to stdout; all lines are in"
+                f" {self._run.folder}"
+            )
 
 
 def display_line(line: bytes, *, pictures: bool) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
-Without a terminal on stdout a run goes on headless: logs on stdout, the rest on stderr.
+Without a terminal on stdin and stdout a run goes on headless: logs on stdout, the rest on stderr.
 
 exit codes:
 """ + "\n".join(f"  {code:<5}{code.meaning.replace('`', '')}" for code in Exit)
@@ -36,7 +36,21 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command; returns the exit code."""
     _open_standard_streams()
-    words = list(sys.argv[1:] if argv is None else argv)
+    from tui.streams import StdoutError, message
+
+    try:
+        try:
+            return _main(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return Exit.FAILED
+    except StdoutError as error:
+        message(f"stdout: {error.strerror}")
+        return Exit.FAILED
+
+
+def _main(words: list[str]) -> int:
     if not words:
         return _home()
     parser = build_parser()
@@ -57,8 +71,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         message(str(error))
         return Exit.USAGE
-    except BrokenPipeError:
-        return Exit.FAILED
     except KeyboardInterrupt:
         return Exit.KILLED
 
@@ -74,6 +86,9 @@ def _open_standard_streams() -> None:
             os.set_inheritable(fd, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(fd, "w" if fd else "r", encoding="utf-8", closefd=False))
+    from tui.streams import open_streams
+
+    open_streams()
 
 
 def _ignore_interrupts_at_exit() -> None:
@@ -299,10 +314,10 @@ _MEANT = {
 
 
 def _home() -> int:
-    if not sys.stdout.isatty():
-        from tui.streams import message
+    from tui.streams import message, missing_terminal
 
-        message("the home screen needs a terminal on stdout")
+    if missing := missing_terminal():
+        message(f"the home screen needs a terminal on {missing}")
         build_parser().print_help(sys.stderr)
         return Exit.USAGE
     from tui.commands import open as opening

@@ -3,7 +3,9 @@ have names of files in it that need not be valid in its encoding."""
 
 from __future__ import annotations
 
+import io
 import os
+import select
 import sys
 
 from launcher.printable import printable
@@ -17,17 +19,125 @@ _NO_TEXT = r"[\ud800-\udfff]"
 """What stands for a byte of a name that could not be decoded."""
 
 
+class StdoutError(OSError):
+    """What a command prints cannot be written: its disk is full, say."""
+
+
+class _Stdout(io.FileIO):
+    """Standard output of a command. The first error is the command's end; what is still buffered
+    then is dropped, or the interpreter would try to write it once more on its way out."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "w", closefd=False)
+        self._failed = False
+
+    def write(self, data: Any, /) -> int:
+        """Writes all of it.
+
+        Raises:
+            BrokenPipeError: whoever read it has gone.
+            StdoutError: it cannot be written.
+        """
+        if not self._failed:
+            try:
+                write_all(1, data)
+            except BrokenPipeError:
+                self._failed = True
+                raise
+            except OSError as error:
+                self._failed = True
+                raise StdoutError(error.errno, error.strerror) from None
+        return len(data)
+
+
+class _Stderr(io.FileIO):
+    """Standard error, on which nothing depends: what cannot be written is dropped, and what comes
+    next is tried again."""
+
+    def __init__(self) -> None:
+        super().__init__(2, "w", closefd=False)
+
+    def write(self, data: Any, /) -> int:
+        """Writes what can be written."""
+        try:
+            write_all(2, data)
+        except OSError:
+            pass  # there is nowhere else to say it
+        return len(data)
+
+
+def open_streams() -> None:
+    """Makes `sys.stdout` and `sys.stderr` streams whose errors cost a command nothing but their
+    text; others than the interpreter's own stay."""
+    if _is_own(sys.stdout, 1):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(_Stdout()),
+            encoding=sys.stdout.encoding,
+            errors=sys.stdout.errors,
+            line_buffering=sys.stdout.isatty(),
+        )
+    if _is_own(sys.stderr, 2):
+        sys.stderr = io.TextIOWrapper(
+            _Stderr(),
+            encoding=sys.stderr.encoding,
+            errors=sys.stderr.errors,
+            write_through=True,
+        )
+
+
+def _is_own(stream: Any, fd: int) -> bool:
+    return type(stream) is io.TextIOWrapper and stream.fileno() == fd
+
+
+def write_all(fd: int, data: bytes | memoryview) -> None:
+    """Writes all bytes. A descriptor that does not block, as one that is shared with Node.js, is
+    waited for."""
+    left = memoryview(data)
+    while left:
+        left = left[write_some(fd, left) :]
+
+
+def write_some(fd: int, data: memoryview) -> int:
+    """Writes as many bytes as there is room for, at least one; returns how many."""
+    while True:
+        try:
+            return os.write(fd, data)
+        except BlockingIOError:
+            waiting = select.poll()
+            waiting.register(fd, select.POLLOUT)
+            waiting.poll()
+
+
+def missing_terminal() -> str:
+    """The stream, `stdin` or `stdout`, that keeps a screen from being opened because it is no
+    terminal; empty where both are: a screen reads keys, and would take a file for them."""
+    return next(
+        (name for name in ("stdout", "stdin") if not getattr(sys, name).isatty()),
+        "",
+    )
+
+
 def message(text: str) -> None:
     """Writes `tfmux: text` to stderr; what a terminal would act on is taken out."""
     write_line(f"tfmux: {printable(text)}")
 
 
 def write_line(text: str) -> None:
-    """Writes a line to stderr, or nothing any more once its terminal or its reader has gone."""
+    """Writes a line to stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Prints lines for people on stdout, at once. What the command does goes on in any case: an
+    error is said on stderr."""
     try:
-        print(text, file=sys.stderr, flush=True)
-    except OSError:
-        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+        for line in lines:
+            print(line)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass
+    except StdoutError as error:
+        message(f"stdout: {error.strerror}")
 
 
 def write(parts: Iterable[str]) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from encodings.utf_8 import IncrementalDecoder
 from functools import partial
 from types import FrameType
-from typing import IO, Any, cast
+from typing import IO, Any, TextIO, cast
 
 from textual import events
 from textual.driver import Driver
@@ -78,7 +79,17 @@ class TerminalDriver(LinuxDriver):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._file = cast(Any, _Outlet(cast(IO[str], self._file)))
+        # Textual draws on stderr, which `2> FILE` makes a file; a screen is opened where stdout
+        # is a terminal. As on stderr, a character that its encoding lacks is no error.
+        stdout = cast(TextIO, sys.__stdout__)
+        file = open(
+            stdout.fileno(),
+            "w",
+            encoding=stdout.encoding,
+            errors="backslashreplace",
+            closefd=False,
+        )
+        self._file = cast(Any, _Outlet(file))
 
     def _run_input_thread(self) -> None:
         """Reads the terminal. An error there is one of the program: the screen fails, and the run

@@ -18,7 +18,7 @@ from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
 from tui.exits import Exit
-from tui.streams import message
+from tui.streams import message, print_lines
 
 _PACE = 0.02
 _RELEASE_SECONDS = 20.0
@@ -91,11 +91,10 @@ def _end(kill: RunClient | int) -> int:
 
 
 def _print_end(snapshot: Snapshot, receipt: Iterable[str]) -> int:
-    print(f"run {snapshot.run_id}:", flush=True)
-    for line in receipt:
-        print(f"  {line}", flush=True)
+    lines = [f"run {snapshot.run_id}:", *(f"  {line}" for line in receipt)]
     if snapshot.allocation is not None and snapshot.allocation.released:
-        print(f"  {printable(snapshot.allocation.released)}", flush=True)
+        lines.append(f"  {printable(snapshot.allocation.released)}")
+    print_lines(lines)
     if snapshot.receipt is None and snapshot.launcher_error:
         message(snapshot.launcher_error)
     if snapshot.outcome is Outcome.DETACHED:

@@ -15,7 +15,7 @@ from tui import demos
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit, exit_code
 from tui.headless import run_headless
-from tui.streams import message, write_line
+from tui.streams import message, missing_terminal, write_line
 
 if TYPE_CHECKING:
     from launcher.session.launcher_process import LauncherProcess
@@ -46,8 +46,8 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
     resume = getattr(arguments, "resume", None)
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
-    if not headless and not sys.stdout.isatty():
-        message("no terminal on stdout, going on headless")
+    if not headless and (missing := missing_terminal()):
+        message(f"no terminal on {missing}, going on headless")
         headless = True
     if headless:
         opening = api.Cluster(cluster, text).launch(resume=resume, process=process)
@@ -60,7 +60,7 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
 
 def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
     """Follows a run that goes on; returns its exit code."""
-    if arguments.headless or arguments.json or not sys.stdout.isatty():
+    if arguments.headless or arguments.json or missing_terminal():
         opening, quiet = api.Run.attach(folder.run_id), arguments.quiet_remarks
         return run_headless(opening, as_json=arguments.json, quiet_remarks=quiet)
     prompts = _prompts()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from launcher.errors import TfmuxError
 from launcher.paths import runs_home
 from tui.exits import Exit, exit_code
+from tui.streams import missing_terminal
 
 if TYPE_CHECKING:
     import argparse
@@ -27,10 +28,11 @@ def open_files(arguments: argparse.Namespace) -> int:
     Raises:
         TfmuxError: several files, and no terminal.
     """
-    if sys.stdout.isatty():
+    missing = missing_terminal()
+    if not missing:
         return home(arguments.files)
     if len(arguments.files) > 1:
-        raise TfmuxError("several cluster files need a terminal on stdout: name one")
+        raise TfmuxError(f"several cluster files need a terminal on {missing}: name one")
     from tui.commands import launch
 
     arguments.file = arguments.files[0]
