@@ -291,7 +291,7 @@ class Run:
         return self.snapshot().task(task)
 
     def signal(self, task: str | TaskId, name: str) -> None:
-        """Sends a task `TERM` (KILL follows after the grace) or `KILL`.
+        """Sends a task `TERM`, its stop signal (KILL follows after the grace), or `KILL`.
 
         Raises:
             TaskNotFoundError: the run has no such task.

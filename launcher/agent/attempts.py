@@ -86,6 +86,14 @@ class State(IntEnum):
     """Nobody writes to the log for it any more; or it never ran (`error`)."""
 
 
+class Stop(NamedTuple):
+    """How a task is asked to end: by a signal to all its processes, or to the `first` alone (its
+    pid) while that lives."""
+
+    number: int = signal.SIGTERM
+    first: int = 0
+
+
 class Attempt:
     """One attempt of a task: its process while that lives, and how it ended afterwards."""
 
@@ -96,6 +104,9 @@ class Attempt:
         self.number = number
         self.log = log
         self.port = port
+        self.stop_first = False
+        """Only its first process gets the stop signal while that lives."""
+        self.stop_signal: int = signal.SIGTERM
         self.state = State.OPENING
         self.gated = gated
         """It waits at its gate, or will."""
@@ -283,8 +294,11 @@ class Attempts:
         if pty and gated:
             raise ValueError("a terminal has no gate")
         port = int(wanted["port"]) if wanted.get("port") else None
+        stop_first = wanted.get("stop") == "first"
+        stop_signal = signal.Signals["SIG" + wanted.get("stop_signal", "TERM")]
         log = self._logs.log(task, int(wanted["log_limit"]))
         attempt = Attempt(task, number, log, port, gated=gated)
+        attempt.stop_first, attempt.stop_signal = stop_first, stop_signal
         self._forget_closed(task)
         self.all.append(attempt)
         if refused:
@@ -465,6 +479,17 @@ class Attempts:
                 self._channels.send(wire.LISTENING, attempt.facts())
 
     # --- kills ----------------------------------------------------------------------------
+
+    def stops(self) -> dict[str, Stop]:
+        """How each task is asked to end, by the last of its attempts that had a process."""
+        begun = (attempt for attempt in self.all if attempt.pid)
+        return {
+            attempt.task: Stop(
+                attempt.stop_signal,
+                attempt.pid if attempt.stop_first and not attempt.ended else 0,
+            )
+            for attempt in begun
+        }
 
     def kill(self, tasks: set[str] | None) -> None:
         """Kills the first processes of these tasks and their groups, which takes no look and no

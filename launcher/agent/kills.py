@@ -1,10 +1,13 @@
-"""Kill of tasks: TERM and CONT, the grace, KILL, and the receipt.
+"""Kill of tasks: the stop signal, the grace, KILL, and the receipt.
 
-A kill is a state in the agent's loop and never blocks it. The receipt of a kill of everything says
-"confirmed" only when the kernel has said that the agent has no child (`Attempts.gone`) *and* a look
-at `/proc` found nothing. Of some tasks among others the kernel has no such word: what a look has
-not found is "seen gone". A process that cannot be ended (one that waits in the kernel) is reported,
-not waited for.
+A kill is a state in the agent's loop and never blocks it. The stop signal is an event: what runs
+when it is sent gets it, once. What is started afterwards belongs to the clean-up, such as an upload
+of the last checkpoint, and has the grace. KILL takes everything.
+
+The receipt of a kill of everything says "confirmed" only when the kernel has said that the agent
+has no child (`Attempts.gone`) *and* a look at `/proc` found nothing. Of some tasks among others the
+kernel has no such word: what a look has not found is "seen gone". A process that cannot be ended
+(one that waits in the kernel) is reported, not waited for.
 """
 
 from __future__ import annotations
@@ -12,10 +15,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Iterator
+from typing import Iterator, Sequence
 
 from . import wire
-from .attempts import Attempts
+from .attempts import Attempts, Stop
 from .channel import Channels
 from .folders import Before, Word
 from .processes import (
@@ -24,6 +27,7 @@ from .processes import (
     Process,
     ProcessTracker,
     command_lines,
+    moment,
     send,
     table,
 )
@@ -65,7 +69,7 @@ class Kills:
 
     def covers(self, task: str) -> bool:
         """The task is being killed."""
-        return any(kill.tasks is None or task in kill.tasks for kill in self._all)
+        return any(kill.covers(task) for kill in self._all)
 
     def request(self, wanted: Json) -> None:
         """Begins a kill, or joins a request to one that is under way."""
@@ -89,7 +93,7 @@ class Kills:
     def step(self) -> None:
         """Goes on with those that are due, and sends receipts."""
         for kill in [kill for kill in self._all if kill.is_due(time.monotonic())]:
-            receipt = kill.step(self.word)
+            receipt = kill.step(self.word, self._all[: self._all.index(kill)])
             if receipt is None:
                 continue
             self._all.remove(kill)
@@ -121,7 +125,10 @@ class TaskKill:
         self._attempts = attempts
         self._began = time.monotonic()
         self.deadline = self._began + max(0.0, grace)
-        self._termed: set[Key] = set()
+        self._began_at: tuple[int, int] | None = None
+        """The moment behind the first look."""
+        self._stopped: dict[Key, tuple[int, int]] = {}
+        """Processes that had their stop signal, each with the moment before it."""
         self._signalled: set[Key] = set()
         self._left: list[Process] = []
         self._strangers_until = 0.0
@@ -131,6 +138,10 @@ class TaskKill:
         self.next_look = self._began
         attempts.cancel_starts(tasks)
 
+    def covers(self, task: str) -> bool:
+        """The task is one of those that are killed."""
+        return self.tasks is None or task in self.tasks
+
     def force(self) -> None:
         """Sends KILL now instead of after the grace."""
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
@@ -139,11 +150,11 @@ class TaskKill:
         """It is time for the next look, or the kernel has just confirmed that nothing is left."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
-    def step(self, word: Word) -> Json | None:
+    def step(self, word: Word, earlier: Sequence[TaskKill] = ()) -> Json | None:
         """Looks, signals, and returns the receipt when there is nothing more to do. `word`: what is
-        known of an earlier agent."""
+        known of an earlier agent. `earlier`: kills that began before and are under way."""
         try:
-            return self._examine(word)
+            return self._examine(word, earlier)
         except OSError as error:  # no descriptor is left, here or on the whole machine
             now = time.monotonic()
             if now >= self.deadline + KILL_PATIENCE:
@@ -154,12 +165,12 @@ class TaskKill:
             self.next_look = now + SCAN
             return None
 
-    def _examine(self, word: Word) -> Json | None:
+    def _examine(self, word: Word, earlier: Sequence[TaskKill]) -> Json | None:
         now, doubt = time.monotonic(), _DOUBTS[word]
         gone = self._gone = self._attempts.gone(self.tasks)
         everyone = table()
-        members = self._members(everyone, now)
-        self._left = members
+        owned = self._members(everyone, now)
+        members = self._left = [process for process, _ in owned]
         unread = self._tracker.unread
         late = now >= self.deadline + KILL_PATIENCE
         if not members and gone and not unread and now >= self._strangers_until:
@@ -175,7 +186,7 @@ class TaskKill:
                 self._forced = True
                 self._attempts.kill(self.tasks)
         else:
-            self._term(members)
+            self._stop(owned, everyone, earlier)
         often = self._forced or now < self._strangers_until
         # On a busy machine a look takes longer than the pause between two: without one it would
         # take the time in which children are reaped.
@@ -185,10 +196,10 @@ class TaskKill:
             self.next_look = min(self.next_look, self.deadline)
         return None
 
-    def _members(self, everyone: dict[int, Process], now: float) -> list[Process]:
+    def _members(self, everyone: dict[int, Process], now: float) -> list[tuple[Process, str]]:
         taken = self._tracker.scan(everyone)
-        members = [p for p, who in taken.values() if self.tasks is None or who in self.tasks]
-        strangers = [p.start for p in members if p.pid not in self._tracker.below]
+        members = [(process, task) for process, task in taken.values() if self.covers(task)]
+        strangers = [p.start for p, _ in members if p.pid not in self._tracker.below]
         if strangers:
             newest = max(strangers)
             # One that was born behind our first signal: there may always be a next one.
@@ -197,14 +208,38 @@ class TaskKill:
             self._strangers_until = now + STRANGER_SECONDS
         return members
 
-    def _term(self, members: list[Process]) -> None:
-        for process in members:
+    def _stop(
+        self,
+        members: list[tuple[Process, str]],
+        everyone: dict[int, Process],
+        earlier: Sequence[TaskKill],
+    ) -> None:
+        """Sends the stop signal to those that had none. To be signalled a process must have been
+        born before the signal reached its parent; where the parent is gone, before the first one.
+        That leaves out what a handler starts, and a look later still finds what was being forked.
+        """
+        began_at = self._began_at = self._began_at or moment()
+        stops = self._attempts.stops()
+        for process, task in members:
             key = (process.pid, process.start)
-            if key not in self._termed:
-                self._termed.add(key)
-                # CONT behind TERM: a stopped process keeps TERM pending for ever otherwise
-                if send(process, (signal.SIGTERM, signal.SIGCONT)):
-                    self._signalled.add(key)
+            if key in self._stopped:
+                continue
+            other = next((kill for kill in earlier if kill.covers(task)), None)
+            if other is not None:  # the task's end has begun with that one
+                self._signalled |= {key} & other._signalled
+                continue
+            stop = stops.get(task, Stop())
+            if stop.first not in (0, process.pid):
+                continue
+            parent = everyone.get(process.ppid)
+            reached = self._stopped.get((parent.pid, parent.start)) if parent else None
+            if process.birth > (reached or began_at):
+                continue
+            now = moment()
+            # CONT behind it: a stopped process keeps the signal pending for ever otherwise
+            if send(process, (stop.number, signal.SIGCONT)):
+                self._signalled.add(key)
+            self._stopped[key] = now
 
     def _kill(self, members: list[Process], everyone: dict[int, Process]) -> None:
         # Freeze first, then kill: one that forks faster than we look must not get away.

@@ -25,6 +25,7 @@ EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
 
@@ -42,6 +43,12 @@ class Process(NamedTuple):
     ticks: int
     rss: int
     threads: int
+
+    @property
+    def birth(self) -> tuple[int, int]:
+        """Place in the order of births, as `moment` has it. `start` counts hundredths of a second;
+        of those that are born in the same one, the pids say who came first."""
+        return self.start, self.pid
 
     @property
     def dead(self) -> bool:
@@ -98,6 +105,14 @@ def table() -> dict[int, Process]:
             if process is not None and not process.dead:
                 found[process.pid] = process
     return found
+
+
+def moment() -> tuple[int, int]:
+    """The present: each process whose `birth` is not greater has been born by now. One of the last
+    hundredth of a second may seem to be later where pids are not given in order (they have just
+    begun again with small numbers), or the newest is not known."""
+    newest = _newest_pid()
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS), newest
 
 
 def variable(pid: int, name: bytes) -> bytes | None:

@@ -11,7 +11,17 @@ from importlib import import_module
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .addresses import LOCALHOST, AddressPart, SshDestination, TaskAddress, is_loopback
-    from .choices import Framework, HostSource, OnDisconnect, OnFailure, OnHangup, Shell, Success
+    from .choices import (
+        Framework,
+        HostSource,
+        OnDisconnect,
+        OnFailure,
+        OnHangup,
+        Shell,
+        Stop,
+        StopSignal,
+        Success,
+    )
     from .file_model import DEFAULT_LOG_LIMIT, TABLES, ClusterModel, HostDefaults, Slurm, node_name
     from .patterns import IgnoreRules
     from .placeholders import literal
@@ -44,6 +54,8 @@ __all__ = [
     "Shell",
     "Slurm",
     "SshDestination",
+    "Stop",
+    "StopSignal",
     "Success",
     "TaskAddress",
     "is_loopback",

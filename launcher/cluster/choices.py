@@ -78,3 +78,22 @@ class Shell(StrEnum):
 
     NONE = "none"
     LOGIN = "login"
+
+
+class Stop(StrEnum):
+    """Processes of a task that get the stop signal when the task is ended."""
+
+    ALL = "all"
+    FIRST = "first"
+    """The first one alone; the others, where they are left, when it has ended."""
+
+
+class StopSignal(StrEnum):
+    """Signal that asks the processes of a task to end."""
+
+    TERM = "TERM"
+    INT = "INT"
+    HUP = "HUP"
+    QUIT = "QUIT"
+    USR1 = "USR1"
+    USR2 = "USR2"

@@ -18,7 +18,16 @@ from pydantic import Field as field
 from ..ids import TaskId
 from ..on_host.executables import program_problem
 from .addresses import LOCALHOST
-from .choices import Framework, OnDisconnect, OnFailure, OnHangup, Shell, Success
+from .choices import (
+    Framework,
+    OnDisconnect,
+    OnFailure,
+    OnHangup,
+    Shell,
+    Stop,
+    StopSignal,
+    Success,
+)
 from .key_lines import UNKNOWN_LINES, FileLines
 from .values import (
     Address,
@@ -225,6 +234,10 @@ class Job(Table):
     ] = ()
     pty: Annotated[Flag | None, Key("give its tasks a terminal", _AS_RUN)] = None
     log_limit: Annotated[Bytes | None, Key("bytes of each task's log", _AS_RUN)] = None
+    stop: Annotated[
+        Stop | None, Key("which of a task's processes get the stop signal", _AS_RUN)
+    ] = None
+    stop_signal: Annotated[StopSignal | None, Key("signal that asks a task to end", _AS_RUN)] = None
 
 
 class RunSettings(Table):
@@ -274,7 +287,18 @@ class RunSettings(Table):
     lease: Annotated[
         Lease, Key("seconds for which a host waits for a lost launcher before it acts")
     ] = 600.0
-    grace: Annotated[Seconds, Key("seconds between TERM and KILL")] = 10.0
+    grace: Annotated[Seconds, Key("seconds between the stop signal and KILL")] = 10.0
+    stop: Annotated[
+        Stop | None,
+        Key(
+            "which of a task's processes get the stop signal. See *How a task is ended*",
+            '`all`. With `framework = "torch"` `first`',
+        ),
+    ] = None
+    stop_signal: Annotated[
+        StopSignal,
+        Key("signal that asks a task to end"),
+    ] = StopSignal.TERM
     finish_timeout: Annotated[
         Seconds, Key("seconds of silence after which a task that hangs at its end is ended")
     ] = 60.0

@@ -22,6 +22,7 @@ from pydantic import (
 
 from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
+from ..cluster.choices import Stop, StopSignal
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.planner import Plan
@@ -371,7 +372,8 @@ class Hello(Request):
 @frozen
 class Start(Request):
     """Starts an attempt of a task. A `gated` one has as its input a pipe, from which it reads a
-    byte when it is released; then its program begins (`on_host/warm.py`)."""
+    byte when it is released; then its program begins (`on_host/warm.py`). `stop` and `stop_signal`
+    say how the task is asked to end, whoever wants it: the agent alone may, too."""
 
     TYPE = wire.START
     task: TaskId
@@ -383,6 +385,8 @@ class Start(Request):
     port: int | None = None
     pty: bool = False
     gated: bool = False
+    stop: Stop = Stop.ALL
+    stop_signal: StopSignal = StopSignal.TERM
 
 
 @frozen

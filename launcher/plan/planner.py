@@ -19,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..cluster.addresses import SshDestination, bracketed, join
-from ..cluster.choices import Framework, OnFailure, Shell
+from ..cluster.choices import Framework, OnFailure, Shell, Stop, StopSignal
 from ..cluster.file_model import ClusterModel, Host, Job, RunSettings
 from ..cluster.placeholders import expand, expanded
 from ..cluster.problems import PREPARE
@@ -102,6 +102,8 @@ class TaskPlan:
     setup: str = ""
     shell: Shell = Shell.NONE
     pty: bool = False
+    stop: Stop = Stop.ALL
+    stop_signal: StopSignal = StopSignal.TERM
     ready_key: str = ""
     """Key of the cluster file that says when it is ready, and its line, for people."""
     warm: WarmStart | None = None
@@ -246,6 +248,8 @@ class _Planner:
         self._run_id = run_id
         self._resume = resume
         self._attempt = attempt
+        # As torchrun does: helpers that load data must outlive the last checkpoint.
+        self._stop = Stop.FIRST if cluster.run.framework is Framework.TORCH else Stop.ALL
         self._stages = stages(cluster)
         self._first = frozenset(self._stages[0])
         self._ranks = ranks(cluster)
@@ -317,6 +321,8 @@ class _Planner:
             setup=next(s for s in (job.setup, entry.setup, run.setup) if s is not None),
             shell=shell,
             pty=pty,
+            stop=job.stop or run.stop or self._stop,
+            stop_signal=job.stop_signal or run.stop_signal,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
             warm=None if cold else self._warm_start(task, argv, values["python"]),
         )

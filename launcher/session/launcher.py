@@ -217,6 +217,8 @@ class Executor:
             port=task.port,
             pty=task.pty,
             gated=gated,
+            stop=task.stop,
+            stop_signal=task.stop_signal,
         )
         link.send(start)
 

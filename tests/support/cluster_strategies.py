@@ -46,6 +46,8 @@ _RUN = {
     "env_from": st.lists(_WORD.filter(lambda w: w[0].isalpha()), max_size=2),
     "pty": st.booleans(),
     "log_limit": st.integers(1, 2**40),
+    "stop": st.sampled_from(["all", "first"]),
+    "stop_signal": st.sampled_from(["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"]),
 }
 _HOST = {
     "env": _ENV,

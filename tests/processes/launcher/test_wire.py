@@ -31,7 +31,8 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 FIELDS = (
     "task attempt argv env cwd log_limit port pty number offset up_to id tasks grace check "
-    "candidates entries first last key remove kind version token launcher rules variables paths"
+    "candidates entries first last key remove kind version token launcher rules variables paths "
+    "stop stop_signal"
 ).split()
 BODIES = st.dictionaries(st.sampled_from(FIELDS), JSON)
 

@@ -31,6 +31,9 @@ class Nothing:
     def gone(self, tasks: Any) -> bool:
         return False
 
+    def stops(self) -> dict[str, Any]:
+        return {}
+
     def scan(self, processes: Any) -> dict[int, Any]:
         return {}
 

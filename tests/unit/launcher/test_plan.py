@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import After, LogMatches, PortListens, ProcessStarted
+from launcher.cluster import After, Framework, LogMatches, PortListens, ProcessStarted
 from launcher.ids import TaskId
 from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
 from launcher.plan.shell import split_python
@@ -315,6 +315,18 @@ def test_interpreters_are_left_alone_where_the_file_says_so() -> None:
     assert task(off, "worker:0").env["TFMUX_STACKS"] == "0"
 
 
+@pytest.mark.parametrize("framework", Framework)
+def test_who_gets_the_stop_signal_where_nothing_is_said(framework: Framework) -> None:
+    """Everything of a task; with torch, as torchrun does, its first process."""
+    jobs = '[jobs.worker]\ntasks = ["localhost:auto"]\n'
+    run = f'command = ["a"]\nframework = "{framework}"\n'
+    worker = task(plan_of(local(jobs, run)), "worker:0")
+    wanted = "first" if framework is Framework.TORCH else "all"
+    assert (worker.stop, worker.stop_signal) == (wanted, "TERM")
+    worker = task(plan_of(local(jobs, run + 'stop = "all"\n')), "worker:0")
+    assert worker.stop == "all"
+
+
 def test_settings_of_a_job_win_over_the_run() -> None:
     """Each of them falls back to the run's."""
     jobs = """\
@@ -326,6 +338,8 @@ max_restarts = 0
 setup = ""
 pty = false
 log_limit = 5
+stop = "all"
+stop_signal = "INT"
 env_from = ["B", "A"]
 collect = ["/x/{index}"]
 data = ["d2"]
@@ -336,6 +350,8 @@ max_restarts = 7
 setup = "conda activate tf"
 pty = true
 log_limit = 9
+stop = "first"
+stop_signal = "USR1"
 env_from = ["A"]
 collect = ["{logdir}"]
 logdir = "/l"
@@ -346,6 +362,8 @@ prepare = ["pip install x"]
     ps, worker = task(plan, "ps:0"), task(plan, "worker:0")
     assert (ps.max_restarts, ps.setup, ps.pty, ps.log_limit) == (7, "conda activate tf", True, 9)
     assert (worker.max_restarts, worker.setup, worker.pty, worker.log_limit) == (0, "", False, 5)
+    assert (ps.stop, ps.stop_signal) == ("first", "USR1")
+    assert (worker.stop, worker.stop_signal) == ("all", "INT")
     assert (ps.env_from, worker.env_from) == (("A",), ("A", "B"))
     (host,) = plan.hosts
     assert host.collect == ("/l", "/x/0")
