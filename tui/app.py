@@ -34,6 +34,7 @@ from tui.widgets.colours import SIXTEEN, status_defaults
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
+    from launcher.run.snapshot import Snapshot
     from launcher.session.client import RunControl
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.hosts_screen import HostsScreen
@@ -522,6 +523,8 @@ class TfmuxApp(App[int]):
         if control is self._living and snapshot.outcome in (Outcome.KILLED, Outcome.TERMINATED):
             self._asked = True
         self._living = None
+        if snapshot.results_kept:
+            self._renew_receipt(snapshot)
         if not (self._asked or self._leaving):
             return
         self._asked = False
@@ -537,6 +540,14 @@ class TfmuxApp(App[int]):
             self.screen.dismiss(LeaveAnswer.STAY)
         if self.control and not any(isinstance(one, ReceiptScreen) for one in self.screen_stack):
             self.push_screen(ReceiptScreen(self.control.snapshot(), leaving=self._leaving))
+
+    def _renew_receipt(self, snapshot: Snapshot) -> None:
+        """Shows what has come after the receipt: which files stay on hosts."""
+        from tui.screens.dialogs import ReceiptScreen
+
+        for page in self.screen_stack:
+            if isinstance(page, ReceiptScreen):
+                page.show(snapshot)
 
     def _close_if(self, control: RunControl) -> None:
         if self.control is control:  # a key may have closed it meanwhile

@@ -329,11 +329,27 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     bad = colours[StatusColor.BAD]
     for sentence in snapshot.results_missing:
         text.append(printable(sentence) + "\n", bad)
+    text.append_text(results_text(snapshot))
     if snapshot.outcome is Outcome.PREFLIGHT:
         text.append("nothing was started\n")
     if snapshot.outcome is Outcome.DETACHED:
         text.append(f"the run goes on; come back with: tfmux attach {printable(snapshot.run_id)}\n")
     return text
+
+
+def result_lines(snapshot: Snapshot) -> list[str]:
+    """A line for each host on which tasks have left files that stay there. Of many hosts, those
+    with the most are named."""
+    kept = sorted(snapshot.results_kept, key=lambda one: -one.bytes)[:_MOST_HOSTS]
+    lines = [one.text(snapshot.run_id) for one in kept]
+    if more := len(snapshot.results_kept) - len(kept):
+        lines.append(f"and on {counted(more, 'more host')}")
+    return [printable(line) for line in lines]
+
+
+def results_text(snapshot: Snapshot) -> StyledText:
+    """The same as a text; empty if there are none."""
+    return StyledText("".join(f"{line}\n" for line in result_lines(snapshot)))
 
 
 def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:

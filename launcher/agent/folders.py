@@ -180,6 +180,7 @@ class Folders:
         self._beginning = ""
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
+        self.results = os.path.join(self.run, "results")
 
     def make(self) -> bool:
         """Makes the run's folder, for an agent that has the run's address on this host. Returns
@@ -296,20 +297,25 @@ class Folders:
         """The log file of a task."""
         return os.path.join(self.logs, task.replace(":", "-") + ".log")
 
-    def remove(self, *, proven: bool) -> None:
-        """Takes the run's folder off this host; where it is not `proven` that nothing is left,
-        all but what keeps the doubt."""
-        if proven:
-            remove_tree(self.run)
-        else:
-            with suppress(OSError), os.scandir(self.run) as listing:
-                for entry in list(listing):
-                    if entry.path == self.began:
-                        continue  # which tells when the machine has booted
-                    if entry.is_dir(follow_symlinks=False):
-                        remove_tree(entry.path)
-                    else:
-                        _unlink(entry.path)
+    def remove(self, *, proven: bool, staged: bool = True) -> None:
+        """Takes the run's folder off this host, but for what its tasks have left as results; where
+        it is not `proven` that nothing is left, but for what keeps the doubt, and with `staged`
+        unset but for the staged files, in which there are results."""
+        stays = {self.results}
+        if not proven:
+            stays.add(self.began)  # which tells when the machine has booted
+        if not staged:
+            stays |= {self.stage, f"{self.stage}.index"}
+        with suppress(OSError), os.scandir(self.run) as listing:
+            for entry in list(listing):
+                if entry.path in stays:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    remove_tree(entry.path)
+                else:
+                    _unlink(entry.path)
+        with suppress(OSError):  # something stays
+            os.rmdir(self.run)
         for path in (self.socket, self.lock, self.watch):  # the next agent waits for the last one
             _unlink(path)
 

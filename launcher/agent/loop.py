@@ -126,6 +126,8 @@ class Agent:
         self._left = False
         """The launcher has left: the run is over."""
         self._remove = False
+        self._brought: list[str] = []
+        """Paths that the launcher has fetched: nothing in them is kept as a result."""
         self._term = False
         self._unguarded = False
 
@@ -227,11 +229,14 @@ class Agent:
         certain = self._kills.word is Word.PROVEN
         proven = certain and (self._attempts.none_left or self._kills.proven)
         if self._remove or not self._attempts:  # without a task there is nothing to collect
+            moved = True
             if os.path.exists(self._folders.stage):
-                from .tree import keep_for_reuse
+                from .tree import keep_for_reuse, keep_results
 
-                keep_for_reuse(self._folders.stage)
-            self._folders.remove(proven=proven)
+                moved = keep_results(self._folders.stage, self._folders.results, self._brought)
+                if moved:
+                    keep_for_reuse(self._folders.stage)
+            self._folders.remove(proven=proven, staged=moved)
         else:
             tasks = [attempt.facts() for attempt in self._attempts.all if attempt.announced]
             left = [(*key, task) for key, task in self._tracker.known_processes.items()]
@@ -338,8 +343,9 @@ class Agent:
         self._stacks.answer(channel, ident, wanted)
 
     def _leave(self, channel: Channel, body: Json) -> None:
+        brought = [str(path) for path in body.get("brought", ())]
         self._end("the launcher has left")
-        self._left, self._remove = True, bool(body.get("remove"))
+        self._left, self._remove, self._brought = True, bool(body.get("remove")), brought
         channel.send(wire.GONE, {"by": ""})
 
     # --- what happens by itself -----------------------------------------------------------

@@ -4,6 +4,9 @@ Making two thousand files costs a host more than sending them. So the trees of a
 are put aside, and the next launch takes them up: what nobody has touched since (same inode, size,
 times) and is still wanted stays, everything else is thrown out or made again. A tree belongs to
 one run at a time: taking it up is a rename.
+
+What tasks have made or changed in the workdir is taken out of it before (`keep_results`): it stays
+with the run's folder. Nothing is read for that but names, sizes and times.
 """
 
 from __future__ import annotations
@@ -11,16 +14,29 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
+import stat
 from contextlib import suppress
-from typing import Any, Callable, Dict, NamedTuple
+from fnmatch import fnmatchcase
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .folders import remove_tree, unlock
 from .threads import log_line
 
 KEEP_BYTES = 4 << 30
 """Trees that are larger are not kept: on a small disk they would stand in the way."""
+WORK = "work"
+"""Tree of the workdir."""
 _LARGE = 1 << 20
+_ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
+"""What a virtual environment has in its folder."""
+_IGNORE_FILE_BYTES = 1000
+_MAGIC = re.compile(r"[*?[]")
 
+Rules = List[Tuple[str, List[Tuple[str, bool]]]]
+"""What is ignored in the workdir: folders with a prefix of paths, each with expressions that match
+the rest of a path, and whether what they match is ignored. The first that matches decides, but what
+the first folder takes back (`exclude`)."""
 Index = Dict[str, Any]  # path → what was made there: kind, mode, content, and the inode's figures
 
 
@@ -42,10 +58,14 @@ class TreeEntry(NamedTuple):
 
 
 def build(
-    folder: str, cached_tree: str, entries: list[TreeEntry], blob: Callable[[str], str]
+    folder: str,
+    cached_tree: str,
+    entries: list[TreeEntry],
+    blob: Callable[[str], str],
+    ignored: Rules,
 ) -> None:
     """Makes `folder` hold these entries and nothing else, reusing the tree at `cached_tree`;
-    `blob` gives the path of a content.
+    `blob` gives the path of a content, and `ignored` is kept for the end of the run.
 
     Raises:
         OSError: the disk is full or cannot be written.
@@ -72,7 +92,7 @@ def build(
     for place, entry in wanted.items():
         if entry.kind != "d" and place not in index:
             index[place] = _make(os.path.join(folder, place), entry, blob)
-    _write_index(folder, cached_tree, index)
+    _write_index(folder, cached_tree, index, ignored)
 
 
 def clear(folder: str) -> None:
@@ -85,7 +105,7 @@ def keep_for_reuse(folder: str) -> None:
     """Keeps the trees for the next launch, without what the run has left in them. What cannot
     be kept (too large, another disk, no room for one more) stays where it is."""
     try:
-        cached_tree, index = _read_index(folder)
+        cached_tree, index, _ = _read_index(folder)
         if not cached_tree or os.path.exists(cached_tree):
             return
         if sum(facts[4] for facts in index.values()) > KEEP_BYTES:
@@ -97,25 +117,258 @@ def keep_for_reuse(folder: str) -> None:
                 folders.add(place)
         left = _strip(folder, folders, index)
         os.makedirs(os.path.dirname(cached_tree), 0o700, exist_ok=True)
-        _write_index(cached_tree, cached_tree, left)
+        _write_index(cached_tree, cached_tree, left, [])
         os.rename(folder, cached_tree)
-    except (OSError, ValueError, LookupError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         log_line(f"trees not kept: {error}")
+
+
+# --- results ----------------------------------------------------------------------------------
+
+
+class WorkdirFile(NamedTuple):
+    """A file or link in the workdir of a run: its path there, and whether it is a `result`: a task
+    has made or changed it, and it is not ignored."""
+
+    inside: str
+    path: str
+    info: os.stat_result
+    result: bool
+
+
+def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
+    """Moves what tasks have made or changed in the workdir to the folder `kept`, but for what the
+    launcher has `brought` to itself. False where something cannot be moved, and stays."""
+    whole, ready, problems = True, "", []  # type: bool, str, List[str]
+    patterns = [pattern_of(path) for path in brought]
+    for file in workdir_files(stage, problems, unlocks=True):
+        if not file.result or any(begins(parts_of(file.path), one) for one in patterns):
+            continue
+        target = os.path.join(kept, file.inside)
+        try:
+            if os.path.dirname(target) != ready:
+                ready = os.path.dirname(target)
+                os.makedirs(ready, 0o700, exist_ok=True)
+            os.rename(file.path, target)
+        except OSError as error:  # another user's folder, a full disk
+            log_line(f"not taken out of the workdir: {error}")
+            whole = False
+    for problem in problems:
+        log_line(f"not looked through: {problem}")
+    with suppress(FileNotFoundError):  # there is nothing to keep
+        os.utime(kept)  # its age counts from here on
+    return whole and not problems
+
+
+def workdir_files(
+    stage: str, problems: list[str], *, unlocks: bool = False
+) -> Iterator[WorkdirFile]:
+    """All files and links in a run's workdir but those in ignored folders. Folders that cannot be
+    read are named in `problems`; with `unlocks` those that a task has closed are opened."""
+    try:
+        _, index, rules = _read_index(stage)
+        ignored = Ignored(rules)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, re.error):
+        index, ignored = {}, Ignored([])  # a task has damaged it: all files may be of tasks
+    folders = set()
+    for place in index:
+        while place:
+            place = os.path.dirname(place)
+            folders.add(place)
+    work = os.path.join(stage, WORK)
+    todo = [""] if _is_folder(work) else []  # not where a task has put a link in its place
+    while todo:
+        below = todo.pop()
+        folder = os.path.join(work, below)
+        try:
+            found = _listed(folder, unlocks)
+        except OSError as error:
+            problems.append(f"{folder}: {error.strerror}")
+            continue
+        staged = f"{WORK}/{below}".rstrip("/") in folders
+        if below and not staged and _is_by_product(folder, {item.name for item in found}):
+            continue
+        for item in found:
+            inside = below + item.name
+            try:
+                info = item.stat(follow_symlinks=False)
+            except OSError:
+                continue  # it has gone meanwhile
+            if stat.S_ISDIR(info.st_mode):
+                if not ignored(inside + "/"):
+                    todo.append(inside + "/")
+            elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
+                made = index.get(f"{WORK}/{inside}")
+                result = (made is None or _changed(info, made)) and not ignored(inside)
+                yield WorkdirFile(inside, item.path, info, result)
+
+
+def kept_files(kept: str, problems: list[str]) -> Iterator[WorkdirFile]:
+    """All files and links in a folder of results."""
+    todo = [""] if _is_folder(kept) else []
+    while todo:
+        below = todo.pop()
+        try:
+            found = _listed(os.path.join(kept, below), False)
+        except OSError as error:
+            problems.append(f"{os.path.join(kept, below)}: {error.strerror}")
+            continue
+        for item in found:
+            inside = below + item.name
+            with suppress(OSError):  # it has gone meanwhile
+                info = item.stat(follow_symlinks=False)
+                if stat.S_ISDIR(info.st_mode):
+                    todo.append(inside + "/")
+                else:
+                    yield WorkdirFile(inside, item.path, info, True)
+
+
+class Ignored:
+    """Whether paths in the workdir are ignored; the path of a folder ends in a slash."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = [
+            (prefix, [(re.compile(source), bool(ignores)) for source, ignores in patterns])
+            for prefix, patterns in rules
+        ]
+
+    def __call__(self, path: str) -> bool:
+        for number, (prefix, patterns) in enumerate(self._rules):
+            if path.startswith(prefix):
+                ignores = _decision(patterns, path[len(prefix) :])
+                if ignores or (number and ignores is not None):
+                    return ignores
+        return False
+
+
+def _decision(patterns: Sequence[tuple[Any, bool]], path: str) -> bool | None:
+    for expression, ignores in patterns:
+        if expression.fullmatch(path):
+            return ignores
+    return None
+
+
+def parts_of(path: str) -> list[str]:
+    """The parts of a path, or of a pattern of paths, without those that mean nothing."""
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def pattern_of(path: str) -> list[str]:
+    """The parts of the pattern that a path is: where there is a file of that very name, it means
+    that file."""
+    return parts_of(path if is_pattern(path) else _MAGIC.sub(r"[\g<0>]", path))
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path is a pattern: it has the characters of one, and no file is called so."""
+    return is_magic(path) and not os.path.lexists(path)
+
+
+def is_magic(text: str) -> bool:
+    """Whether a text has the characters of a pattern."""
+    return _MAGIC.search(text) is not None
+
+
+def is_wanted(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a result matches a pattern of a person: of its path in the workdir, or of one part
+    of it."""
+    if len(pattern) == 1 and any(matches(part, pattern[0]) for part in path):
+        return True
+    literal = [_MAGIC.sub(r"[\g<0>]", part) for part in pattern]
+    return begins(path, pattern) or begins(path, literal)
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Whether a file's name matches a pattern as in a shell: hidden ones must be meant."""
+    hidden = name.startswith(".") and not pattern.startswith((".", "[.]"))
+    return not hidden and fnmatchcase(name, pattern)
+
+
+def begins(path: Sequence[str], pattern: Sequence[str]) -> bool:
+    """Whether a path, or a folder above it, matches a pattern part by part; `**` stands for any
+    number of folders, and at the end for one part."""
+    for number, part in enumerate(pattern):
+        rest = pattern[number + 1 :]
+        if part == "**" and rest:
+            for at in range(number, len(path)):
+                if begins(path[at:], rest):
+                    return True
+                if path[at].startswith("."):
+                    break
+            return False
+        if number >= len(path) or not matches(path[number], part):
+            return False
+    return True
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _listed(folder: str, unlocks: bool) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as listing:
+            return list(listing)
+    except PermissionError:
+        if not unlocks:
+            raise
+        unlock(folder)
+        with os.scandir(folder) as listing:
+            return list(listing)
+
+
+def _is_by_product(folder: str, names: set[str]) -> bool:
+    """Whether a folder that a task has made is a virtual environment, or says of itself, as caches
+    do, that nothing in it is to be kept."""
+    if any(name in names for name in _ENVIRONMENTS):
+        return True
+    if ".gitignore" not in names:
+        return False
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(os.path.join(folder, ".gitignore"), flags)
+        try:
+            lines = os.read(file, _IGNORE_FILE_BYTES).split(b"\n")
+        finally:
+            os.close(file)
+    except OSError:
+        return False
+    return [line.strip() for line in lines if line.strip() and line[:1] != b"#"] == [b"*"]
+
+
+def _changed(info: os.stat_result, made: Sequence[Any]) -> bool:
+    """Whether a file has other contents than it was made with. Its inode is not compared, since
+    some file systems have no numbers that last; a `chmod` changes the last time, and no contents.
+    """
+    _, mode, _, _, size, modified, changed = made
+    if info.st_size != size or info.st_mtime_ns != modified:
+        return True
+    return info.st_ctime_ns != changed and stat.S_IMODE(info.st_mode) in (mode & 0o777, 0o777)
+
+
+# --- inside -----------------------------------------------------------------------------------
 
 
 def _index(folder: str) -> str:
     return folder + ".index"
 
 
-def _read_index(folder: str) -> tuple[str, Index]:
+def _read_index(folder: str) -> tuple[str, Index, Rules]:
     with open(_index(folder)) as file:
         saved = json.load(file)
-    return saved["kept"], saved["made"]
+    kept, made, ignored = saved["kept"], saved["made"], saved["ignored"]
+    for place, facts in made.items():  # a task may have written to it
+        if place.startswith("/") or len(facts) != 7:
+            raise ValueError(f"{_index(folder)}: damaged")
+    return kept, made, ignored
 
 
-def _write_index(folder: str, cached_tree: str, index: Index) -> None:
+def _write_index(folder: str, cached_tree: str, index: Index, ignored: Rules) -> None:
     with open(_index(folder), "w") as file:
-        json.dump({"kept": cached_tree, "made": index}, file)
+        json.dump({"kept": cached_tree, "made": index, "ignored": ignored}, file)
 
 
 def _reuse_cached(cached_tree: str, folder: str) -> Index:
@@ -125,7 +378,7 @@ def _reuse_cached(cached_tree: str, folder: str) -> Index:
         return {}
     try:
         return _read_index(cached_tree)[1]
-    except (OSError, ValueError, LookupError, TypeError):  # damaged, say
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # damaged, say
         return {}
 
 

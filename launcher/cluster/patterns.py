@@ -82,6 +82,7 @@ _CLASSES = {
 }
 _PARTS = re.compile(r"\\.|\[[!^]?\]?(?:\[:\w+:\]|[^]])*\]")
 _LAST_STARS = re.compile(r"(^!?|/)(\*\*?)(/?)\s*$")
+_GROUP_NAME = re.compile(r"\(\?P<\w+>")
 _QUIET = re2.Options()
 _QUIET.log_errors = False
 
@@ -100,6 +101,22 @@ class IgnoreRules:
             if expression.fullmatch(name):
                 return include
         return None
+
+    def expressions(self) -> list[tuple[str, bool]]:
+        """The patterns as expressions of Python's own, for a host that has nothing else, in the
+        order in which they decide; those that say the same are one."""
+        found: list[tuple[str, bool]] = []
+        for expression, include in self._patterns:
+            source = _GROUP_NAME.sub("(", expression.pattern)
+            try:
+                re.compile(source)
+            except re.error:  # RE2 takes more than Python in few places
+                continue
+            if found and found[-1][1] == include:
+                found[-1] = f"{found[-1][0]}|{source}", include
+            else:
+                found.append((source, include))
+        return found
 
 
 def parse_ignore_pattern(line: str) -> tuple[Any, bool] | None:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ from ..on_host.transfer import MOST_LISTED, PIECE
 from ..plan.planner import HostPlan
 from ..quantities import counted, size
 from ..run import events as ev
+from ..run.snapshot import KeptResults
 from .unpacking import Unpacker, UnpackError, display_name
 
 PATIENCE = 60.0
@@ -57,7 +58,7 @@ class Results:
         self._folder = folder / "collected"
         self._feed = feed
         self._progress = progress
-        self._work: set[asyncio.Task[Fetched]] = set()
+        self._work: set[asyncio.Task[Any]] = set()
 
     async def bring(self, host: HostPlan, link: Link) -> bool:
         """Fetches one host's results; False when some could not be fetched and stay there."""
@@ -93,6 +94,31 @@ class Results:
             return self._missing(host, "; ".join(map(display_name, fetched.problems[:_MAX_LISTED])))
         return True
 
+    async def find(
+        self, host: HostPlan, link: Link, brought: Sequence[str], seconds: float, *, moved: bool
+    ) -> None:
+        """Says what tasks have left in the workdir of a host, but for the paths that were
+        `brought`; `moved`: the agent takes it out of the workdir when it goes. A disk that hangs
+        there is waited for `seconds`."""
+        work = asyncio.create_task(_find(link, brought, moved=moved))
+        self._work.add(work)
+        try:
+            await asyncio.wait([work], timeout=seconds)
+            if not work.done():
+                kept = KeptResults(host.name, problem=f"no answer in {seconds:.0f} s")
+            else:
+                kept = work.result()
+        except asyncio.CancelledError:
+            if not work.cancelled():  # this task itself is cancelled
+                raise
+            kept = KeptResults(host.name, problem="not looked for any more")
+        except Exception as error:  # whatever it is, the host's copy stays
+            kept = KeptResults(host.name, problem=_reason(error))
+        finally:
+            work.cancel()
+            self._work.discard(work)
+        self._feed(ev.ResultsKept(time.time(), kept))
+
     def stop(self) -> None:
         """Stops fetching; what is missing stays on its host."""
         for work in self._work:
@@ -104,6 +130,33 @@ class Results:
 
     def _note(self, text: str) -> None:
         self._feed(ev.NoteAdded(time.time(), text))
+
+
+class _Found(Frame):
+    """What tasks have left in the workdir of a host."""
+
+    files: Number
+    bytes: Number
+    folder: Text
+    cut: bool
+    problems: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+
+
+async def _find(link: Link, brought: Sequence[str], *, moved: bool) -> KeptResults:
+    """Asks a host what tasks have left in its workdir.
+
+    Raises:
+        HostError: the host cannot be reached, or does not know.
+    """
+    program = await link.start_program()
+    try:
+        program.send({"what": "results", "brought": list(brought), "moved": moved})
+        found = await program.answer(_Found)
+    finally:
+        await program.aclose()
+    problem = f"not read: {'; '.join(found.problems[:_MAX_LISTED])}" if found.problems else ""
+    host = link.settings.host
+    return KeptResults(host, found.files, found.bytes, found.folder, found.cut, problem)
 
 
 @frozen

@@ -13,11 +13,11 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Literal
 
-from ..agent.tree import TreeEntry
+from ..agent.tree import WORK, Rules, TreeEntry
 from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
 from ..frozen import frozen
@@ -57,6 +57,8 @@ class Manifest:
 
     entries: tuple[TreeEntry, ...]
     sources: dict[str, tuple[Path, int]]
+    ignored: Rules = field(default_factory=list)
+    """What is no result of a task in the workdir."""
 
 
 @frozen
@@ -83,13 +85,16 @@ class Manifests:
         """
         entries: list[TreeEntry] = []
         sources: dict[str, tuple[Path, int]] = {}
+        ignored: Rules = []
         for tree in trees:
             if tree not in self._read:
                 self._read[tree] = asyncio.create_task(asyncio.to_thread(read_tree, tree))
             part = await asyncio.shield(self._read[tree])
             entries += part.entries
             sources = part.sources | sources
-        return Manifest(tuple(entries), sources)
+            if tree.name == WORK and (tree.filtered or not ignored):
+                ignored = part.ignored
+        return Manifest(tuple(entries), sources, ignored)
 
 
 def read_tree(tree: Tree) -> Manifest:
@@ -100,8 +105,8 @@ def read_tree(tree: Tree) -> Manifest:
     """
     entries: list[TreeEntry] = []
     sources: dict[str, tuple[Path, int]] = {}
-    hashes = Hashes(tree.root)
-    for relative, path in _files(tree):
+    hashes, ignored = Hashes(tree.root), _Ignored(tree)
+    for relative, path in _files(tree, ignored):
         try:
             entry = _entry(tree, relative, path, hashes)
             _check(tree, entry)
@@ -111,7 +116,7 @@ def read_tree(tree: Tree) -> Manifest:
         if entry.kind == "f":
             sources.setdefault(entry.content, (Path(path), entry.size))
     hashes.save()
-    return Manifest(tuple(entries), sources)
+    return Manifest(tuple(entries), sources, ignored.rules())
 
 
 async def stage(
@@ -127,8 +132,8 @@ async def stage(
         HostError: the host refused, or cannot be reached.
         TfmuxError: a file was changed or removed meanwhile.
     """
-    request = {"what": "stage", "key": key, "entries": manifest.entries}
-    program.send(request)
+    request = {"entries": manifest.entries, "ignored": manifest.ignored}
+    program.send({"what": "stage", "key": key, **request})
     most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES
     missing = (await program.answer(_Missing, _BUILD_SECONDS, most)).missing
     if not manifest.sources.keys() >= set(missing) or len(set(missing)) < len(missing):
@@ -243,10 +248,9 @@ def _stat_of(info: os.stat_result) -> _FileStat:
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _files(tree: Tree) -> Iterator[tuple[str, str]]:
+def _files(tree: Tree, ignored: _Ignored) -> Iterator[tuple[str, str]]:
     """Yields directories, files and links below the root that are not ignored; an ignored directory
     is not entered."""
-    ignored = _Ignored(tree) if tree.filtered else None
     root = str(tree.root)
     if not os.path.isdir(root):
         raise TfmuxError(f"{root}: not a directory; correct workdir or data")
@@ -257,7 +261,7 @@ def _files(tree: Tree) -> Iterator[tuple[str, str]]:
             listing = sorted(os.scandir(os.path.join(root, folder)), key=lambda item: item.name)
         except OSError as error:
             raise TfmuxError(f"{tree.root / folder}: {error.strerror}") from error
-        if ignored:
+        if tree.filtered:
             ignored.enter(folder)
         yield folder.rstrip("/") or ".", os.path.join(root, folder)
         for item in listing:
@@ -265,7 +269,7 @@ def _files(tree: Tree) -> Iterator[tuple[str, str]]:
             directory = item.is_dir(follow_symlinks=False)
             if relative in tree.skip:
                 continue
-            if ignored and ignored(relative + ("/" if directory else "")):
+            if tree.filtered and ignored(relative + ("/" if directory else "")):
                 continue
             if directory:
                 todo.append(relative + "/")
@@ -297,6 +301,11 @@ class _Ignored:
                 if ignored is not None:
                     return ignored
         return False
+
+    def rules(self) -> Rules:
+        """The same for the host, which compares at the end of the run."""
+        inner_first = [(folder, rules.expressions()) for folder, rules in reversed(self._files)]
+        return [("", self._excluded.expressions()), *inner_first]
 
 
 def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:

@@ -12,6 +12,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..agent.tree import WORK
 from ..errors import TfmuxError
 from ..hosts.frames import Welcome
 from ..hosts.programs import Program
@@ -20,7 +21,6 @@ from ..plan.planner import HostPlan, Plan
 from . import staging
 from .staging import Manifest, Progress, Tree
 
-WORK = "work"
 TRAINER = "trainer"
 TOOLS = "tools"
 _SENT = ("executables.py", "pipe.py", "probe.py", "program.py", "reach.py", "transfer.py")

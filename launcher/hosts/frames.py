@@ -417,10 +417,12 @@ class Kill(Request):
 
 @frozen
 class Leave(Request):
-    """The launcher leaves: the run is over, and its folder is removed or not."""
+    """The launcher leaves: the run is over, and its folder is removed or not. What tasks have left
+    in the workdir stays, but for the paths that were `brought` to the launcher."""
 
     TYPE = wire.LEAVE
     remove: bool = False
+    brought: tuple[str, ...] = ()
 
 
 @frozen

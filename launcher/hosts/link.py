@@ -232,10 +232,11 @@ class Link:
             raise AgentError(self.settings.host, "the host cannot be reached")
         return await self._transport.forward(port, wanted)
 
-    def leave(self, *, remove: bool) -> None:
-        """Tells the agent that the run is over; the link ends when the agent has gone."""
+    def leave(self, *, remove: bool, brought: tuple[str, ...] = ()) -> None:
+        """Tells the agent that the run is over, and which paths have been `brought` here; the link
+        ends when the agent has gone."""
         self._leaving = True
-        self._farewell = Leave(remove=remove)
+        self._farewell = Leave(remove=remove, brought=brought)
         self.send(self._farewell)
 
     async def aclose(self) -> None:

@@ -25,7 +25,7 @@ _LOOK = 0.02
 def main(config: dict[str, Any]) -> None:
     """Answers until the pipe ends. `config` names the run and its host, and for a preflight
     (`lease`) the seconds of silence after which the launcher is taken for dead; for a run its
-    agent decides."""
+    agent decides, but for one that may be over (`alone`)."""
     try:
         folders = Folders(config["run"], config["host"], None, dict(os.environ))
         if config["lease"]:  # nobody else tries whether there can be a run
@@ -36,6 +36,8 @@ def main(config: dict[str, Any]) -> None:
         return
     if config["lease"]:
         pipe = Pipe(silence=config["lease"])
+    elif config.get("alone"):
+        pipe = Pipe()
     else:
         pipe = Pipe(lambda: os.path.exists(folders.socket))
     program = Program(pipe, folders)
@@ -111,7 +113,7 @@ class Program:
             return
         if what == "end":
             raise PipeEnded(0, "the launcher has all that it wants")
-        if what in ("stage", "collect"):
+        if what in ("stage", "collect", "collect-results", "results"):
             self._bring(asked)
             return
         try:

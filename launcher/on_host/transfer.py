@@ -5,6 +5,9 @@ contents are missing in the user's cache there, reads them one after the other, 
 beside their final place. A launch sends what changed. Where a connection is cut, the file that was
 under way is sent again from its beginning.
 
+Results: what tasks have made or changed in the workdir, which the agent keeps (`agent/tree.py`). It
+is found by comparing sizes and times with what was staged.
+
 Collecting: the program says what there is, then comes a stream of members, of which it writes a
 piece for each byte that the launcher sends: what the launcher has no room for stays on the host. A
 member is a length, a head of JSON of that length, and for a file its contents: `{"name":
@@ -23,7 +26,7 @@ import re
 import stat
 import time
 from contextlib import suppress
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 from ..agent import tree
 from ..agent.folders import Folders, private, remove_tree
@@ -43,7 +46,8 @@ _PRUNE_SECONDS = 24 * 3600.0
 
 
 def bring(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
-    """Brings files here (`stage`), or to the launcher (`collect`).
+    """Brings files here (`stage`), or to the launcher (`collect`, `collect-results`), or says how
+    many tasks have made here (`results`).
 
     Raises:
         OSError: the disk is full or cannot be used, or the connection ended.
@@ -51,7 +55,11 @@ def bring(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
     """
     if asked["what"] == "stage":
         staging = Staging(pipe, folders.cache, folders.stage, asked["key"])
-        staging.run([TreeEntry(*row) for row in asked["entries"]])
+        staging.run([TreeEntry(*row) for row in asked["entries"]], asked["ignored"])
+    elif asked["what"] == "results":
+        pipe.send(find_results(folders, asked["brought"], asked["moved"]))
+    elif asked["what"] == "collect-results":
+        collect_results(pipe, folders, asked)
     else:
         collect(pipe, asked["paths"])
 
@@ -70,7 +78,7 @@ class Staging:
         self._cached_tree = os.path.join(cache, "trees", os.path.basename(key)) if key else ""
         self._own = os.urandom(6).hex()  # the cache may be a home shared by many hosts
 
-    def run(self, entries: list[TreeEntry]) -> None:
+    def run(self, entries: list[TreeEntry], ignored: tree.Rules) -> None:
         """Receives what is missing, and builds the trees.
 
         Raises:
@@ -89,14 +97,14 @@ class Staging:
             self._receive(entry)
         new = f"{self._target}.{self._own}"
         try:
-            tree.build(new, self._cached_tree, entries, self._blob)
+            tree.build(new, self._cached_tree, entries, self._blob, ignored)
             self._replace(new, turn)
         finally:
             for left in (new, f"{new}.old"):
                 remove_tree(left)
             with suppress(FileNotFoundError):  # it is in its place
                 os.unlink(f"{new}.index")
-        prune(self._cache)
+        prune(self._cache, os.path.dirname(os.path.dirname(self._target)))
         self._pipe.send({"built": True})
 
     def _missing(self, entries: list[TreeEntry]) -> list[TreeEntry]:
@@ -154,8 +162,9 @@ def _write(file: int, data: bytes, path: str) -> None:
         raise OSError(error.errno, error.strerror, path) from error
 
 
-def prune(cache: str) -> None:
-    """Forgets, once a day, what no launch has used for thirty days."""
+def prune(cache: str, runs: str) -> None:
+    """Forgets, once a day, what no launch has used for thirty days, and what runs have left in
+    their folders, which are in the folder `runs`."""
     now = time.time()
     stamp = os.path.join(cache, "pruned")
     with suppress(FileNotFoundError):  # never pruned before
@@ -163,6 +172,8 @@ def prune(cache: str) -> None:
             return
     with open(stamp, "w"):
         os.utime(stamp, (now, now))
+    for name in os.listdir(runs):
+        _prune_run(os.path.join(runs, name), now - _KEEP_SECONDS)
     trees = os.path.join(cache, "trees")
     for name in os.listdir(trees) if os.path.isdir(trees) else ():
         path = os.path.join(trees, name)
@@ -176,10 +187,21 @@ def prune(cache: str) -> None:
                 _unlink_older(os.path.join(folder, content), now - _KEEP_SECONDS)
 
 
+def _prune_run(run: str, horizon: float) -> None:
+    """Removes old results from the folder of a run, and from one that has ended without a launcher
+    the workdir in which they are."""
+    if _older(os.path.join(run, "exit"), horizon):  # the next agent of the run takes that file away
+        remove_tree(os.path.join(run, "stage"))
+    if _older(os.path.join(run, "results"), horizon):
+        remove_tree(os.path.join(run, "results"))
+        with suppress(OSError):  # something else is in it
+            os.rmdir(run)
+
+
 def _older(path: str, horizon: float) -> bool:
     try:
         return os.lstat(path).st_mtime < horizon
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False  # another launch was faster
 
 
@@ -191,24 +213,126 @@ def _unlink_older(path: str, horizon: float) -> None:
 
 # --- results for the launcher -----------------------------------------------------------------
 
+MOST_COMPARED = 200_000
+COMPARE_SECONDS = 5.0
+
+
+def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[str, Any]:
+    """How many files tasks have made or changed in the workdir, but for what has been `brought` to
+    the launcher, and where they will be: elsewhere, where the agent removes the workdir. Not all
+    are looked at where there are very many."""
+    until = time.monotonic() + COMPARE_SECONDS
+    patterns = [tree.pattern_of(path) for path in brought]
+    problems: list[str] = []
+    files = size = seen = 0
+    cut = False
+    for file in tree.workdir_files(folders.stage, problems, unlocks=True):
+        seen += 1
+        if seen > MOST_COMPARED or time.monotonic() > until:
+            cut = True
+            break
+        if not file.result or not stat.S_ISREG(file.info.st_mode):
+            continue
+        if not any(tree.begins(tree.parts_of(file.path), one) for one in patterns):
+            files += 1
+            size += file.info.st_size
+    return {
+        "files": files,
+        "bytes": size,
+        "folder": folders.results if moved else os.path.join(folders.stage, tree.WORK),
+        "cut": cut,
+        "problems": problems[:MOST_LISTED],
+    }
+
 
 class Found:
-    """What is below some paths: members in their order, and what is left out."""
+    """What is to be collected: members in their order, and what is left out. `have` are files that
+    the launcher has, or has in part, by their names: their size and time."""
 
-    def __init__(self, wanted: list[tuple[str, str]]) -> None:
+    def __init__(self, have: dict[str, tuple[int, int]]) -> None:
         self.members: list[tuple[dict[str, Any], str]] = []
         self.links: list[str] = []
         self.absent: list[str] = []
         self.problems: list[str] = []
         self.size = 0
+        self.present = 0
+        """Number of files that the launcher has."""
+        self._have = have
+        self._folders: set[str] = set()
+
+    def add_paths(self, wanted: Sequence[tuple[str, str]]) -> None:
+        """Adds what is below some paths under their names. One that is not there may be a pattern:
+        what matches has its own names, from the first part on that is not fixed."""
+        patterns, taken, links = [], set(), set()
         for name, path in wanted:
             path = os.path.expanduser(path)
+            if tree.is_pattern(path):
+                patterns.append(path)
+                continue
+            taken.add(name)
             if not os.path.lexists(path):
                 self.absent.append(path)
             elif os.path.isdir(path):
                 self._walk(name, path)
             else:
                 self._add(name, os.path.realpath(path))
+                links |= {os.path.realpath(path)} - {path}
+        seen = {path.rstrip("/") for _, path in self.members} - links
+        for pattern in patterns:
+            self._add_matches(pattern, taken, seen)
+
+    def _add_matches(self, pattern: str, taken: set[str], seen: set[str]) -> None:
+        base, found = expanded(pattern)
+        if not found:
+            self.absent.append(pattern)
+        tops: dict[str, str] = {}  # of these names here, as they are called there
+        for path in found:
+            if path in seen or any(path.startswith(one + "/") for one in tops.values()):
+                continue
+            name = os.path.relpath(path, base)
+            first, _, rest = name.partition("/")
+            if first not in tops:
+                tops[first], number = first, 1
+                while tops[first] in taken:
+                    number += 1
+                    tops[first] = f"{first}-{number}"
+            self.add_file("/".join(filter(None, (tops[first], rest))), path)
+        taken.update(tops.values())
+        seen.update(path.rstrip("/") for _, path in self.members)
+
+    def add_results(self, folders: Folders, patterns: Sequence[str]) -> None:
+        """Adds what tasks of the run have made or changed in the workdir, where it matches one of
+        the patterns: of a path in the workdir, or (without a slash) of any part of one."""
+        wanted = [tree.parts_of(pattern) for pattern in patterns]
+        names: dict[str, str] = {}
+        for file in tree.kept_files(folders.results, self.problems):
+            names[file.inside] = file.path
+        for file in tree.workdir_files(folders.stage, self.problems):
+            if file.result:
+                names.setdefault(file.inside, file.path)
+        met: set[int] = set()
+        for name in sorted(names):
+            parts = tree.parts_of(name)
+            which = [n for n, one in enumerate(wanted) if tree.is_wanted(parts, one)]
+            met.update(which)
+            if which or not wanted:
+                self.add_file(name, names[name])
+        self.absent += [one for n, one in enumerate(patterns) if n not in met]
+
+    def add_file(self, name: str, path: str) -> None:
+        """Adds a file or folder, and before it the folders in which it is."""
+        above = os.path.dirname(name)
+        missing = []
+        while above and above not in self._folders:
+            missing.append(above)
+            above = os.path.dirname(above)
+        for folder in reversed(missing):
+            self._folders.add(folder)
+            self._append({"name": folder, "kind": "folder", "mode": 0o755}, "")
+        if os.path.isdir(path) and not os.path.islink(path):
+            self._walk(name, path)
+        else:
+            self._add(name, path)
 
     def _walk(self, name: str, path: str) -> None:
         todo = [(name, os.path.join(path, ""))]  # a stack: `os.walk` recurses before Python 3.12
@@ -241,10 +365,21 @@ class Found:
         if stat.S_ISDIR(info.st_mode):
             head.update(kind="folder", mode=stat.S_IMODE(info.st_mode))
         elif stat.S_ISREG(info.st_mode):
+            seconds, nanoseconds = divmod(max(0, info.st_mtime_ns), 10**9)
             head.update(kind="file", mode=stat.S_IMODE(info.st_mode))
-            head.update(size=info.st_size, mtime=max(0, int(info.st_mtime)))
+            head.update(size=info.st_size, mtime=seconds, nanoseconds=nanoseconds)
+            had, time_ns = self._have.get(name, (0, -1))
+            if time_ns == max(0, info.st_mtime_ns):
+                if had == info.st_size:
+                    self.present += 1
+                    return
+                if had < info.st_size:
+                    head.update(size=info.st_size - had, offset=had)
         else:
             return  # a socket, a pipe: nothing of it could be brought anywhere
+        self._append(head, path)
+
+    def _append(self, head: dict[str, Any], path: str) -> None:
         if len(self.members) == MOST_MEMBERS:
             raise ValueError(f"there are more than {MOST_MEMBERS} files and folders")
         self.members.append((head, path))
@@ -263,13 +398,31 @@ def collect(pipe: Pipe, wanted: list[tuple[str, str]]) -> None:
         OSError: the connection ended.
         ValueError: there are too many.
     """
-    found = Found(wanted)
+    found = Found({})
+    found.add_paths(wanted)
+    _send(pipe, found)
+
+
+def collect_results(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None:
+    """Writes the results of a run, as far as the launcher does not have them.
+
+    Raises:
+        OSError: the connection ended.
+        ValueError: there are too many.
+    """
+    found = Found({name: (size, time_ns) for name, size, time_ns in asked["have"]})
+    found.add_results(folders, asked["patterns"])
+    _send(pipe, found)
+
+
+def _send(pipe: Pipe, found: Found) -> None:
     pipe.send(
         {
             "size": found.size + LENGTH.size,
             "files": sum(head["kind"] == "file" for head, _ in found.members),
             "links": found.links[:MOST_LISTED],
             "absent": found.absent[:MOST_LISTED],
+            "present": found.present,
         }
     )
     ready = bytearray()
@@ -281,6 +434,37 @@ def collect(pipe: Pipe, wanted: list[tuple[str, str]]) -> None:
             del ready[:PIECE]
     pipe.write(bytes(ready))
     pipe.send({"problems": found.problems})
+
+
+def expanded(pattern: str) -> tuple[str, list[str]]:
+    """The folder from which on a pattern is not fixed, and the paths that match it."""
+    parts = tree.parts_of(pattern)
+    fixed = next(at for at, part in enumerate(parts) if tree.is_magic(part))
+    base = "/" + "/".join(parts[:fixed])
+    found = [base]
+    for number, part in enumerate(parts[fixed:], fixed + 1):
+        if part == "**" and number < len(parts):
+            found = [below for folder in found for below in _all_folders(folder)]
+        elif tree.is_magic(part):
+            names = [(folder, name) for folder in found for name in _names(folder)]
+            found = [os.path.join(f, name) for f, name in names if tree.matches(name, part)]
+        else:
+            found = [path for f in found if os.path.lexists(path := os.path.join(f, part))]
+    return base, list(dict.fromkeys(found))
+
+
+def _names(folder: str) -> list[str]:
+    with suppress(OSError):  # no folder, or one that may not be read
+        return sorted(os.listdir(folder))
+    return []
+
+
+def _all_folders(folder: str) -> list[str]:
+    found = [folder]  # grows meanwhile
+    for one in found:
+        paths = [os.path.join(one, name) for name in _names(one) if not name.startswith(".")]
+        found += [path for path in paths if os.path.isdir(path) and not os.path.islink(path)]
+    return found
 
 
 def _stream(found: Found) -> Iterator[bytes]:
@@ -296,6 +480,7 @@ def _stream(found: Found) -> Iterator[bytes]:
                 flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
                 file = os.open(path, flags)
                 try:
+                    os.lseek(file, head.get("offset", 0), os.SEEK_SET)
                     while left:
                         data = os.read(file, min(CHUNK, left))
                         if not data:

@@ -13,7 +13,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts
 from . import fields
-from .snapshot import AllocatedNode, HostReceipt
+from .snapshot import AllocatedNode, HostReceipt, KeptResults
 
 
 @frozen
@@ -312,3 +312,10 @@ class ResultsMissing(Event):
     host: str
     reason: str
     paths: tuple[str, ...]
+
+
+@frozen
+class ResultsKept(Event):
+    """What a run's tasks have left in the workdir of a host was looked for."""
+
+    kept: KeptResults

@@ -46,6 +46,7 @@ _STILL_HEARD = (
     ev.TaskExited,
     ev.NoteAdded,
     ev.ResultsMissing,
+    ev.ResultsKept,
     ev.LauncherFailed,
     ev.KillAll,
 )
@@ -109,6 +110,7 @@ class RunStateMachine:
             ev.SignalTask: self._tasks.on_signal,
             ev.NoteAdded: self._note_added,
             ev.ResultsMissing: self._shutdown.on_results_missing,
+            ev.ResultsKept: self._shutdown.on_results_kept,
         }
 
     @property
@@ -266,6 +268,7 @@ class RunStateMachine:
             kill_deadline=None,
             kill_asked=killing and run.kill_asked,
             results_missing=run.results_missing if killing else (),
+            results_kept=run.results_kept if killing else (),
             cause=(run.cause or _CAUSES.get(outcome)) if killing else None,
         )
         for host, record in data.hosts.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..agent.wire import FROZEN_SECONDS
 from ..cluster.choices import OnDisconnect
-from .events import ResultsMissing, ShutdownTimeout
+from .events import ResultsKept, ResultsMissing, ShutdownTimeout
 from .instructions import (
     End,
     Instruction,
@@ -169,6 +169,15 @@ class Shutdown:
             results_missing=(*run.results_missing, text),
             exit_code=code if code is None else code or 1,
         )
+        return []
+
+    def on_results_kept(self, event: ResultsKept) -> list[Instruction]:
+        """Records what tasks have left on a host; the last look counts."""
+        kept = event.kept
+        before = [one for one in self._data.run.results_kept if one.host != kept.host]
+        if kept.files or kept.problem or kept.cut:
+            before.append(kept)
+        self._data.update_run(results_kept=tuple(before))
         return []
 
     def _end_tasks(self, state: TaskState, host: str) -> None:

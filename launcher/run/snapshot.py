@@ -17,6 +17,7 @@ from pydantic import Field
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
+from ..quantities import counted, size
 from . import fields
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, TaskState
 
@@ -286,6 +287,41 @@ class Failure:
 
 
 @frozen
+class KeptResults:
+    """Files that tasks have made or changed in the workdir of a host, and that stay there."""
+
+    host: str
+    """The host of the cluster file."""
+    files: fields.Count = 0
+    """Number of these files, without those that `collect` has brought."""
+    bytes: fields.Count = 0
+    """Their size."""
+    folder: str = ""
+    """Where they are on the host."""
+    cut: bool = False
+    """There were too many to look at all: there are at least so many."""
+    problem: str = ""
+    """Why it is not known how many there are; empty where it is."""
+
+    def text(self, run_id: str) -> str:
+        """A sentence: which host has how much where, and what brings it."""
+        brings = f"`tfmux collect {run_id}` brings "
+        if self.problem and not self.files:
+            where = f" in {self.folder}" if self.folder else ""
+            return (
+                f"{self.host}: it is not known whether its tasks have left files ({self.problem}); "
+                f"they stay there{where}, and {brings}them"
+            )
+        files = counted(self.files, "new file")
+        if self.cut:
+            files = f"at least {files} (not all were looked at)"
+        elif self.problem:
+            files = f"at least {files} ({self.problem})"
+        it = "it" if self.files == 1 and not self.cut else "them"
+        return f"{self.host}: {files}, {size(self.bytes)}, kept in {self.folder}; {brings}{it}"
+
+
+@frozen
 class AllocationView:
     """The job of an engine whose nodes the run's hosts are; texts are the engine's."""
 
@@ -370,6 +406,8 @@ class RunView:
     """What launchers of the run died of, again and again, until one ended it."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not brought back, and why: sentences."""
+    results_kept: tuple[KeptResults, ...] = ()
+    """Hosts on which tasks have left new files in the workdir, which stay there."""
     allocation: AllocationView | None = None
     """Where an engine gives the hosts."""
     stage: int = -1

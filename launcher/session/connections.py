@@ -646,6 +646,8 @@ SURVIVORS_STALL = 1.0
 STALLED_SECONDS = 2.0
 """Longest wait for a disk that takes nothing."""
 LEAVE_SECONDS = 5.0
+FIND_SECONDS, FIND_SECONDS_FORCED = 10.0, 1.0
+"""Longest wait for what tasks have left in a workdir: the disk there may hang."""
 _SHORT_LEAVE_SECONDS = 1.0
 _PACE = 0.1
 
@@ -703,9 +705,12 @@ class Teardown:
         link = self._links[host.name]
         with self._watched():
             whole = await self._logs_are_here(host.name)
-            whole = await self._bring_results(host) and whole
+            brought = await self._bring_results(host)
         # What knows the survivors stays there, for the next `tfmux kill`.
-        link.leave(remove=whole and not self._run.survivors_on(host.name))
+        remove = whole and brought and not self._run.survivors_on(host.name)
+        here = host.collect if brought else ()
+        await self._find_results(host, here, moved=remove)
+        link.leave(remove=remove, brought=here)
         with suppress(TimeoutError):
             # An agent that has bytes for us which we do not take waits for us in vain.
             async with asyncio.timeout(LEAVE_SECONDS if whole else _SHORT_LEAVE_SECONDS):
@@ -724,6 +729,15 @@ class Teardown:
             self._feed(ev.ResultsMissing(time.time(), host.name, reason, host.collect))
             return False
         return await self._results.bring(host, self._links[host.name])
+
+    async def _find_results(self, host: HostPlan, brought: Sequence[str], *, moved: bool) -> None:
+        """Says what tasks have left in the workdir of a host, which is a copy."""
+        copied = self._run.plan.workdir is not None or bool(host.data)
+        begun = any(view.attempt for view in self._views(host.name))
+        if self._results is not None and copied and begun and not host.local:
+            seconds = FIND_SECONDS_FORCED if self._run.forced else FIND_SECONDS
+            link = self._links[host.name]
+            await self._results.find(host, link, brought, seconds, moved=moved)
 
     @contextmanager
     def _watched(self) -> Iterator[None]:

@@ -354,8 +354,9 @@ class RunLoop:
         return HostFiles()
 
     def _results(self, folder: Path) -> Results | None:
-        """What brings results; None where nothing is collected."""
-        if self.run.allocation is None and not any(host.collect for host in self.run.plan.hosts):
+        """What brings results, and says which stay; None where there can be none."""
+        hosts = self.run.plan.hosts
+        if self.run.allocation is None and all(host.local and not host.collect for host in hosts):
             return None
         from ..files.collecting import Results
 

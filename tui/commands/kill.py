@@ -44,9 +44,13 @@ def kill(arguments: argparse.Namespace) -> int:
     else:
         raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
     code = max([code, *(_end(kill) for kill in kills)])
+    from tui.outcome import result_lines
+
     for kill in kills:
         if not isinstance(kill, int):
             kill.wait(_RELEASE_SECONDS)
+            for line in result_lines(kill.snapshot()):
+                print(f"  {line}", flush=True)
     return code
 
 

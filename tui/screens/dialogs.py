@@ -25,7 +25,7 @@ from textual.widgets.option_list import Option
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
 from tui.keys import key_of
-from tui.outcome import failure_text, headline, paragraphs, receipt_text
+from tui.outcome import failure_text, headline, paragraphs, receipt_text, results_text
 from tui.screens.page import STYLES, Answer, Overlay
 from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
@@ -225,7 +225,13 @@ class ReceiptScreen(Dialog[None]):
 
     def body(self) -> ComposeResult:
         with VerticalScroll():
-            yield Static(self._text(), markup=False)
+            yield Static(self._text(), markup=False, id="receipt-text")
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Shows a later state of the run."""
+        if snapshot != self._snapshot:
+            self._snapshot = snapshot
+            self.query_one("#receipt-text", Static).update(self._text())
 
     def note(self) -> str:
         if self._leaving:
@@ -237,6 +243,7 @@ class ReceiptScreen(Dialog[None]):
         colours = status_colours(self.app)
         now = self._snapshot
         receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
+        receipt.append_text(results_text(now))
         return paragraphs(headline(now, colours), receipt, failure).rich  # the proof is seen first
 
     def on_key(self) -> None:

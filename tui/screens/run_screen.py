@@ -25,7 +25,14 @@ from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunControl, loop_caller
-from tui.outcome import failure_text, paragraphs, queue_status, receipt_text, refusals_text
+from tui.outcome import (
+    failure_text,
+    paragraphs,
+    queue_status,
+    receipt_text,
+    refusals_text,
+    results_text,
+)
 from tui.pane_layout import Arrangement
 from tui.screens.dialogs import Confirm, ask
 from tui.screens.page import fit
@@ -232,6 +239,8 @@ class RunScreen(Screen[None]):
         if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
             self._show_outcome()
             self.area.refocus()
+        elif self.outcome.display and snapshot.results_kept != before.results_kept:
+            self.outcome.show(snapshot)
 
     def _show_outcome(self) -> None:
         """Shows how the run ended, and the task that failed first: the summary may leave room for
@@ -443,7 +452,8 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         colours = status_colours(self.app)
         tall = self.app.size.height >= TALL
         failure = failure_text(snapshot, colours, LAST_LINES if tall else 0)
-        texts = (refusals_text(snapshot, colours), failure, receipt_text(snapshot, colours))
+        receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
+        texts = (refusals_text(snapshot, colours), failure, receipt)
         self._text.update(paragraphs(*texts, apart=tall).rich)
         self.display = True
 

@@ -33,7 +33,7 @@ class LostLink:
     agent_gone = False
     left: bool | None = None
 
-    def leave(self, *, remove: bool) -> None:
+    def leave(self, *, remove: bool, brought: tuple[str, ...] = ()) -> None:
         """Notes whether the folder may go."""
         self.left = remove
 
@@ -98,6 +98,7 @@ def releasing(
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
     given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
     given.survivors_on = lambda _: survivors
+    given.plan = replace(plan, workdir=None)  # nothing was copied there
     told: list[ev.Event] = []
     transfers = Transfers(run.views, lambda: None)
     outputs: Any = logs
