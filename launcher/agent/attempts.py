@@ -125,6 +125,9 @@ class Attempt:
         self.error = ""
         self.status: int | None = None
         self.signal: str | None = None
+        self.stopped_by = ""
+        """Who had asked it to end before its end was seen (`wire.BY_AGENT` and so on)."""
+        self.stopped_why = ""
 
     @classmethod
     def ended_before(cls, facts: Json, logs: TaskLogs) -> Attempt:
@@ -136,6 +139,8 @@ class Attempt:
         attempt.pid, attempt.began_at = facts["pid"], facts["began_at"]
         attempt.error = facts["error"]
         attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
+        attempt.stopped_by = facts.get("stopped_by", "")
+        attempt.stopped_why = facts.get("stopped_why", "")
         return attempt
 
     @property
@@ -181,6 +186,8 @@ class Attempt:
             "ended": self.ended,
             "status": self.status,
             "signal": self.signal,
+            "stopped_by": self.stopped_by if self.ended else "",
+            "stopped_why": self.stopped_why if self.ended else "",
             "listening": self.listening,
             "size": self.log.size,
             "began_at": self.began_at,
@@ -490,6 +497,12 @@ class Attempts:
             )
             for attempt in begun
         }
+
+    def ask_to_end(self, tasks: set[str] | None, by: str, why: str) -> None:
+        """Records who ends those of these that have not been seen to end; who came first stays."""
+        for attempt in self._of(tasks):
+            if not attempt.ended and not attempt.stopped_by:
+                attempt.stopped_by, attempt.stopped_why = by, why
 
     def kill(self, tasks: set[str] | None) -> None:
         """Kills the first processes of these tasks and their groups, which takes no look and no

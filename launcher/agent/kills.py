@@ -83,11 +83,15 @@ class Kills:
                 if grace <= 0:
                     kill.force()
                 return
-        self.begin([ident], tasks, grace)
+        self._attempts.poll()  # what has ended before was not ended by this kill
+        self.begin([ident], tasks, grace, wire.BY_LAUNCHER)
         self.step()  # the signal goes out in this very turn
 
-    def begin(self, ids: list[int], tasks: set[str] | None, grace: float) -> None:
+    def begin(
+        self, ids: list[int], tasks: set[str] | None, grace: float, by: str, why: str = ""
+    ) -> None:
         """Begins a kill; the next `step` sends the first signals."""
+        self._attempts.ask_to_end(tasks, by, why)
         self._all.append(TaskKill(ids, tasks, grace, self._tracker, self._attempts))
 
     def step(self) -> None:

@@ -172,6 +172,7 @@ class Agent:
         self._channels.read()
         for work in self._wakeups.pop_results():
             work()
+        self._check_term()  # first: a machine that shuts down signals tasks as well as agents
         self._attempts.poll()
         self._kills.step()
         now = time.monotonic()
@@ -357,10 +358,12 @@ class Agent:
         except OSError as error:  # no descriptor is left, here or on the whole machine
             log_line(f"the processes of this host cannot be read: {error_text(error)}")
 
-    def _check_lease(self, now: float) -> None:
+    def _check_term(self) -> None:
         if self._term:
             self._term, self._unguarded = False, True
             self._end_all("the agent was told to stop")
+
+    def _check_lease(self, now: float) -> None:
         if self._ending:
             return
         idle = self._rules.lease if self._by_engine or self._staged else _IDLE
@@ -397,7 +400,7 @@ class Agent:
         self._channels.send(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._previous_end = why  # told to a launcher that comes meanwhile
         self._end(why)
-        self._kills.begin([], None, self._rules.grace)
+        self._kills.begin([], None, self._rules.grace, wire.BY_AGENT, why)
         self._kills.step()
 
     def _launcher_died(self) -> None:

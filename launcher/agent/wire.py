@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple
 Json = Dict[str, Any]
 """A JSON object."""
 
-VERSION = 8
+VERSION = 9
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
@@ -28,6 +28,9 @@ FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
 NO_FOLDER_STATUS = 73
 """Exit status where an engine starts an agent that has no place for its files (`sysexits.h`)."""
+BY_LAUNCHER, BY_AGENT, BY_SIGNAL = "launcher", "agent", "signal"
+"""Who had asked a task to end before it did: a launcher's kill; the agent, by its lease or because
+it was told to stop; a signal to the job step that the agent has passed on."""
 TASK_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}:(?:0|[1-9][0-9]{0,8})")
 """The one form of a task's name in frames: it becomes the name of a file."""
 

@@ -265,7 +265,10 @@ class RunSettings(Table):
     ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
-        Key("whose clean exit makes the run a success. `all`: every cluster task except ps"),
+        Key(
+            "whose clean exit makes the run a success. `all`: every cluster task except ps. An "
+            "exit that a signal from outside has asked for is none"
+        ),
     ] = Success.CHIEF
     on_failure: Annotated[
         OnFailure,

@@ -27,6 +27,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.planner import Plan
 from ..printable import printable
+from ..run.states import StoppedBy
 
 # --- types of fields ----------------------------------------------------------------------
 
@@ -134,6 +135,8 @@ class TaskFacts(Message):
     ended: bool
     status: Annotated[int, Field(ge=0, le=255)] | None = None
     signal: Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")] | None = None
+    stopped_by: StoppedBy = StoppedBy.NOBODY
+    stopped_why: Text = ""
     listening: bool
     size: Number
     began_at: Number

@@ -68,7 +68,7 @@ class Allocations:
         data.note(event.reason)
         out: list[Instruction] = []
         if data.phase is not RunPhase.KILLING:
-            out = self._shutdown.kill_all(Cause.FAILURE if data.begun else Cause.PREFLIGHT)
+            out = self._shutdown.kill_all(Cause.OUTSIDE if data.begun else Cause.PREFLIGHT)
         return [*out, *self._shutdown.settle_lost()]
 
     def on_released(self, event: ev.AllocationReleased) -> list[Instruction]:

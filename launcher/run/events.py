@@ -14,6 +14,7 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts
 from . import fields
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
+from .states import StoppedBy
 
 
 @frozen
@@ -238,6 +239,8 @@ class TaskExited(Event):
     signal: str | None
     port_holder: str = ""
     tail: tuple[str, ...] = ()
+    stopped_by: StoppedBy = StoppedBy.NOBODY
+    stopped_why: str = ""
 
 
 @frozen

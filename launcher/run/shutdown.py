@@ -33,12 +33,16 @@ class Shutdown:
         already keeps its grace; where a person joins in, it is a person's kill."""
         data = self._data
         if data.phase is RunPhase.KILLING and cause is Cause.PERSON:
-            if data.run.cause in (Cause.RULE, Cause.FAILURE):
+            if data.run.cause in (Cause.RULE, Cause.FAILURE, Cause.OUTSIDE):
                 data.update_run(cause=cause)
         if data.phase in (RunPhase.KILLING, RunPhase.ENDED):
             return []
         run = data.run
-        if run.restart_due and cause is Cause.FAILURE and run.first_failure is None:
+        if (
+            run.restart_due
+            and cause in (Cause.FAILURE, Cause.OUTSIDE)
+            and run.first_failure is None
+        ):
             data.update_run(first_failure=run.restart_cause)
         data.update_run(state=RunPhase.KILLING, cause=cause, restart_due=False)
         return self.broadcast()
@@ -208,6 +212,8 @@ class Shutdown:
         receipt = Receipt(tuple(receipts), begun=data.begun)
         data.views.add(receipt)
         outcome, code = self._outcome()
+        if outcome is Outcome.SUCCESS:  # its tasks had done all before an end from outside
+            data.update_run(cause=Cause.RULE, first_failure=None)
         if data.run.results_missing:
             code = code or 1
         if not receipt.clean or data.run.launcher_error:
@@ -225,6 +231,7 @@ class Shutdown:
         if cause is Cause.LAUNCHER:
             return Outcome.FAILED, 4
         failed = any(view.state is TaskState.FAILED for view in self._data.outcome_tasks())
+        failed = failed or (cause is Cause.OUTSIDE and not self._data.rule_held)
         if cause is Cause.FAILURE or failed:
             return Outcome.FAILED, 1
         return Outcome.SUCCESS, 0

@@ -19,7 +19,7 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..quantities import counted, size
 from . import fields
-from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, TaskState
+from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""
@@ -65,6 +65,8 @@ class TaskView:
     """Status with which it ended by itself."""
     exit_signal: Annotated[str | None, Field(alias="signal")] = None
     """Name of the signal that ended it."""
+    stopped_by: StoppedBy = StoppedBy.NOBODY
+    """Who had asked it to end before it did: empty where it ended by itself."""
     reason: str = ""
     """Why it is in that state; may be empty."""
     started: fields.Time | None = None
@@ -128,6 +130,8 @@ class TaskView:
             signal = signal or ("TERM" if self.exit_code == _TERM_CAUGHT else None)
         if signal:
             return f"{self.state} {signal}"
+        if self.exit_code == 0 and self.state.ended and self.state is not TaskState.EXITED:
+            return f"{self.state}, exit 0"
         if self.exit_code is not None:
             return f"exit {self.exit_code}"
         return str(self.state)

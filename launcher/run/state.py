@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ..cluster.choices import OnFailure
+from ..cluster.choices import OnFailure, Success
 from ..cluster.file_model import ClusterModel
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
@@ -251,6 +251,14 @@ class RunData:
         """The tasks whose end decides: those of the cluster but ps; where there are none, all
         but ps; where there is only ps, it."""
         return [self.view(task) for task in self._deciding]
+
+    @property
+    def rule_held(self) -> bool:
+        """The tasks have ended as the success rule wants it, by themselves."""
+        chief = self.plan.chief
+        if self.plan.settings.success is Success.CHIEF and chief is not None:
+            return self.view(chief).state is TaskState.EXITED
+        return all(view.state is TaskState.EXITED for view in self.outcome_tasks())
 
     def _with(self, *roles: Role) -> list[TaskId]:
         return [task.id for task in self.plan.tasks if task.role in roles]

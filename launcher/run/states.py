@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from ..agent import wire
+
 if TYPE_CHECKING:
     from ..ids import TaskId
 
@@ -103,6 +105,22 @@ class Cause(StrEnum):
     TERM = "term"
     LAUNCHER = "launcher"
     """Launchers died, again and again."""
+    OUTSIDE = "outside"
+    """An allocation has ended, or a host's agent has ended everything there. The run is a success
+    all the same where its tasks had ended well by themselves."""
+
+
+class StoppedBy(StrEnum):
+    """Who had asked a task to end before it did, as its host's agent knows it: an exit in answer to
+    that is not the task's own, whatever its status is."""
+
+    NOBODY = ""
+    LAUNCHER = wire.BY_LAUNCHER
+    """A launcher's kill."""
+    AGENT = wire.BY_AGENT
+    """The agent itself: its lease was over, or it was told to stop."""
+    SIGNAL = wire.BY_SIGNAL
+    """A signal to the job step, which the agent has passed on."""
 
 
 class Hang(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..cluster.choices import OnFailure, Success
+from ..cluster.choices import OnFailure
 from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
 from ..ids import TaskId
 from ..plan.facts import HostFacts
@@ -17,7 +17,7 @@ from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import Attempt, TaskView
 from .state import RunData, blocks_stage
-from .states import AT_WORK, Cause, HostState, Intent, RunPhase, TaskState
+from .states import AT_WORK, Cause, HostState, Intent, RunPhase, StoppedBy, TaskState
 
 MAX_BACKOFF = 30.0
 _MOST_ATTEMPTS = 100
@@ -26,6 +26,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "pid": None,
     "exit_code": None,
     "exit_signal": None,
+    "stopped_by": StoppedBy.NOBODY,
     "reason": "",
     "intent": Intent.NONE,
     "restart_due": False,
@@ -33,6 +34,11 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "state_before_loss": None,
 }
 """Of an attempt that begins, or waits for its stage: nothing of the one before it is left."""
+_ASKED = {
+    StoppedBy.LAUNCHER: "another launcher has ended it",
+    StoppedBy.AGENT: "its host's agent has ended it",
+    StoppedBy.SIGNAL: "a signal from outside has come before",
+}
 _RESUME_SECONDS = 1.0
 """Pause before the next attempt of a task that waited for it when its launcher died."""
 
@@ -268,7 +274,11 @@ class Tasks:
         if told or not event.attempt or not data.is_current(task, event.attempt):
             return []
         data.update_task(
-            task, exit_code=event.status, exit_signal=event.signal, ended=view.ended or event.time
+            task,
+            exit_code=event.status,
+            exit_signal=event.signal,
+            stopped_by=event.stopped_by,
+            ended=view.ended or event.time,
         )
         if not view.state.live or data.phase is RunPhase.ENDED:
             return []  # only the details were missing
@@ -278,7 +288,7 @@ class Tasks:
         if reason:
             data.update_task(task, reason=reason)
         if data.phase is RunPhase.KILLING:
-            by_itself = event.status == 0 and data.run.cause is not Cause.RULE
+            by_itself = event.status == 0 and not event.stopped_by
             state = TaskState.EXITED if by_itself else self._shutdown.task_state
             data.update_task(task, state=state)
             return []
@@ -299,22 +309,32 @@ class Tasks:
                 if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
                     return self._shutdown.kill_all(Cause.PERSON)
                 return self._after_end()
+        how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
+        if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
+            asked = event.stopped_why or _ASKED[event.stopped_by]
+            data.update_task(task, reason=asked)
+            return self._failed(task, f"{how}, not by itself: {asked}", event.tail, outside=True)
         if event.status == 0:
             data.update_task(task, state=TaskState.EXITED)
             return self._after_end()
-        how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
         if event.status is None and event.signal is None:
             how = "ended unseen"
             reason = reason or data.hosts[view.host].previous_agent_exit
         return self._failed(task, f"{how}{f', {reason}' if reason else ''}", event.tail)
 
-    def _failed(self, task: TaskId, how: str, tail: tuple[str, ...]) -> list[Instruction]:
+    def _failed(
+        self, task: TaskId, how: str, tail: tuple[str, ...], *, outside: bool = False
+    ) -> list[Instruction]:
+        """An attempt has not done its work; `outside`: it was ended from outside of the run."""
         data = self._data
         view, plan, settings = data.view(task), data.plan.task(task), data.plan.settings
         killing = data.phase is RunPhase.KILLING
         if data.ends_with_all(task):
             data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
             return []
+        if outside and data.rule_held:
+            data.update_task(task, state=TaskState.STOPPED)
+            return self._after_end()
         if self._restart.may_follow(view):
             data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
             return self._restart.begin(task, how, tail)
@@ -328,17 +348,20 @@ class Tasks:
                 self._kill_task(task, 0.0),  # what the attempt has left behind
                 SetTimer(ev.RestartDelay(task, attempt), delay),
             ]
-        data.update_task(task, state=TaskState.FAILED, ended=data.now)
+        aside = plan.role in (Role.EVALUATOR, Role.HELPER)
+        needed = plan.role in (Role.PS, Role.PREPARE)
+        goes_on = aside or (settings.on_failure is OnFailure.KEEP and not needed)
+        state = TaskState.STOPPED if outside and not goes_on else TaskState.FAILED
+        data.update_task(task, state=state, ended=data.now)
         if killing:
             return []
-        if plan.role in (Role.EVALUATOR, Role.HELPER):
+        if aside:
             data.note(f"{task} on {plan.host}: {how}")
             return self._after_end()
         data.fail(task, how, tail)
-        needed = plan.role in (Role.PS, Role.PREPARE)
-        if settings.on_failure is OnFailure.KEEP and not needed:
+        if goes_on:
             return self._after_end()
-        return self._shutdown.kill_all(Cause.FAILURE)
+        return self._shutdown.kill_all(Cause.OUTSIDE if outside else Cause.FAILURE)
 
     # --- restarts and kills ---------------------------------------------------------------
 
@@ -412,10 +435,8 @@ class Tasks:
         left = [view for view in deciding if not view.state.ended]
         if not left:
             return self._shutdown.kill_all(Cause.RULE)
-        chief, settings = data.plan.chief, data.plan.settings
-        finished = False
-        if settings.success is Success.CHIEF and chief is not None:
-            finished = data.view(chief).state is TaskState.EXITED
+        settings = data.plan.settings
+        finished = data.rule_held  # while others are left: by the chief's end
         if finished:
             data.update_run(state=RunPhase.FINISHING)
         jobs = {view.id.job for view in deciding if view.state is TaskState.EXITED}

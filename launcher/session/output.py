@@ -619,7 +619,8 @@ class Outputs:
             tail = ()
         held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)
-        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail))
+        asked = (facts.stopped_by, facts.stopped_why)
+        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail, *asked))
 
 
 @dataclass

@@ -55,7 +55,7 @@ async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun)
         await shows(pilot, "900  exit 3 │")
         rows = [row.partition("│")[0].split() for row in screen_text(app)]
         ends = {row[1]: row[2:] for row in rows if len(row) > 2}
-        assert ends["ps:0"] == ["exit", "0"]
+        assert ends["ps:0"] == ["stopped,", "exit", "0"]
         assert ends["worker:1"] == ["killed", "KILL"]
 
 
