@@ -21,6 +21,7 @@ from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link, Stored
 from ..ids import TaskId
+from ..lines import without_sequences
 from ..plan.planner import Plan
 from ..run import events as ev
 from ..run.machine import RunStateMachine
@@ -46,6 +47,9 @@ _DISK_PACE = 0.25
 _SAY_AGAIN_SECONDS = 30.0
 
 
+_NO_LINE: tuple[float, Mapping[str, float], float | None] = (0.0, {}, None)
+
+
 @dataclass
 class Found:
     """Findings since the loop was told last."""
@@ -55,7 +59,8 @@ class Found:
     metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
         default_factory=dict
     )
-    """The newest metric line of each task: its time, its figures, the rate."""
+    """The newest figures of each task: the time of the last metric line, what the lines named, the
+    rate."""
     ready: list[tuple[TaskId, int]] = field(default_factory=list)
     stored: dict[Stored, int] = field(default_factory=dict)
     """Bytes that are on disk now, for whoever gives credit."""
@@ -318,16 +323,16 @@ class LogMonitor:
         self._notify()
 
     def _read(self, task: TaskId, data: bytes, now: float) -> None:
-        last = None
-        for point in self._extractors[task].feed(data, now):
-            last = point
+        points = list(self._extractors[task].feed(data, now))
         self._find_line(task, data)
         with self._lock:
             if data:
                 self._found.wrote[task] = now
-            if last is not None:
-                rate = self._extractors[task].rate
-                self._found.metrics[task] = (now, last.values, rate)
+            if points:
+                _, values, _ = self._found.metrics.get(task, _NO_LINE)
+                for point in points:
+                    values = {**values, **point.values}
+                self._found.metrics[task] = (now, values, self._extractors[task].rate)
         self._notify()
 
     def _await_line(self, task: TaskId, attempt: int, pattern: str, since: int | None) -> None:
@@ -343,7 +348,7 @@ class LogMonitor:
             return
         attempt, pattern, rest = self._patterns[task]
         text = rest + data
-        if not pattern.search(cut_lines(text)):
+        if not pattern.search(cut_lines(without_sequences(text))):
             begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
             self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
             return
@@ -470,7 +475,9 @@ class Outputs:
         if found.metrics:
             if not self._metrics:
                 asyncio.get_running_loop().call_later(METRIC_SECONDS, self._publish_metrics)
-            self._metrics.update(found.metrics)
+            for task, (now, values, rate) in found.metrics.items():
+                _, before, _ = self._metrics.get(task, _NO_LINE)
+                self._metrics[task] = (now, {**before, **values}, rate)
         for task, attempt in found.ready:
             self._feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:
@@ -495,7 +502,7 @@ class Outputs:
             self._record(Metric(task, view.host, values, rate, *named, time=now))
             total = count_of(values, "total")
             news = total is not None and total != self._total_told
-            if news or self._awaits_metrics(task):
+            if news or (values and self._awaits_metrics(task)):
                 self._total_told = total if news else self._total_told
                 self._feed(ev.MetricsSeen(now, task, total))
 

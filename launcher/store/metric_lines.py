@@ -1,40 +1,33 @@
 """Metric lines in logs: the step, the loss and whatever else a line names.
 
-Works for any script: the patterns known by default are the bundled trainer's progress line,
-Keras' and tqdm's progress bars and `step N … loss X`; a cluster file may give its own. Only
-the last part of a large chunk is looked at: under a flood of hundreds of thousands of lines a
-second the newest figures count, not all of them, and of a line only its first 4 KiB.
+Works for any script: `figures` knows how the field's programs tell their progress; a cluster file
+may give a pattern of its own. Only the last part of a large chunk is looked at: under a flood of
+hundreds of thousands of lines a second the newest figures count, not all of them, and of a line
+only its first 4 KiB. A line is looked at as a terminal shows it, without escape sequences.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
+from ..lines import without_sequences
+from .figures import LIKELY, Figures, Rank, figures_of, is_epoch
 from .metrics import Point
 
 LOOK_BYTES = 32 * 1024
-_NUMBER = rb"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+|nan|inf)"
-
-DEFAULT_PATTERNS: dict[bytes, bytes] = {
-    # After 300 training steps (912 global steps), loss on training batch is 0.4512.  (0.010 …
-    # Done: 1370 training steps (2001 global steps) in 37.6 s, …
-    b" training steps (": rb"\b(?:After|Done:) \d+ training steps \((?P<step>\d+) global steps?\)"
-    rb"(?:, loss on training batch is (?P<loss>" + _NUMBER + rb")\b)?",
-    # Keras: 12/100 ━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31
-    b"loss: ": rb"(?P<step>\d+)/(?P<total>\d+) [^\n\r]*?\bloss: (?P<loss>" + _NUMBER + rb")",
-    # tqdm:  37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
-    b"|": rb"\| *(?P<step>\d+)/(?P<total>\d+) \[[^\]\n\r]*?(?:loss=(?P<loss>"
-    + _NUMBER
-    + rb")[^\]\n\r]*)?\]",
-    b"tep": rb"\b[Ss]tep[ :=]+(?P<step>\d+)\b[^\n\r]{0,200}?\bloss[ :=]+(?P<loss>"
-    + _NUMBER
-    + rb")",
-}
-"""Each with bytes that stand in all its lines: they are looked for first, which is a hundred times
-faster than the expression, and most logs have none of them."""
+_MOST_LINES = 64
+_MOST_LINES_OF_FLOOD = 8
+"""Lines of a whole chunk of `LOOK_BYTES` that are read: the last ones."""
+_MOST_FORMS = 32
+_SILENT = 20
+"""Times the usual distance of two lines after which a form has ended, and another may follow."""
+_AT_LEAST = 30.0
+_ALIVE_SECONDS = 1.0
+"""Between two points without figures, which say that something moves."""
 
 
 class Extractor:
@@ -45,26 +38,23 @@ class Extractor:
     """
 
     def __init__(self, pattern: str | None = None) -> None:
-        """`pattern` is the cluster file's own; without it the defaults are tried in order and
-        the first that ever matches is kept.
+        """`pattern` is the cluster file's own.
 
         Raises:
             ValueError: the pattern is no regular expression.
         """
-        sources = {b"": pattern.encode()} if pattern else DEFAULT_PATTERNS
-        self._patterns = {within: compile_pattern(source) for within, source in sources.items()}
+        self._pattern = None if pattern is None else compile_pattern(pattern)
+        self._progress = _Progress()
         self._rest = b""
         self._recent: list[tuple[float, float]] = []
 
     def feed(self, data: bytes, now: float) -> Iterator[Point]:
-        """Yields a point for each metric line that has become whole."""
+        """Yields a point for each metric line that has become whole. One without values says that
+        the task works at something that is not the training, such as an evaluation."""
         text = (self._rest + data[-LOOK_BYTES:])[-LOOK_BYTES:]
         cut = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
         self._rest = text[cut:][:LINE_BYTES]
-        for match in self._matches(text[:cut]):
-            values = _figures(match)
-            if not values:
-                continue
+        for values in self._values(text[:cut], now, flood=len(data) >= LOOK_BYTES):
             if "step" in values:
                 recent = self._recent[-7:]
                 fell = bool(recent) and values["step"] < recent[-1][1]
@@ -79,18 +69,137 @@ class Extractor:
         (began, first), (ended, last) = self._recent[0], self._recent[-1]
         return (last - first) / (ended - began) if ended > began else None
 
-    def _matches(self, text: bytes) -> Iterator[Any]:
-        likely = {within: expr for within, expr in self._patterns.items() if within in text}
-        lines = cut_lines(text) if likely else b""
-        for within, pattern in likely.items():
-            if pattern.search(lines):
-                self._patterns = {within: pattern}
-                return iter(pattern.finditer(lines))
-        return iter(())
+    def _values(self, text: bytes, now: float, *, flood: bool) -> Iterator[dict[str, float]]:
+        if self._pattern is not None:
+            for match in self._pattern.finditer(cut_lines(without_sequences(text))):
+                values = _groups(match)
+                if values:
+                    yield values
+            return
+        if not LIKELY.search(text):
+            return
+        lines = cut_lines(without_sequences(text)).split(b"\n")
+        likely = [line for line in lines if LIKELY.search(line)]
+        for line in likely[-(_MOST_LINES_OF_FLOOD if flood else _MOST_LINES) :]:
+            figures = figures_of(line)
+            if figures is None:
+                self._progress.new_epoch |= is_epoch(line)
+                continue
+            found = self._progress.take(figures, now)
+            if found is not None:
+                if self._progress.changed:
+                    self._recent = []
+                yield found
 
 
-def _figures(match: Any) -> dict[str, float]:
-    """The figures that a line names; what is no number, and a step that is none, is left out."""
+@dataclass
+class _Form:
+    """Lines of one form that a task has printed."""
+
+    rank: Rank
+    step: int | None = None
+    total: int | None = None
+    moved_at: float = 0.0
+    pause: float = 0.0
+    """Seconds between the last two steps."""
+    is_none: bool = False
+    """What stands where a step would is none: a number that stays while the total changes."""
+
+    trained: bool = False
+    """A loss was told beside it: it is no bar of data."""
+
+    @property
+    def ended(self) -> bool:
+        return self.total is not None and self.step == self.total
+
+
+class _Progress:
+    """Decides which of a task's forms of lines is its training.
+
+    The one that tells most; of two alike the first, until it has come to its total or has been
+    silent for long. So a bar of data that are being prepared gives way to the training's, and a bar
+    of an evaluation does not take its place. A loss is taken from another form where this one has
+    none.
+    """
+
+    def __init__(self) -> None:
+        self._forms: dict[str, _Form] = {}
+        self._chosen = ""
+        self._alive_at = 0.0
+        self.new_epoch = False
+        """An epoch has begun since the last line that was taken."""
+        self.changed = False
+        """The last line that was taken is of another form than those before it."""
+
+    def take(self, figures: Figures, now: float) -> dict[str, float] | None:
+        """The figures of a line that count. Empty: it shows that the task works; None: nothing."""
+        form, moved = self._follow(figures, now)
+        self.changed = False
+        chosen = self._forms.get(self._chosen)
+        has_step = figures.step is not None and not form.is_none
+        if has_step and form is not chosen and self._follows(chosen, form, figures, now):
+            self.changed, self._chosen, chosen = bool(self._chosen), figures.form, form
+        if form is chosen:
+            self.new_epoch = False
+        values: dict[str, float] = {}
+        if has_step and figures.step is not None and form is chosen:
+            values["step"] = figures.step
+            if figures.total is not None:
+                values["total"] = figures.total
+        if figures.loss is not None and (
+            form is chosen or chosen is None or chosen.rank < Rank.BOTH
+        ):
+            values["loss"] = figures.loss
+            if chosen is not None:
+                chosen.trained = True
+        if values or not moved or now - self._alive_at < _ALIVE_SECONDS:
+            return values or None
+        self._alive_at = now
+        return {}
+
+    def _follow(self, figures: Figures, now: float) -> tuple[_Form, bool]:
+        """Records a line; whether it shows that the task works."""
+        form = self._forms.get(figures.form)
+        if form is None:
+            if len(self._forms) >= _MOST_FORMS:
+                oldest = min(self._forms, key=lambda name: self._forms[name].moved_at)
+                del self._forms[oldest]
+            # Before it has grown, a number that may be a rank's is none.
+            form = _Form(figures.rank, is_none=figures.unsure)
+            self._forms[figures.form] = form
+            form.step, form.total, form.moved_at = figures.step, figures.total, now
+            return form, True
+        if figures.step is None:
+            return form, True
+        if figures.unsure:
+            form.is_none = form.is_none and figures.step <= (form.step or 0)
+        elif figures.total != form.total and figures.step == form.step:
+            form.is_none = True
+        form.rank = max(form.rank, figures.rank)
+        moved = figures.step != form.step
+        if moved:
+            form.pause, form.moved_at = now - form.moved_at, now
+        form.step, form.total = figures.step, figures.total
+        return form, moved
+
+    def _follows(self, chosen: _Form | None, form: _Form, figures: Figures, now: float) -> bool:
+        """A form takes the place of the one before it."""
+        if form.ended and figures.rank is Rank.BAR:
+            return False  # seen for the first time at its end: nothing of it is to come
+        if chosen is None or form.rank > chosen.rank or chosen.is_none:
+            return True
+        if chosen.trained and form.rank is Rank.BAR:
+            return False
+        keras = self._chosen.startswith("keras") and figures.form.startswith("keras")
+        if chosen.ended and form.rank >= min(chosen.rank, Rank.STEP):
+            if self.new_epoch or not keras:
+                return True
+        return now - chosen.moved_at > max(_AT_LEAST, _SILENT * chosen.pause)
+
+
+def _groups(match: Any) -> dict[str, float]:
+    """The figures that a pattern's groups name; what is no number, and a step that is none, is left
+    out."""
     values = {}
     for raw, text in match.groupdict().items():
         name = raw.decode(errors="replace")

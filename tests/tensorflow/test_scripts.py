@@ -215,6 +215,32 @@ def test_torch_on_this_machine(tmp_path: Path) -> None:
         assert up.log("worker:1", "rank 1 of 2 sum 3.0")
 
 
+def test_figures_and_readiness_of_keras_on_a_pipe(tmp_path: Path) -> None:
+    """Given `fit` and `evaluate` of Keras 3, which writes colours on pipes too, then the step, the
+    total and the loss of the training are read from its bars, and a `ready` that is copied from
+    what a person sees matches."""
+    (tmp_path / "train.py").write_text(
+        "import numpy, keras\n"
+        "x = numpy.random.rand(200, 4); y = x.sum(1)\n"
+        "model = keras.Sequential([keras.layers.Dense(1)])\n"
+        "model.compile('sgd', 'mse')\n"
+        "model.fit(x, y, epochs=2, batch_size=10, validation_split=0.2)\n"
+        "model.evaluate(x, y, batch_size=10)\n"
+    )
+    text = cluster_text(
+        {"worker": 1},
+        command=["{python}", "train.py"],
+        env={"TF_CPP_MIN_LOG_LEVEL": "3"},
+        start={"ready": {"worker": {"log": "^16/16 ━+ [0-9]+s [0-9]+[mu]s/step"}}},
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.state("worker:0", "ready")
+        assert up.wait() == 0, up.transcript()
+    figures = [event for event in up.of("metric") if event["values"]]
+    assert {event["values"].get("total") for event in figures} == {16}
+    assert figures[-1]["step"] == 16 and figures[-1]["loss"] < 10
+
+
 @pytest.mark.soak
 def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
     """`BackupAndRestore`: all workers start again and end; the evaluator tests the last epoch."""

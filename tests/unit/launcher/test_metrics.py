@@ -2,44 +2,153 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
+from launcher.lines import without_sequences
+from launcher.store.figures import figures_of
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import MAX_POINTS, Point, Series
+from tests.support.figure_lines import ASIDE, TRAINING, Case
 
 
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        (
-            "After 300 training steps (912 global steps), loss on training batch is 0.4512.  "
-            "(0.010 sec/batch)",
-            {"step": 912, "loss": 0.4512},
-        ),
-        (
-            "Done: 1370 training steps (2001 global steps) in 37.6 s, 5324 examples/s",
-            {"step": 2001},
-        ),
-        (
-            "12/100 ━━━━━━━━━━━━━━━━━━━━ 0:01 12ms/step - accuracy: 0.91 - loss: 0.31",
-            {"step": 12, "total": 100, "loss": 0.31},
-        ),
-        (
-            " 37%|███▋      | 37/100 [00:03<00:06,  9.9it/s, loss=0.21]",
-            {"step": 37, "total": 100, "loss": 0.21},
-        ),
-        ("step 7: lr 0.1, loss = 1.5e-3", {"step": 7, "loss": 0.0015}),
-        ("Step: 12 accuracy 0.5 loss: nan", {"step": 12, "loss": math.nan}),
-    ],
-)
-def test_known_forms(line: str, expected: dict[str, float]) -> None:
-    """The trainer's line, Keras, tqdm and `step N … loss X` are known without a word."""
-    (point,) = Extractor().feed(line.encode() + b"\n", 1.0)
-    assert point.values.keys() == expected.keys()
-    for name, value in expected.items():
-        assert point.values[name] == pytest.approx(value, nan_ok=True)
+@pytest.mark.parametrize("case", TRAINING, ids=lambda case: case.program)
+def test_a_line_of_a_training_is_read_right(case: Case) -> None:
+    """Step, total and loss as they are in the line, coloured or not."""
+    assert read(case) == (case.step, case.total, case.loss)
+
+
+@pytest.mark.parametrize("case", ASIDE, ids=lambda case: case.program)
+def test_a_line_that_is_about_something_else_has_no_figures(case: Case) -> None:
+    """Data, downloads, evaluation, epochs, ranks, dates, versions, prose."""
+    assert read(case) == (None, None, None)
+
+
+def test_the_corpus_is_large() -> None:
+    """A hundred lines of forty programs, at least."""
+    assert len(TRAINING + ASIDE) >= 150 and len({case.program for case in TRAINING}) >= 70
+
+
+def read(case: Case) -> tuple[float | None, ...]:
+    """What a reader that has seen nothing else takes from a line. A number that may be a rank's
+    is a step when it has grown."""
+    line = case.line.encode()
+    (figures,) = [figures_of(without_sequences(line))]
+    return (None, None, None) if figures is None else (figures.step, figures.total, figures.loss)
+
+
+class Log:
+    """Lines of one task, a second each; `shown` is what its figures are after the last."""
+
+    def __init__(self) -> None:
+        self.extractor = Extractor()
+        self.now = 1000.0
+        self.shown: dict[str, float] = {}
+        self.points: list[Point] = []
+
+    def __call__(self, *lines: str) -> dict[str, float]:
+        for line in lines:
+            self.now += 1.0
+            for point in self.extractor.feed(line.encode() + b"\n", self.now):
+                self.points.append(point)
+                self.shown.update(point.values)
+        return self.shown
+
+
+BAR = "{}:  10%|█    | {}/{} [00:01<00:09, 9.9it/s]"
+
+
+def test_a_bar_of_data_gives_way_to_the_training() -> None:
+    """Whatever stands before it, also where it never comes to its end."""
+    for count in (100, 60):
+        log = Log()
+        log(*(BAR.format("Frobnicating", n, 100) for n in range(10, count + 1, 10)))
+        assert log("step 3 loss 0.5") == {"step": 3, "total": 100, "loss": 0.5}
+        log(BAR.format("Frobnicating", count, 100), "step 4 loss 0.4")
+        assert log.shown["step"] == 4 and log.shown["loss"] == 0.4
+
+
+def test_a_bar_that_is_at_its_end_when_it_comes_is_no_training() -> None:
+    """A program prints one for each file that it has fetched."""
+    log = Log()
+    assert log(*(f"part {n}: 100%|██████| 8/8 [00:00<00:00, 99.1it/s]" for n in range(5))) == {}
+    assert log(BAR.format("train", 3, 500))["step"] == 3
+
+
+def test_an_evaluation_between_two_steps_changes_no_figure_and_is_no_stall() -> None:
+    """Of Hugging Face's Trainer: a bar without a name for the steps, dictionaries for the loss, and
+    the evaluation's bar has no name either."""
+    log = Log()
+    train, evaluation = " {}%|█   | {}/5000 [01:23<12:00, 6.1it/s]", " {}%|█ | {}/10 [00:00<00:01]"
+    log(
+        train.format(1, 50),
+        "{'loss': 0.69, 'learning_rate': 4e-05, 'epoch': 0.1}",
+        train.format(2, 100),
+    )
+    assert log.shown == {"step": 100, "total": 5000, "loss": 0.69}
+    before = log.points[-1].time
+    log(*(evaluation.format(n, n) for n in range(1, 11)), *["working"] * 3)
+    log("{'eval_loss': 0.9, 'eval_runtime': 1.2, 'epoch': 0.1}")
+    assert log.shown == {"step": 100, "total": 5000, "loss": 0.69}
+    assert log.points[-1].time > before + 8 and not log.points[-1].values, "it works, and says so"
+    assert log(train.format(3, 150))["step"] == 150
+    log(train.format(100, 5000), *(evaluation.format(n, n) for n in range(1, 10)))
+    assert log.shown["step"] == 5000
+
+
+def test_bars_of_epochs_follow_on_each_other() -> None:
+    """Each begins anew, and the number of the epoch stands before it."""
+    log = Log()
+    for epoch in range(3):
+        for count in (0, 50, 100):
+            log(f"Epoch {epoch}:  10%|█    | {count}/100 [00:01<00:09, 9.9it/s, loss=0.5]")
+            assert log.shown == {"step": count, "total": 100, "loss": 0.5}
+    assert log.extractor.rate == pytest.approx(50.0)
+
+
+def test_keras_evaluates_after_it_has_trained() -> None:
+    """Its bar is like that of an epoch, without the line that begins one."""
+    log = Log()
+    for epoch in (1, 2):
+        log(f"Epoch {epoch}/2")
+        log(*(f"{n}/160 ━━━━━━━━━━ 0s 3ms/step - loss: 0.5" for n in (1, 80, 160)))
+    log(*(f"{n}/200 ━━━━━━━━━━ 0s 3ms/step - loss: 0.75" for n in (1, 100, 200)))
+    assert log.shown == {"step": 160, "total": 160, "loss": 0.5}
+    assert log("Epoch 1/9", "1/90 ━━━━━━━━━━ 0s 3ms/step - loss: 0.25")["step"] == 1
+
+
+def test_a_form_that_has_ended_gives_way() -> None:
+    """Lines of the warm-up, then a bar alone for the rest: it counts after a while."""
+    log = Log()
+    log("step=1, lr=0.1", "step=2, lr=0.1", BAR.format("rollouts", 10, 1000))
+    assert log.shown == {"step": 2}
+    for count in range(11, 60):
+        log(BAR.format("rollouts", count, 1000))
+    assert log.shown == {"step": 59, "total": 1000}
+
+
+def test_the_number_of_a_rank_is_no_step() -> None:
+    """`[3] loss=0.5` is a rank's line while the number stays; of `clu` it grows."""
+    log = Log()
+    assert log(*["[3] loss=0.5"] * 5) == {"loss": 0.5}
+    log = Log()
+    assert log("[10] loss=0.5", "[20] loss=0.4", "[30] loss=0.3") == {"step": 30, "loss": 0.3}
+
+
+def test_a_number_that_stays_while_its_total_grows_is_no_step() -> None:
+    """Epoch and batch, as WeNet writes them."""
+    log = Log()
+    log(*(f"DEBUG TRAIN Batch 1/{batch} loss 30.5" for batch in range(100, 500, 100)))
+    steps = [point.values.get("step") for point in log.points]
+    assert steps[1:] == [None] * 3 and log.shown["loss"] == 30.5
+
+
+def test_patterns_see_what_is_shown() -> None:
+    """A pattern of one's own, behind colours and a link."""
+    own = Extractor(r"^iter (?P<step>\d+) cost (?P<loss>[.\d]+)$")
+    link = b"\x1b]8;;https://example.org\x1b\\"
+    line = link + b"\x1b[1miter\x1b[0m \x1b[32m5\x1b[0m cost \x1b[31m0.25\x1b[0m\n"
+    (point,) = own.feed(line, 1.0)
+    assert point.values == {"step": 5, "loss": 0.25}
 
 
 def test_a_form_of_ones_own_with_other_figures() -> None:
@@ -76,7 +185,9 @@ def test_a_line_cut_in_two_is_put_together() -> None:
 def test_progress_bars_count_without_a_newline() -> None:
     """A carriage return ends a line, too."""
     extractor = Extractor()
-    points = list(extractor.feed(b"| 1/9 [0:1]\r| 2/9 [0:2]\r| 3/9 [0:3]", 1.0))
+    points = list(
+        extractor.feed(b" 11%|# | 1/9 [00:01]\r 22%|# | 2/9 [00:02]\r 33%|# | 3/9 [00:03]", 1.0)
+    )
     assert [point.values["step"] for point in points] == [1, 2]
 
 

@@ -1,0 +1,316 @@
+"""Figures in a line of a log: the global step, the total of steps and the loss.
+
+One line is read by evidence. `figures_of` knows how the field's programs print their progress; what
+a line says of data, downloads and evaluation, of epochs, ranks, dates and versions is no progress
+of a training, and a wrong figure is worse than none. Which of a task's forms counts when it prints
+several is decided in `metric_lines`, over many lines.
+
+A line is the text that a terminal shows, without escape sequences, in bytes. All expressions are
+RE2's: a line may hold anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import islice
+from typing import Any
+
+import re2
+
+from ..frozen import frozen
+
+
+class Rank(IntEnum):
+    """How much a form of lines tells. A task's figures are those of its best form."""
+
+    LOSS = 0
+    """A loss, of an unknown step."""
+    BAR = 1
+    """A bar without a loss."""
+    STEP = 2
+    """A step that is called so, without a loss."""
+    BOTH = 3
+    """A step with its loss."""
+
+
+@frozen
+class Figures:
+    """Figures of one line. Lines of the same `form` are one after the other of one progress."""
+
+    form: str
+    rank: Rank
+    step: int | None = None
+    total: int | None = None
+    loss: float | None = None
+    unsure: bool = False
+    """The number may be that of a rank or a host: a step is what grows."""
+
+
+_OPTIONS = re2.Options()
+_OPTIONS.encoding = re2.Options.Encoding.LATIN1
+_OPTIONS.log_errors = False
+
+
+class _Expression:
+    """An expression over the bytes of a line. Its library looks names of groups up at each use."""
+
+    def __init__(self, source: str) -> None:
+        self._compiled = re2.compile(source.encode(), _OPTIONS)
+        self.groups = {name.decode(): at for name, at in self._compiled.groupindex.items()}
+
+    def search(self, line: bytes, start: int = 0) -> _Found | None:
+        match = self._compiled.search(line, start)
+        return None if match is None else _Found(match, self.groups)
+
+    def all(self, line: bytes) -> Iterator[_Found]:
+        for match in islice(self._compiled.finditer(line), _MOST_MATCHES):
+            yield _Found(match, self.groups)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A place in a line."""
+
+    match: Any
+    groups: Mapping[str, int]
+
+    def __getitem__(self, group: str) -> bytes:
+        """The text of a group; empty where it took no part."""
+        return self.match.group(self.groups[group]) or b""
+
+    def span(self, group: str) -> tuple[int, int]:
+        span: tuple[int, int] = self.match.span(self.groups[group])
+        return span
+
+    def count(self, group: str) -> int | None:
+        text = self[group] if group in self.groups else b""
+        return int(text.replace(b",", b"")) if text else None
+
+
+_MOST_MATCHES = 16
+"""Of one expression in a line."""
+
+_INT = r"\d{1,3}(?:,\d{3})+|\d{1,15}"
+_STEP = rf"(?P<step>{_INT})"
+_TOTAL = rf"(?P<total>{_INT})"
+_OF = rf"\s*/\s*{_TOTAL}"
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN)"
+_END = r"(?:\.0+)?(?:[^\w.,/%]|[.,](?:\D|$)|$)"
+"""Behind a count: neither the rest of a number nor a unit."""
+_HEAVY = "(?:━|╸|╺)"
+_NAMES = r"steps?|iters?|iterations?|itr|batch|batches|mini-?batch|updates?"
+
+LIKELY = re2.compile(
+    rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|%\||it \[|images/sec|\xe2\x94\x81"
+)
+"""What stands in each line that has figures: most logs have none."""
+
+_FORMS = (
+    # After 300 training steps (912 global steps), …    Done: 1370 training steps (2001 global …
+    ("ours", rf"\b(?:After|Done:) \d+ training steps \({_STEP} global steps?\)"),
+    # Worker 0: training step 12 done (global step: 23)    global_step=10,    "global_step": 10
+    ("global", rf"(?i)\bglobal[ _/]?steps?[\"']?\)?\s*[:=]?\s*[\"']?{_STEP}(?:{_OF})?{_END}"),
+    ("updates", rf"(?i)\bnum_updates[\"']?\s*[:=]?\s*[\"']?{_STEP}{_END}"),
+    # 37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
+    ("bar", rf"\| *{_STEP}/{_TOTAL} \["),
+    ("bar", r"(?:^|[\s:|])(?P<step>\d{1,15})it \[\d+:\d\d"),
+    # 12/100 ━━━━━ 0s 12ms/step - loss: 0.31    12/100 [==>...] - ETA: 1s    100/100 - 1s - loss: …
+    ("keras", rf"^\s*{_STEP}/(?:{_TOTAL}|Unknown)\s+(?:\[[=>.]*\]|{_HEAVY}|- \d)"),
+    # Epoch 0/4 ━━━━━━━ 37/100 0:00:03
+    ("rich", rf"{_HEAVY}\s+(?:\d+% +)?{_STEP}/{_TOTAL}(?:\s|$)"),
+    # Train Epoch: 1 [640/60000 (1%)]    Epoch: [0][ 10/5005]    Epoch(train) [1][ 50/7330]
+    ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*\[\s*{_STEP}{_OF}[\s\](]"),
+    # epoch 001: 100 / 1234 loss=11.2
+    ("epoch", rf"(?i)\bepoch\s+\d+:\s+{_STEP}{_OF}\s"),
+    # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]
+    ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*\[\s*{_STEP}{_OF}[\s\](]"),
+    # [3/25][10/1583] Loss_D: …
+    ("pair", rf"^\[\d+/\d+\]\s*\[\s*{_STEP}{_OF}\]"),
+    # | epoch 1 | 200/ 2983 batches |
+    ("batches", rf"(?i)(?:^|[\s|]){_STEP}{_OF}\s+(?:batches|iterations|steps|it)\b"),
+    # [1,  2000] loss: 2.153
+    ("tutorial", rf"^\[\d+, +{_STEP}\] loss: "),
+    # 10	images/sec: 123.4 +/- 0.5 (jitter = 1.2)	7.832
+    ("images", rf"^\s*{_STEP}\s+images/sec: \S+ \+/-"),
+    # 100: 2.345678, 2.4 avg loss, 0.001 rate
+    ("darknet", rf"^\s*{_STEP}: {_NUMBER}, {_NUMBER} avg"),
+    # |    total_timesteps      | 2048        |
+    ("timesteps", rf"^\|\s+total_timesteps\s+\|\s+{_STEP}\s+\|"),
+    # step 500    Iteration 12,    iter: 20/500    Step [100/600]
+    (
+        "named",
+        rf"(?i)(?:^|[^\w./-])(?:train(?:ing|er)?[ _/])?(?P<name>{_NAMES})[\"']?"
+        rf"(?P<sign>\s*[:=#\[(]|\s)\s*[\"'\[(]?\s*{_STEP}(?:{_OF})?{_END}",
+    ),
+    # [10] learning_rate=0.1, loss=2.3    [10]	train-logloss:0.31: a step, or a rank
+    ("indexed", rf"(?:^|[\]\s])\[{_STEP}\]\s+[\w/'. -]{{1,60}}[:=]\s*{_NUMBER}"),
+)
+"""How programs say a step; where a line has several, the first of these counts."""
+_BARS = ("bar", "keras", "rich")
+_IN_EPOCH = ("epoch", "train", "pair", "batches")
+_EXPRESSIONS = [_Expression(source) for _, source in _FORMS]
+_NAMED = _EXPRESSIONS[[form for form, _ in _FORMS].index("named")]
+_ANY = re2.Set.SearchSet(_OPTIONS)
+for _, _source in _FORMS:
+    _ANY.Add(_source.encode())
+_ANY.Compile()
+_WHOLE = {b"step": 0, b"upda": 1, b"iter": 2, b"itr": 2}
+"""Order of names where a line has several; what is left counts in an epoch."""
+
+_LOSS = _Expression(
+    r"(?i)(?P<name>(?:\b(?:train(?:ing)?|lm|avg|average|mean|total|val|valid|validation|eval|test"
+    r"|dev|best|final|min|student|teacher|batch|epoch|step|running|current|reconstruction)"
+    r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
+    r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
+    r"[\"']?\s*(?:is\b|[:=(])?\s*[\"'\[(]{0,2}(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
+    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step|\W|$))"
+)
+_OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
+_WORD = _Expression(r"(?:^|[^\w.])(?P<word>[A-Za-z_]+)$")
+_CONNECTING = frozenset(b"and with the has gives is at done completed now its".split())
+_AVERAGE = _Expression(rf"(?P<loss>{_NUMBER}) avg(?: loss)?,")
+_JITTER = _Expression(rf"\(jitter = [^)]*\)\s+(?P<loss>{_NUMBER})")
+_EXACT = _Expression(r"^loss(?: value| on training batch)?$")
+_GOOD = _Expression(
+    r"^(?:(?:train(?:ing)?|tr|lm|avg\.?|average|mean|total|step|batch|running|current|cur)[ _./-]"
+    r"(?:step_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss[_/](?:train/)?(?:total|avg|train|"
+    r"value|loss)(?:_loss)?|loss train|losses/(?:total_)?loss)$"
+)
+_FAIR = _Expression(
+    r"^(?:train(?:ing)?[-_./' s]*)?(?:\w*log_?loss|cross[-_ ]?entropy(?:_?loss)?|ce_?loss|cost"
+    r"|mlm_loss|nll_?loss|mse_?loss|crossentropyloss)$"
+)
+
+_EPOCH = _Expression(r"^Epoch \d+/\d+\s*$")
+_ASIDE = _Expression(
+    r"(?i)\b(?:val|valid|validat\w*|eval|evals|evaluat\w*|cv|test|testing|sanity|predict\w*"
+    r"|infer|inference|inferring|dev|vis|saving|restoring|loss for final step"
+    # what bars say of data
+    r"|download\w*|map|filter\w*|tokeni[sz]\w*|load\w*|generating|shuffl\w*|cach\w*|extract\w*"
+    r"|(?:pre)?process\w*|prepar\w*|compil\w*|upload\w*|fetch\w*|build\w*|resolving|unpack\w*"
+    r"|reading|pull\w*|warm-?up|warming|flatten\w*|creating|converting|writing|indexing|scanning"
+    r"|importing|installing|collecting|packing|grouping|hashing|decoding|encoding|sampling"
+    r"|deduplicat\w*)\b"
+)
+"""Words before the figures of a line that is not about the training itself."""
+_BYTES = _Expression(r"\d ?[kMGT]?i?B(?:/s|\b)")
+_MORE = _Expression(
+    r"(?i)\b(?:lr|learning[ _]rate|acc|accuracy|ppl|eta|time|speed|grad[ _]?norm|epoch|tps|mfu|ips"
+    r"|skipped|reward|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
+)
+"""Figures beside a step, which a sentence does not have."""
+
+
+def is_epoch(line: bytes) -> bool:
+    """Keras begins an epoch: it says so before the bars of `fit`, not before one of `evaluate`."""
+    return _EPOCH.search(line) is not None
+
+
+def figures_of(line: bytes) -> Figures | None:
+    """Reads one line; None where it has no figures of a training."""
+    loss, loss_at = _loss_of(line)
+    for number in sorted(_ANY.Match(line) or ()):
+        form = _FORMS[number][0]
+        if form == "named":
+            found = _best_named(line, loss is not None)
+        else:
+            found = _EXPRESSIONS[number].search(line)
+        if found is None or (form == "indexed" and loss is None):
+            continue
+        if form == "images":
+            loss = _number(_JITTER.search(line))
+        elif form == "darknet":
+            loss = _number(_AVERAGE.search(line))
+        return _checked(line, form, found, loss, loss_at)
+    if loss is None or _ASIDE.search(line[:loss_at]):
+        return None
+    return Figures("loss", Rank.LOSS, loss=loss)
+
+
+def _best_named(line: bytes, has_loss: bool) -> _Found | None:
+    """A step by its name: one of the training before one of an epoch. Without a loss it must look
+    like a figure beside others: `Step 1: unpack the data` is a sentence."""
+    best: tuple[int, _Found] | None = None
+    found, tries = _NAMED.search(line), 0
+    while found is not None and tries < _MOST_MATCHES:
+        name = found["name"].lower()
+        signed = found["sign"].strip() != b""
+        if name.endswith(b"s"):
+            fits = has_loss and signed
+        else:
+            fits = has_loss or bool((signed or found["total"]) and _MORE.search(line))
+        place = _WHOLE.get(name[:4], len(_WHOLE))
+        if fits and (best is None or place < best[0]):
+            best = (place, found)
+        # What ends one may begin the next.
+        found, tries = _NAMED.search(line, found.span("step")[1]), tries + 1
+    return None if best is None else best[1]
+
+
+def _checked(
+    line: bytes, form: str, found: _Found, loss: float | None, loss_at: int
+) -> Figures | None:
+    """The figures of a line whose step was found, where it is about the training."""
+    first, end = found.span("step")
+    if form != "ours" and _ASIDE.search(line[: min(first, loss_at)]):
+        return None
+    if form in _BARS and _BYTES.search(line[end:]):
+        return None
+    step, total = found.count("step"), found.count("total")
+    if step is None or (total is not None and step > total) or total == 0:
+        return None
+    if loss is not None:
+        rank = Rank.BOTH
+    else:
+        rank = Rank.BAR if form in (*_BARS, *_IN_EPOCH) else Rank.STEP
+    if form == "bar":  # bars of one program differ by what stands before them
+        before = line[:first].partition(b"%|")[0][:80].decode(errors="replace")
+        form = f"bar {re.sub(r'[0-9.]+', '0', before).strip(' 0')} of {total}"
+    elif form == "keras":  # an evaluation has another number of batches
+        form = f"keras of {total}"
+    elif form == "named":
+        form = found["name"].lower().decode()
+    return Figures(form, rank, step, total, loss, form == "indexed")
+
+
+def _loss_of(line: bytes) -> tuple[float | None, int]:
+    """The loss that a line names, and where; that of the training where it names several."""
+    best: tuple[int, float, int] | None = None
+    for found in _LOSS.all(line):
+        at = found.span("name")[0]
+        name = found["name"].lower().strip(b" .'\"/-")
+        more = found["more"].strip().lower()
+        if more in _OTHER_LOSSES or found["after"] == b" at step":
+            continue
+        if more and more != b"value":
+            name += b" " + more
+        if _EXACT.search(name):
+            if not _is_plain(line, at):
+                continue
+            merit = 0
+        elif _GOOD.search(name):
+            merit = 1
+        elif _FAIR.search(name) or (b"train" in name and _FAIR.search(name.rpartition(b"/")[2])):
+            merit = 2
+        else:
+            continue
+        if best is None or merit < best[0]:
+            best = (merit, float(found["loss"]), at)
+    return (None, len(line)) if best is None else (best[1], best[2])
+
+
+def _is_plain(line: bytes, at: int) -> bool:
+    """No word before `loss` says which of several losses it is (`policy loss`, `D loss`)."""
+    before = line[max(0, at - 40) : at]
+    word = _WORD.search(before.rstrip(b" "))
+    if word is None or not before.endswith(b" "):
+        return True
+    text = word["word"]
+    return (text.isupper() and len(text) > 1) or text.lower() in _CONNECTING
+
+
+def _number(found: _Found | None) -> float | None:
+    return None if found is None else float(found["loss"])
