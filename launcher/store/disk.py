@@ -36,6 +36,42 @@ class Files:
         with suppress(OSError):
             os.fsync(self._descriptor(path, append=True))
 
+    def read_end(self, path: Path, most: int) -> bytes:
+        """The last `most` bytes of a file.
+
+        Raises:
+            OSError: it is not there, or its disk does not give it.
+        """
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        with open(file, "rb") as opened:
+            opened.seek(max(0, os.fstat(file).st_size - most))
+            return opened.read(most)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """Puts a file in the place of another one: whatever happens meanwhile, one of them is
+        there, whole.
+
+        Raises:
+            OSError: the disk is full or gone; the old file is there.
+        """
+        new = os.fsencode(path) + b".new"
+        with suppress(FileNotFoundError):
+            os.unlink(new)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            with open(os.open(new, flags, 0o600), "wb") as opened:
+                opened.write(data)
+                opened.flush()
+                os.fsync(opened.fileno())
+            os.replace(new, path)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(new)
+            raise
+        for append in (True, False):
+            if (file := self._open.pop((path, append), -1)) >= 0:
+                os.close(file)
+
     def close(self) -> None:
         while self._open:
             os.close(self._open.popitem()[1])

@@ -2,7 +2,8 @@
 
 A thread of its own writes them: whoever records something never waits for the disk. Records of a
 file that come meanwhile are written together. What a full or hanging disk does not take is kept and
-tried again; of metrics only so many. What would be too long to be read again is not written.
+tried again; of metrics only so many. What would be too long to be read again is not written, and
+metrics are thinned out before their file grows too large.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from ..run.snapshot import HostView, Metric
 from .disk import DiskThread, Files
 from .runs import STALLED_SECONDS, RunFolder
 from .stream import LONGEST, Line, encode
+from .thinning import LARGEST, thinned
 
 _AGAIN_SECONDS = 1.0
 _MOST_UNWRITTEN = 10_000
 """Records that wait for the disk; where there are more, those of metrics are not kept."""
+_AGAIN_BYTES = 1 << 20
+"""Growth after which a file that could not be replaced is thinned out again."""
 
 
 class RunWriter:
@@ -30,14 +34,19 @@ class RunWriter:
         folder: RunFolder,
         failed: Callable[[BaseException], None],
         disk: Files | None = None,
+        largest: int = LARGEST,
     ) -> None:
-        """`failed` gets what goes wrong here, but for the disk, on the thread."""
+        """`failed` gets what goes wrong here, but for the disk, on the thread. The metrics file
+        has at most `largest` bytes."""
         self._folder = folder
         self._disk = disk or Files()
         self._trouble = ""
         files = (folder.events, folder.metrics)
         self._maybe_cut = {path for path in files if path.exists()}
         """Files in which an earlier launcher, when it was killed, may have cut its last line."""
+        self._metrics_size = -1
+        """Bytes of the metrics file; -1: not looked at yet."""
+        self._largest = self._thin_at = largest
         self.unwritten = 0
         """Records that are not in their file yet."""
         self._waiting: dict[Path, list[Line]] = {}
@@ -86,10 +95,30 @@ class RunWriter:
         """Writes the records of a file that wait."""
         with self._lock:
             lines = self._waiting.pop(path)
-        if self._append(path, b"".join(map(self._readable, lines))):
+        data = b"".join(map(self._readable, lines))
+        if path == self._folder.metrics:
+            self._make_room(len(data))
+        if self._append(path, data):
             self._sync(path, lines)
             with self._lock:
                 self.unwritten -= len(lines)
+
+    def _make_room(self, more: int) -> None:
+        """Thins the metrics out where their file would become too large."""
+        path = self._folder.metrics
+        if self._metrics_size < 0:
+            self._metrics_size = path.stat().st_size if path.exists() else 0
+        self._metrics_size += more
+        if self._metrics_size <= self._thin_at:
+            return
+        with self._worker.asking():
+            try:
+                data = thinned(self._disk.read_end(path, 8 * self._largest), self._largest)
+                self._disk.replace(path, data)
+            except OSError:  # there is no room for both: those that wait are written, if possible
+                self._thin_at = self._metrics_size + _AGAIN_BYTES
+                return
+        self._metrics_size, self._thin_at = len(data) + more, self._largest
 
     def _append(self, path: Path, waiting: bytes) -> bool:
         """Adds lines to a file; False: it was given up."""

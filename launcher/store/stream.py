@@ -14,7 +14,9 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+import math
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import suppress
@@ -49,6 +51,9 @@ LONGEST = 16 << 20
 hundred survivors each."""
 _LONGEST_TEXT = 1 << 16
 _BUFFER = 1 << 18
+_BEFORE = 1 << 10
+"""Bytes by which a place in a file is found again."""
+_MOST_SEARCHED = 1 << 26
 _TAIL = 1 << 16
 """Bytes at the end of a file that are looked at first for its last line."""
 
@@ -249,21 +254,27 @@ class Damage:
 
 
 class LineReader:
-    """Whole lines of a file that grows; `read` goes on where the last call has ended."""
+    """Whole lines of a file that grows; `read` goes on where the last call has ended, also in a
+    file that was put in its place, with older lines left out (`thinning`)."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = path
         self.offset = offset
         self.damage = Damage()
+        self._before = b""
+        """The bytes before the offset, by which it is found again."""
         self.cut = False
         """A line stands at the end that is not whole."""
 
     @classmethod
     def from_end(cls, path: Path) -> LineReader:
         """Reads what comes from now on."""
-        with suppress(OSError):
-            return cls(path, path.stat().st_size)
-        return cls(path)
+        reader = cls(path)
+        with suppress(OSError), _open_regular(path) as file:
+            reader.offset = os.fstat(file.fileno()).st_size
+            file.seek(max(0, reader.offset - _BEFORE))
+            reader._before = file.read(reader.offset - file.tell())
+        return reader
 
     def read(self) -> Iterator[bytes]:
         """Yields the lines that are whole; one that is being written, or that a crash has cut, is
@@ -271,12 +282,13 @@ class LineReader:
         try:
             with _open_regular(self._path) as file:
                 self.cut = False
-                file.seek(self.offset)
+                self._seek(file)
                 while line := file.readline(LONGEST + 1):
                     if not line.endswith(b"\n") and len(line) <= LONGEST:
                         self.cut = True
                         return
                     self.offset += len(line)
+                    self._before = (self._before + line)[-_BEFORE:]
                     if line.endswith(b"\n"):
                         yield line
                         continue
@@ -284,10 +296,27 @@ class LineReader:
                     while line and not line.endswith(b"\n"):
                         line = file.readline(_BUFFER)
                         self.offset += len(line)
+                        self._before = (self._before + line)[-_BEFORE:]
         except FileNotFoundError:
             return
         except OSError as error:
             self.damage.reason = error.strerror or str(error)
+
+    def _seek(self, file: BinaryIO) -> None:
+        """Goes to where the last call has ended."""
+        before = self._before
+        file.seek(self.offset - len(before))
+        if file.read(len(before)) == before:
+            return
+        file.seek(0)
+        contents = file.read(_MOST_SEARCHED)
+        at = contents.rfind(before)
+        if at >= 0:
+            self.offset = at + len(before)
+        else:  # too far behind: by time
+            self.offset = _after(contents, before)
+        self._before = contents[max(0, self.offset - _BEFORE) : self.offset]
+        file.seek(self.offset)
 
     def skip(self, most: int) -> None:
         """Leaves out what lies before the last `most` bytes."""
@@ -348,6 +377,26 @@ def read_end(path: Path) -> Summary | None:
         record = parse(line) if line else None
         return record if isinstance(record, Summary) else None
     return None
+
+
+def _after(contents: bytes, line: bytes) -> int:
+    """Offset of the first line that was recorded later than another one."""
+    last = _time(line[line.rfind(b"\n", 0, -1) + 1 :])
+    offset = 0
+    for each in contents.splitlines(keepends=True):
+        if _time(each) > last:
+            break
+        offset += len(each)
+    return offset
+
+
+def _time(line: bytes) -> float:
+    """When a line was recorded; that of one that does not say it is minus infinity."""
+    found = re.match(rb'\{"time": ([0-9.]+)', line)
+    try:
+        return float(found[1]) if found else -math.inf
+    except ValueError:
+        return -math.inf
 
 
 def _open_regular(path: Path) -> BinaryIO:
