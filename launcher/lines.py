@@ -19,6 +19,15 @@ _SEQUENCES = re2.compile(
 )
 
 
-def without_sequences(text: bytes) -> bytes:
-    """The text without its escape sequences; one that is cut off at the end stays."""
-    return _SEQUENCES.sub(b"", text) if _ESCAPE in text else text
+LINE_BYTES = 4096
+"""Bytes at the beginning of a line that an expression sees."""
+
+
+def shown(text: bytes) -> bytes:
+    """The lines of a text as they are shown, each truncated to `LINE_BYTES`, in valid UTF-8. A
+    carriage return ends a line as well, since progress bars use nothing else."""
+    if _ESCAPE in text:
+        text = _SEQUENCES.sub(b"", text)
+    lines = text.replace(b"\r", b"\n").split(b"\n")
+    text = b"\n".join([line[:LINE_BYTES] for line in lines])
+    return text if text.isascii() else text.decode(errors="replace").encode()

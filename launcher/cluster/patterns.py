@@ -14,13 +14,10 @@ from typing import Any
 
 import re2
 
-LINE_BYTES = 4096
-"""Bytes at the beginning of a line that an expression sees."""
-
 
 @lru_cache(maxsize=64)  # thousands of tasks have the same ones
 def compile_pattern(source: str | bytes) -> Any:
-    """Compiles an RE2 expression over bytes. `^` and `$` match at the ends of a line, and no match
+    """Compiles an RE2 expression over UTF-8. `^` and `$` match at the ends of a line, and no match
     goes beyond a line.
 
     Raises:
@@ -30,7 +27,6 @@ def compile_pattern(source: str | bytes) -> Any:
     options = re2.Options()
     options.log_errors = False
     options.never_nl = True
-    options.encoding = re2.Options.Encoding.LATIN1  # logs are bytes: `.` is any of them
     try:
         return re2.compile(b"(?m)" + raw, options)
     except re2.error as error:
@@ -41,13 +37,6 @@ def compile_pattern(source: str | bytes) -> Any:
 def group_names(expression: Any) -> frozenset[str]:
     """Returns the names of an expression's groups."""
     return frozenset(name.decode(errors="replace") for name in expression.groupindex)
-
-
-def cut_lines(text: bytes) -> bytes:
-    """Truncates each line of a text to `LINE_BYTES`. A carriage return ends a line as well, since
-    progress bars use nothing else."""
-    lines = text.replace(b"\r", b"\n").split(b"\n")
-    return b"\n".join([line[:LINE_BYTES] for line in lines])
 
 
 def _words(raw: bytes, reason: str) -> str:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NoReturn
 
-from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
+from ..cluster.patterns import compile_pattern
 from ..cluster.readiness import Auto, LogMatches
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link, Stored
 from ..ids import TaskId
-from ..lines import without_sequences
+from ..lines import LINE_BYTES, shown
 from ..plan.planner import Plan
 from ..run import events as ev
 from ..run.machine import RunStateMachine
@@ -348,7 +348,7 @@ class LogMonitor:
             return
         attempt, pattern, rest = self._patterns[task]
         text = rest + data
-        if not pattern.search(cut_lines(without_sequences(text))):
+        if not pattern.search(shown(text)):
             begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
             self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
             return

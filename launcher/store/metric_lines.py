@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..cluster.patterns import LINE_BYTES, compile_pattern, cut_lines
-from ..lines import without_sequences
+from ..cluster.patterns import compile_pattern
+from ..lines import LINE_BYTES, shown
 from .figures import LIKELY, Figures, Rank, figures_of, is_epoch
 from .metrics import Point
 
@@ -71,14 +71,14 @@ class Extractor:
 
     def _values(self, text: bytes, now: float, *, flood: bool) -> Iterator[dict[str, float]]:
         if self._pattern is not None:
-            for match in self._pattern.finditer(cut_lines(without_sequences(text))):
+            for match in self._pattern.finditer(shown(text)):
                 values = _groups(match)
                 if values:
                     yield values
             return
         if not LIKELY.search(text):
             return
-        lines = cut_lines(without_sequences(text)).split(b"\n")
+        lines = shown(text).split(b"\n")
         likely = [line for line in lines if LIKELY.search(line)]
         for line in likely[-(_MOST_LINES_OF_FLOOD if flood else _MOST_LINES) :]:
             figures = figures_of(line)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.lines import without_sequences
+from launcher.lines import shown
 from launcher.store.figures import figures_of
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import MAX_POINTS, Point, Series
@@ -31,8 +31,7 @@ def test_the_corpus_is_large() -> None:
 def read(case: Case) -> tuple[float | None, ...]:
     """What a reader that has seen nothing else takes from a line. A number that may be a rank's
     is a step when it has grown."""
-    line = case.line.encode()
-    (figures,) = [figures_of(without_sequences(line))]
+    figures = figures_of(shown(case.line.encode()))
     return (None, None, None) if figures is None else (figures.step, figures.total, figures.loss)
 
 
@@ -160,11 +159,16 @@ def test_a_form_of_ones_own_with_other_figures() -> None:
 
 def test_an_expression_sees_lines_and_of_each_the_beginning() -> None:
     """`^` and `$` are a line's ends, no match goes on in the next line, any byte is a character,
-    and what stands beyond 4 KiB of a line is not seen."""
+    and what stands beyond 4 KiB of a line is not seen. A letter is one character."""
     own = Extractor(r"^(?P<step>\d+).\s*(?P<loss>[.\d]*) *$")
     text = b"1\xff 0.5\n2:\n7\n3: 0.25" + b" " * 5000 + b"9\n"
     points = [point.values for point in own.feed(text, 1.0)]
     assert points == [{"step": 1, "loss": 0.5}, {"step": 2}, {"step": 3, "loss": 0.25}]
+    bars = Extractor(r"^(?P<step>\d+) ━+ .$")
+    points = [
+        point.values for point in bars.feed("5 ━━━ é\n".encode() + b"6 \xe2\x94\x81 \xe9\n", 1.0)
+    ]
+    assert points == [{"step": 5}, {"step": 6}]
 
 
 def test_a_figure_that_is_none_harms_nothing() -> None:
