@@ -30,15 +30,20 @@ from typing import Mapping, NamedTuple, Sequence
 from . import ports, wire
 from .channel import Channels
 from .processes import (
+    Ended,
     Killer,
+    Process,
     ProcessTracker,
     check_for_task,
     close_others,
+    command_lines,
     is_child,
     read_process,
     reap,
     restore_limit,
+    seconds_since_boot,
     set_parent_death_signal,
+    started_at,
 )
 from .task_logs import Log, TaskLogs
 from .threads import Later, WorkerThread, error_text
@@ -58,6 +63,10 @@ _HANDLED = (
 )
 """Signals whose handling by the agent, or by its interpreter, must not reach a task."""
 _WAIT_FOR_OUTPUT = 1.0
+_LEFT_SECONDS = 2.0
+"""An end with status 0 is reported so much later at most, where the task's first process has left
+others: many end by themselves a moment later, when a pipe of theirs is closed."""
+_LOOK_AT_LEFT = 0.1
 _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
 """Of the time that an attempt has not listened for yet: so much later it may be seen to listen. A
@@ -118,7 +127,20 @@ class Attempt:
         self.start = 0
         self.began_at = log.size
         self.asked_at = time.monotonic()
+        self.program_at = 0.0
+        """When its program began, in seconds since boot."""
         self.ended_at = 0.0
+        self.end_at = 0.0
+        """The same moment in seconds since boot."""
+        self.cpu = 0.0
+        """Seconds of a processor that it used until its end, with all for which it had waited."""
+        self.kill_begun = False
+        """A kill has begun: what it leaves is the kill's."""
+        self.left: Json | None = None
+        """The living processes that it left when it ended with status 0."""
+        self.left_known = False
+        """They have been looked for; else they are again at `next_look`."""
+        self.next_look = 0.0
         self.port_owner: Json | None = None
         """Who listened on its port before it was started."""
         self.listening = False
@@ -141,6 +163,7 @@ class Attempt:
         attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
         attempt.stopped_by = facts.get("stopped_by", "")
         attempt.stopped_why = facts.get("stopped_why", "")
+        attempt.left = facts.get("left")
         return attempt
 
     @property
@@ -153,19 +176,21 @@ class Attempt:
         """Its first process has ended, or there was none."""
         return self.state >= State.ENDED
 
-    def end(self, wait_status: int) -> None:
+    def end(self, ended: Ended) -> None:
         """Records how the process ended."""
         self.state = State.ENDED
-        self.ended_at = time.monotonic()
-        if os.WIFSIGNALED(wait_status):
-            self.signal = signal_name(os.WTERMSIG(wait_status))
+        self.ended_at, self.end_at = time.monotonic(), seconds_since_boot()
+        self.cpu = ended.cpu
+        if os.WIFSIGNALED(ended.status):
+            self.signal = signal_name(os.WTERMSIG(ended.status))
         else:
-            self.status = os.WEXITSTATUS(wait_status)
+            self.status = os.WEXITSTATUS(ended.status)
 
     def open_gate(self) -> None:
         """Lets the program begin."""
         self.gated = False
         if self.gate >= 0:
+            self.program_at = seconds_since_boot()
             with suppress(OSError):  # the task has just ended
                 os.write(self.gate, b"\n")
             self.close_gate()
@@ -196,6 +221,7 @@ class Attempt:
             "cut": self.log.cut,
             "port_owner": port_owner,
             "gated": self.gated,
+            "left": self.left,
         }
 
 
@@ -326,8 +352,9 @@ class Attempts:
                 attempt.open_gate()
 
     def cancel_starts(self, tasks: set[str] | None) -> None:
-        """Starts none of these that has no process yet."""
+        """Starts none of these that has no process yet: a kill of them begins."""
         for attempt in self._of(tasks):
+            attempt.kill_begun = True
             if attempt.state is State.OPENING:
                 self._refuse(attempt, _BEING_ENDED)
 
@@ -375,6 +402,7 @@ class Attempts:
             if fd >= 0:
                 os.close(fd)
         attempt.state, attempt.pid, attempt.start = State.FORKED, pid, _start_of(pid)
+        attempt.program_at = seconds_since_boot()
         attempt.fault, attempt.gate = fault, gate
         self.none_left = False
         self._tracker.roots[(pid, attempt.start)] = attempt.task
@@ -410,7 +438,7 @@ class Attempts:
         reaped, self.none_left = reap()
         if self._killer is not None and not self.none_left:
             reaped += self._kill_children(reaped)
-        ended = dict(reaped)
+        ended = {each.pid: each for each in reaped}
         for attempt in self.all if ended else ():
             if attempt.pid in ended and not attempt.ended:
                 if attempt.fault >= 0:
@@ -420,11 +448,11 @@ class Attempts:
                 attempt.close_gate()
         self._send_ends()
 
-    def _kill_children(self, reaped: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    def _kill_children(self, reaped: list[Ended]) -> list[Ended]:
         """Kills what is a child now; returns what has ended meanwhile. A chain of forks makes the
         next child within less time than a turn of the loop takes, so it is followed for a while."""
         assert self._killer is not None
-        found: list[tuple[int, int]] = []
+        found: list[Ended] = []
         until = time.monotonic() + _KILL_ROUND
         while True:
             self._killer.step(reaped)
@@ -441,19 +469,59 @@ class Attempts:
     def _send_ends(self) -> None:
         """An end is reported when the task's own output is in its file: the last lines before an
         exit are the ones that matter. A grandchild that holds the pipe delays it no longer
-        than a second."""
+        than a second, what a success has left no longer than two."""
         drain = self._logs.drain
+        self._look_at_left()
         for attempt in self.all:
             if attempt.state not in (State.ENDED, State.REPORTED):
                 continue
             closed = not drain.draining(attempt.log)
             late = time.monotonic() - attempt.ended_at > _WAIT_FOR_OUTPUT
-            if attempt.state is State.ENDED and (closed or late or drain.idle(attempt.log)):
+            told = closed or late or drain.idle(attempt.log)
+            if attempt.state is State.ENDED and told and attempt.left_known:
                 attempt.state = State.CLOSED if closed else State.REPORTED
                 self._channels.send(wire.EXITED, attempt.facts(_port_owner(attempt)))
-            if closed:
+            if closed and attempt.state is not State.ENDED:
                 attempt.state = State.CLOSED
                 self._channels.send(wire.EOF, attempt.facts())
+
+    def _look_at_left(self) -> None:
+        """Finds what the tasks that have just ended with status 0 have left, unless that ends by
+        itself within a moment."""
+        now = time.monotonic()
+        due = [a for a in self.all if a.state is State.ENDED and not a.left_known]
+        due = [a for a in due if a.kill_begun or now >= a.next_look]
+        if not due:
+            return
+        left: dict[str, list[Process]] = {}
+        if not self.none_left and any(a.status == 0 and not a.kill_begun for a in due):
+            with suppress(OSError):  # no descriptor is left: it is not known
+                for process, task in self._tracker.scan().values():
+                    left.setdefault(task, []).append(process)
+        for attempt in due:
+            found = [*left.get(attempt.task, ()), *self._unnamed(attempt, left.get("", ()))]
+            done = attempt.status != 0 or attempt.kill_begun or not found
+            if not done and now - attempt.ended_at < _LEFT_SECONDS:
+                attempt.next_look = now + _LOOK_AT_LEFT
+                continue
+            attempt.left_known = True
+            attempt.left = None if done else _left(attempt, found)
+
+    def _unnamed(self, attempt: Attempt, unnamed: Sequence[Process]) -> list[Process]:
+        """Those processes of no task that is known (their environment is empty, and their birth was
+        not seen) which nobody but this attempt can have started."""
+        found = []
+        for process in unnamed:
+            began = started_at(process) + 0.01
+            able = [
+                each
+                for each in self.all
+                if each.program_at and each.program_at <= began
+                if not each.end_at or each.end_at >= began - 0.02
+            ]
+            if able == [attempt]:
+                found.append(process)
+        return found
 
     def _not_listening(self) -> list[Attempt]:
         """Those that live and are to listen on a port, and do not do so yet."""
@@ -537,6 +605,27 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name[3:]
     except ValueError:
         return str(number)
+
+
+def _left(attempt: Attempt, found: list[Process]) -> Json:
+    """The facts of an end that has left processes. Of each process its `age` when the first one
+    ended, so that one can tell what was there from the beginning."""
+    found = sorted(found, key=lambda process: process.ticks, reverse=True)
+    listed = found[: wire.MOST_LEFT]
+    return {
+        "processes": [
+            {
+                "pid": process.pid,
+                "command": command,
+                "age": round(max(0.0, attempt.end_at - started_at(process)), 2),
+                "cpu": round(process.cpu, 2),
+            }
+            for process, command in zip(listed, command_lines(listed))
+        ],
+        "unlisted": len(found) - len(listed),
+        "seconds": round(max(0.0, attempt.end_at - attempt.program_at), 2),
+        "cpu": round(attempt.cpu, 2),
+    }
 
 
 def _port_owner(attempt: Attempt) -> Json | None:

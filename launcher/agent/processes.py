@@ -51,6 +51,11 @@ class Process(NamedTuple):
         return self.start, self.pid
 
     @property
+    def cpu(self) -> float:
+        """Seconds of a processor that it has used."""
+        return self.ticks / _TICKS
+
+    @property
     def dead(self) -> bool:
         """It only waits to be reaped. A process whose first thread has ended looks like that,
         too, while its other threads work on."""
@@ -90,6 +95,16 @@ def read_process(pid: int) -> Process | None:
         rss=int(fields[21]) * _PAGE,
         threads=int(fields[17]),
     )
+
+
+def seconds_since_boot() -> float:
+    """The present time by the clock of `Process.start`."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def started_at(process: Process) -> float:
+    """When it was started, in seconds since boot."""
+    return process.start / _TICKS
 
 
 def table() -> dict[int, Process]:
@@ -349,19 +364,27 @@ _REAP_SECONDS = 0.2
 """At a time: chains of forks may end faster than they can be reaped, and the loop must go on."""
 
 
-def reap() -> tuple[list[tuple[int, int]], bool]:
-    """Reaps children that have ended: pids with wait statuses, and whether the kernel says that no
-    child at all is left."""
-    ended: list[tuple[int, int]] = []
+class Ended(NamedTuple):
+    """A child that has ended: its wait status, and the processor's seconds that it and those for
+    which it had waited have used."""
+
+    pid: int
+    status: int
+    cpu: float
+
+
+def reap() -> tuple[list[Ended], bool]:
+    """Reaps children that have ended; and whether the kernel says that no child at all is left."""
+    ended: list[Ended] = []
     until = time.monotonic() + _REAP_SECONDS
     while time.monotonic() < until:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG | _WNOTHREAD)
+            pid, status, used = os.wait4(-1, os.WNOHANG | _WNOTHREAD)
         except ChildProcessError:
             return ended, True
         if pid == 0:
             break
-        ended.append((pid, status))
+        ended.append(Ended(pid, status, used.ru_utime + used.ru_stime))
     return ended, False
 
 
@@ -385,10 +408,10 @@ class Killer:
         self._pause = _SCAN_SECONDS
         self._next_scan = 0.0
 
-    def step(self, reaped: Iterable[tuple[int, int]] = ()) -> None:
+    def step(self, reaped: Iterable[Ended] = ()) -> None:
         """One round. The next of a chain of forks has a pid soon after that of the one that has
         just been reaped, so those are tried at once; now and then the whole table is read."""
-        ended = [pid for pid, _ in reaped]
+        ended = [each.pid for each in reaped]
         if ended:
             first = min(ended) + 1
             last = max(max(ended) + _AHEAD, _newest_pid())

@@ -125,6 +125,26 @@ class PortOwner(Frame):
         return f"port {self.port} is in use by {self}"
 
 
+class LeftProcess(Frame):
+    """A process that a task's first process has left; `age` is its age when that ended, `cpu` the
+    processor's seconds that it had used when it was looked at."""
+
+    pid: Pid
+    command: Line
+    age: Seconds
+    cpu: Seconds
+
+
+class LeftProcesses(Frame):
+    """The living processes that a task's first process left when it ended with status 0, after so
+    many `seconds` and with so much `cpu`. `unlisted` is the number of those beyond the listed."""
+
+    processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=wire.MOST_LEFT)]
+    unlisted: Number
+    seconds: Seconds
+    cpu: Seconds
+
+
 class TaskFacts(Message):
     """Facts that an agent knows of one attempt of a task."""
 
@@ -145,6 +165,7 @@ class TaskFacts(Message):
     cut: Number
     port_owner: PortOwner | None = None
     gated: bool = False
+    left: LeftProcesses | None = None
 
     @property
     def port_holder(self) -> str:

@@ -15,6 +15,7 @@ from ..errors import HostError
 from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
+from ..plan.foreground import background_problem
 from ..plan.planner import Plan, Role
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
@@ -380,6 +381,19 @@ def restarts(cluster: ClusterModel, check: Check, host: str) -> Iterator[Finding
         sentence += "can only start together: the others wait or fail"
         todo = 'write on_failure = "restart-all"'
         yield warning(check, "restart-alone", host, "restart", sentence, todo)
+
+
+def backgrounds(plan: Plan, host: str, check: Check, cell: str) -> Iterator[Finding]:
+    """Warns of commands of a host's cluster tasks that would not stay in the foreground, in the
+    cell of `check` and `cell`."""
+    found: dict[str, list[TaskId]] = {}
+    for task in plan.on_host(host):
+        if task.in_cluster and (problem := background_problem(task.argv)):
+            found.setdefault(problem, []).append(task.id)
+    for problem, tasks in found.items():
+        sentence = f"the command of {_named(tasks)} would not stay in the foreground: {problem}"
+        about = (check, "command-background", cell, "in the background", sentence)
+        yield warning(*about, "start the program itself", task=tasks[0])
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:

@@ -77,7 +77,7 @@ async def preflight(
         engine = slurm_job(cluster.slurm, plan, logins)
         try:
             request = request_of(cluster, plan)
-            return await _check_queue(cluster, engine, request, on_result)
+            return await _check_queue(cluster, plan, engine, request, on_result)
         finally:
             await logins.aclose()
     allow_connections(len(cluster.hosts))
@@ -86,6 +86,7 @@ async def preflight(
 
 async def _check_queue(
     cluster: ClusterModel,
+    plan: Plan,
     job: SlurmJob,
     request: JobRequest | None,
     on_result: Callable[[Result], None],
@@ -101,6 +102,9 @@ async def _check_queue(
 
     for found in evaluation.restarts(cluster, Check.QUEUE, _SLURM):
         add(found)
+    for host in plan.hosts:
+        for found in evaluation.backgrounds(plan, host.name, Check.QUEUE, _SLURM):
+            add(found)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
     try:
         async for finding in job.examine():
@@ -177,6 +181,10 @@ class _Preflight:
         for finding in evaluation.restarts(self._cluster, *cell):
             self._add_finding(finding)
         await _check_hooks(self._cluster, *cell, self._add_finding)
+        for host in self._plan.hosts:
+            about = (host.name, Check.COMMAND, host.name)
+            for finding in evaluation.backgrounds(self._plan, *about):
+                self._add_finding(finding)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)

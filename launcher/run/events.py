@@ -13,6 +13,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts
 from . import fields
+from .background import LeftProcesses
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
 from .states import StoppedBy
 
@@ -241,6 +242,8 @@ class TaskExited(Event):
     tail: tuple[str, ...] = ()
     stopped_by: StoppedBy = StoppedBy.NOBODY
     stopped_why: str = ""
+    left: LeftProcesses | None = None
+    """Living processes that it left when it ended with status 0."""
 
 
 @frozen

@@ -19,6 +19,7 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..quantities import counted, size
 from . import fields
+from .background import LeftProcesses
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
@@ -69,6 +70,8 @@ class TaskView:
     """Who had asked it to end before it did: empty where it ended by itself."""
     reason: str = ""
     """Why it is in that state; may be empty."""
+    left: LeftProcesses | None = None
+    """Processes that lived when its first process ended with status 0; they end with the run."""
     started: fields.Time | None = None
     """When the present start began."""
     ended: fields.Time | None = None

@@ -28,6 +28,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "exit_signal": None,
     "stopped_by": StoppedBy.NOBODY,
     "reason": "",
+    "left": None,
     "intent": Intent.NONE,
     "restart_due": False,
     "kill_grace": None,
@@ -315,6 +316,12 @@ class Tasks:
             data.update_task(task, reason=asked)
             return self._failed(task, f"{how}, not by itself: {asked}", event.tail, outside=True)
         if event.status == 0:
+            left = event.left if data.plan.task(task).in_cluster else None
+            if left is not None:
+                data.update_task(task, left=left, reason=left.text)
+                if left.is_the_work:
+                    return self._failed(task, f"exit 0, {left.text}", event.tail)
+                data.note(f"{task} on {view.host} {left.text}")
             data.update_task(task, state=TaskState.EXITED)
             return self._after_end()
         if event.status is None and event.signal is None:

@@ -18,12 +18,14 @@ from typing import Any, NoReturn
 
 from ..cluster.patterns import compile_pattern
 from ..cluster.readiness import Auto, LogMatches
+from ..hosts import frames
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link, Stored
 from ..ids import TaskId
 from ..lines import LINE_BYTES, shown
 from ..plan.planner import Plan
 from ..run import events as ev
+from ..run.background import LeftProcess, LeftProcesses
 from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
@@ -627,7 +629,13 @@ class Outputs:
         held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)
         asked = (facts.stopped_by, facts.stopped_why)
-        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail, *asked))
+        left = None if facts.left is None else _left(facts.left)
+        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail, *asked, left))
+
+
+def _left(said: frames.LeftProcesses) -> LeftProcesses:
+    listed = (LeftProcess(p.pid, p.command, p.age, p.cpu) for p in said.processes)
+    return LeftProcesses(tuple(listed), said.unlisted, said.seconds, said.cpu)
 
 
 @dataclass

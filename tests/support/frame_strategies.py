@@ -37,12 +37,19 @@ RECEIPT = {
     "seconds": 0.1,
     "confirmed": True,
 }
+LEFT = {
+    "processes": [{"pid": 5, "command": "x", "age": 0.1, "cpu": 0.2}],
+    "unlisted": 1,
+    "seconds": 1.0,
+    "cpu": 0.1,
+}
 SURVIVOR = {"pid": 5, "command": "x", "state": "D"}
 FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.WELCOME, welcome(tasks=[facts("worker:1")])),
     (wire.STARTED, {**facts("worker:1"), "port_owner": {"port": 1, "pid": 2, "command": "x"}}),
     (wire.LISTENING, facts("worker:1", listening=True)),
     (wire.EXITED, ended("worker:1")),
+    (wire.EXITED, ended("worker:1", left=LEFT)),
     (wire.EOF, ended("worker:1", eof=True, lost=1, cut=1)),
     (wire.LOG_SIZE, {"task": "worker:1", "size": 3}),
     (wire.PONG, {"time": 1.0}),

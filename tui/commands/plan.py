@@ -17,6 +17,7 @@ from pydantic import TypeAdapter
 from launcher.cluster.reference import schema_text
 from launcher.ids import new_run_id
 from launcher.plan import make_plan, plan_json, plan_schema
+from launcher.plan.foreground import background_problem
 from launcher.printable import pictured
 from launcher.slurm.script import JobRequest, request_of
 from tui import streams
@@ -41,6 +42,9 @@ def plan(arguments: argparse.Namespace) -> int:
     """
     cluster, _ = read_cluster(arguments)
     planned = make_plan(cluster, new_run_id(cluster.name))
+    for task in planned.tasks:
+        if task.in_cluster and (problem := background_problem(task.argv)):
+            print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
     if arguments.json:
         if request is not None:

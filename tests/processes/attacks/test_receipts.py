@@ -6,6 +6,7 @@ A process of such a chain lives for milliseconds: no look at `/proc` proves that
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -127,9 +128,10 @@ def test_a_single_kill_claims_no_more_than_a_look(
 def test_no_number_of_forks_keeps_an_agent_from_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a kernel in which there is always another dead child, when the agent reaps, then it
     comes to an end and says that some may be left. A real fork bomb would use up the pids here."""
-    monkeypatch.setattr(os, "waitpid", lambda *_: (4711, 0))
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    monkeypatch.setattr(os, "wait4", lambda *_: (4711, 0, usage))
     reaped, none_left = processes.reap()
-    assert set(reaped) == {(4711, 0)} and not none_left
+    assert {(each.pid, each.status) for each in reaped} == {(4711, 0)} and not none_left
 
 
 def test_a_single_kill_ends_what_was_born_in_the_tasks_session(client: Client) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.run import events as ev
+from launcher.run.background import LeftProcess, LeftProcesses
 from launcher.run.events import RestartDelay, ShutdownTimeout
 from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, WatchSilence
 from launcher.run.shutdown import KILL_PATIENCE
@@ -22,6 +23,70 @@ from tests.support.run_driver import (
     staged,
     timers,
 )
+
+# --- commands in the background -----------------------------------------------------------------
+
+
+def _left(seconds: float, cpu: float, *processes: LeftProcess) -> LeftProcesses:
+    return LeftProcesses(processes, seconds=seconds, cpu=cpu)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "cpu", "age", "used", "fails"),
+    [
+        pytest.param(0.01, 0.0, 0.0, 0.5, True, id="nohup train &"),
+        pytest.param(0.01, 0.0, 0.0, 0.0, True, id="nohup sleep &"),
+        pytest.param(0.2, 0.1, 0.1, 0.0, True, id="Popen"),
+        pytest.param(6.0, 2.5, 4.0, 3.0, False, id="a helper from the beginning"),
+        pytest.param(6.0, 2.5, 1.0, 1.5, True, id="ray start"),
+        pytest.param(2.0, 1.6, 1.9, 0.0, False, id="ssh-agent beside a short program"),
+        pytest.param(9.0, 0.1, 0.1, 0.1, True, id="module load, then nohup train &"),
+        pytest.param(60.0, 30.0, 0.1, 9.0, False, id="an upload at the end of long work"),
+    ],
+)
+def test_a_command_that_did_nothing_but_start_others_has_failed(
+    seconds: float, cpu: float, age: float, used: float, fails: bool
+) -> None:
+    """By times and by who has used the processor, never by names: the failure names what was left
+    and what to write; a success has it as its reason and as a note."""
+    driver = running()
+    left = _left(seconds, cpu, LeftProcess(7, "python3 train.py", age, used))
+    out = driver.feed(ev.TaskExited, name("worker:1"), 1, 0, None, left=left)
+    view = driver.task("worker:1")
+    assert view.left == left
+    if fails:
+        assert out == driver.shut_down() and driver.state("worker:1") is TaskState.FAILED
+        assert driver.failure.how == (
+            "exit 0, left 1 process, python3 train.py, which was ended: start it in the "
+            "foreground, without & and nohup"
+        )
+        assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
+    else:
+        assert view.state is TaskState.EXITED
+        assert view.reason == "left 1 process, python3 train.py, which ends with the run"
+        assert driver.seen.notes[-1] == f"worker:1 on b {view.reason}"
+
+
+def test_a_command_in_the_background_is_started_again_by_the_rules() -> None:
+    """It is a failure like any other, and nothing of it is left in the next attempt's view."""
+    driver = running('on_failure = "restart"\n')
+    left = _left(0.1, 0.0, LeftProcess(7, "x" * 500), LeftProcess(8, "y"))
+    driver.feed(ev.TaskExited, name("worker:1"), 1, 0, None, left=left)
+    assert driver.state("worker:1") is TaskState.BACKOFF
+    assert len(driver.task("worker:1").reason) < 300
+    driver.receipt("b", ["worker:1"])
+    driver.fired(RestartDelay(name("worker:1"), 1))
+    assert driver.task("worker:1").left is None
+
+
+def test_a_job_outside_of_the_cluster_may_leave_a_daemon() -> None:
+    """Such as one that starts a server, and ends."""
+    driver = running(jobs='[jobs.board]\ntasks = ["a:6006"]\nin_cluster = false\n')
+    driver.ready("board:0")
+    left = _left(0.1, 0.0, LeftProcess(7, "board"))
+    driver.feed(ev.TaskExited, name("board:0"), 1, 0, None, left=left)
+    assert driver.state("board:0") is TaskState.EXITED and driver.task("board:0").left is None
+
 
 # --- the end ------------------------------------------------------------------------------------
 
