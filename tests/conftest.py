@@ -117,6 +117,8 @@ def tfmux_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ):
         monkeypatch.setenv(variable, str(home / name))
     monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+    for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
+        monkeypatch.delenv(name)
     monkeypatch.delenv("TF_CPP_MIN_LOG_LEVEL", raising=False)  # who imports TensorFlow sets it
     return home
 

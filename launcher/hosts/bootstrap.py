@@ -37,7 +37,7 @@ from ..agent import wire
 from ..errors import AgentError, HostError, InterpreterError
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.environment import EXTENDED, VISIBLE
+from ..plan.environment import ASKED
 from ..plan.planner import HostPlan, Plan
 from ..printable import printable
 from .frame_checks import FrameChecker
@@ -197,7 +197,7 @@ class LinkSettings:
         return Hello(
             token=token,
             launcher=f"{os.uname().nodename}:{os.getpid()}",
-            variables=(*EXTENDED, VISIBLE),
+            variables=ASKED,
             rules=None if query else self.rules,
         )
 

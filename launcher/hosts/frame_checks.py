@@ -16,7 +16,7 @@ from ..agent import wire
 from ..errors import ProtocolError
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.environment import EXTENDED, VISIBLE
+from ..plan.environment import ASKED
 from .frames import (
     MESSAGES,
     Credit,
@@ -178,7 +178,7 @@ class FrameChecker:
     def _welcome(self, message: Welcome) -> None:
         if self._welcomed:
             raise self._broken("WELCOME for a second time")
-        if not message.environ.keys() <= {*EXTENDED, VISIBLE}:
+        if not message.environ.keys() <= {*ASKED}:
             raise self._broken("WELCOME: environ: variables that were not asked for")
         if self._adopts and not self._met:
             for facts in message.tasks:

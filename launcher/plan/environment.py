@@ -44,8 +44,19 @@ of them."""
 STACKS_FOLDER = "stacks"
 """Folder of the scripts for hosts which makes interpreters answer (`on_host/stacks`)."""
 
+PROXIES = tuple(
+    spelled
+    for name in ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
+    for spelled in (name, name.upper())
+)
+"""Variables that name a proxy."""
+NO_PROXY_HOSTS = "TFMUX_NO_PROXY"
+"""Variable with the cluster's hosts, for a shell that may set a proxy (`plan.shell`)."""
+
 EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
 """Variables to which a plan appends; a host's own values come first."""
+ASKED = (*EXTENDED, VISIBLE, *PROXIES)
+"""Variables of a host that its agent is asked for."""
 
 
 @frozen
@@ -138,18 +149,26 @@ def with_tf_env(
     hook: str,
     trainer: str,
     no_proxy_hosts: str,
+    *,
+    proxied: bool,
+    by_shell: bool,
 ) -> dict[str, Text]:
     """Puts `hook`, where there is one, first on `PYTHONPATH`, and the trainer's folder last;
-    appends the cluster's hosts, the comma-separated `no_proxy_hosts`, to `no_proxy`.
+    where there is a proxy, appends the cluster's hosts, the comma-separated `no_proxy_hosts`, to
+    `no_proxy`.
 
     `env` has the variables of the file, `own` those of the host (only `EXTENDED` are used). Both
-    spellings of `no_proxy` get the same value: curl reads one, gRPC the other.
+    spellings of `no_proxy` get the same value: curl reads one, gRPC the other. Without a proxy they
+    are left alone: JAX warns at each start of any variable that ends in `_proxy`. A task that is
+    started `by_shell` may get a proxy there: the shell appends the hosts then.
     """
     result = dict(env)
     given = {**own, **{name: written(env[name]) for name in EXTENDED if name in env}}
     python_path = [hook, given.get("PYTHONPATH", ""), trainer]
     if any(python_path):
         result["PYTHONPATH"] = (":".join(filter(None, python_path)),)
+    if not proxied:
+        return result | ({NO_PROXY_HOSTS: (no_proxy_hosts,)} if by_shell else {})
     before = [value for name in ("no_proxy", "NO_PROXY") if (value := given.get(name, ""))]
     for name in ("no_proxy", "NO_PROXY"):
         result[name] = (_merged(*before, no_proxy_hosts),)

@@ -29,6 +29,8 @@ class HostFacts:
     """The ports picked for `auto`."""
     environ: Mapping[str, str] = field(default_factory=dict)
     """The host's own values of the variables in `environment.EXTENDED`."""
+    proxied: bool = False
+    """A variable there names a proxy; its value may hold a password, and is not recorded."""
 
 
 class Resume(NamedTuple):

@@ -299,8 +299,7 @@ class _Planner:
         words = tuple(self._text(word, values) for word in command)
         argv = tuple(map(written, words))
         pty = run.pty if job.pty is None else job.pty
-        entry = self._entry(host)
-        shell = job.shell or entry.shell or run.shell
+        setup, shell = self._shells(host, job)
         cold = pty or shell is Shell.LOGIN  # what is between reads the input by which it would wait
         return TaskPlan(
             id=task,
@@ -318,7 +317,7 @@ class _Planner:
             logdir=values["logdir"],
             max_restarts=run.max_restarts if job.max_restarts is None else job.max_restarts,
             log_limit=run.log_limit if job.log_limit is None else job.log_limit,
-            setup=next(s for s in (job.setup, entry.setup, run.setup) if s is not None),
+            setup=setup,
             shell=shell,
             pty=pty,
             stop=job.stop or run.stop or self._stop,
@@ -359,7 +358,7 @@ class _Planner:
             ),
             variables=self._variables(task, values) | {"TFMUX_PYTHON": (values["python"],)},
             ready=Finished(),
-            shell=self._entry(host).shell or run.shell,
+            shell=self._shells(host, None)[1],
             cwd=values["workdir"],
             logdir=values["logdir"],
             log_limit=run.log_limit,
@@ -387,7 +386,16 @@ class _Planner:
         facts = self._facts[host]
         asked = job is not None and written(env.get(environment.STACKS, ())) != "0"
         hook = f"{facts.tools}/{environment.STACKS_FOLDER}" if asked else ""
-        env = environment.with_tf_env(env, facts.environ, hook, facts.trainer, self._no_proxy_hosts)
+        setup, shell = self._shells(host, job)
+        env = environment.with_tf_env(
+            env,
+            facts.environ,
+            hook,
+            facts.trainer,
+            self._no_proxy_hosts,
+            proxied=self._proxied(host, job, env),
+            by_shell=bool(setup) or shell is Shell.LOGIN,
+        )
         tensorflow = cluster.run.framework is Framework.TENSORFLOW
         if tensorflow and job is not None and job.in_cluster:
             env["TF_CONFIG"] = environment.tf_config(self._spec_json, task)
@@ -397,6 +405,20 @@ class _Planner:
         if self._resume is not None:
             env["TFMUX_RESUME"] = (self._resume.run_id,)
         return env
+
+    def _proxied(self, host: str, job: Job | None, env: Mapping[str, Text]) -> bool:
+        """Whether a variable that is known here names a proxy to a task."""
+        named = {*self._cluster.run.env_from, *(job.env_from if job else ())}
+        own = {name for name, value in env.items() if any(value)}
+        return self._facts[host].proxied or not {*named, *own}.isdisjoint(environment.PROXIES)
+
+    def _shells(self, host: str, job: Job | None) -> tuple[str, Shell]:
+        """The `setup` of a job's tasks on a host, and their shell; of its `prepare` task: None."""
+        entry, run = self._entry(host), self._cluster.run
+        if job is None:
+            return "", entry.shell or run.shell
+        setup = next(text for text in (job.setup, entry.setup, run.setup) if text is not None)
+        return setup, job.shell or entry.shell or run.shell
 
     def _host(self, name: str) -> HostPlan:
         cluster, entry = self._cluster, self._entry(name)
@@ -449,6 +471,7 @@ class _Planner:
                 trainer=facts.trainer or installed_trainer(),
                 tools=facts.tools or installed_scripts(),
                 environ=facts.environ or own,
+                proxied=facts.proxied or any(map(os.environ.get, environment.PROXIES)),
             )
         home = facts.home or "~"
         folder = f"{home}/.local/state/tfmux/{self._run_id}/{host}"

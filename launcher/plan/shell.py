@@ -16,12 +16,13 @@ from collections.abc import Mapping
 
 from ..cluster.choices import Shell
 from ..frozen import frozen
-from .environment import EXTENDED
+from .environment import EXTENDED, NO_PROXY_HOSTS, PROXIES
 
 RESTORED = "TFMUX_EXPORTS"
 """Variable with the assignments that are repeated behind the files of a login shell."""
-_OURS = ("TF_CONFIG", "TFMUX_RUN_ID", "TFMUX_RESUME", "TFMUX_TASK")
+_OURS = ("TF_CONFIG", "TFMUX_RUN_ID", "TFMUX_RESUME", "TFMUX_TASK", NO_PROXY_HOSTS)
 """Variables that no start-up file sets; their values may be long."""
+_ANY_PROXY = "".join(f"${{{name}-}}" for name in PROXIES)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # Arguments: the lines of `setup`, then the task's words. In a function `setup` sees none of these:
@@ -43,6 +44,16 @@ tfmux_setup
 set +e
 trap - EXIT
 unset -f tfmux_setup
+if [ -n "${{{NO_PROXY_HOSTS}-}}" ]; then
+  if [ -n "{_ANY_PROXY}" ]; then
+    no_proxy="${{no_proxy:-${{NO_PROXY-}}}}"
+    no_proxy="${{no_proxy:+$no_proxy,}}${NO_PROXY_HOSTS}"
+    NO_PROXY=$no_proxy
+    export no_proxy NO_PROXY
+    [ -z "${{no_grpc_proxy-}}" ] || export no_grpc_proxy="$no_grpc_proxy,${NO_PROXY_HOSTS}"
+  fi
+  unset {NO_PROXY_HOSTS}
+fi
 """
 _TASK = 'exec "$@"\n'
 # The input of a task that waits for its stage is for its program alone.

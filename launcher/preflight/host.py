@@ -20,6 +20,7 @@ from ..hosts.bootstrap import arrive
 from ..hosts.frames import GpusAnswer, PortsAnswer
 from ..hosts.ways import open_via
 from ..ids import TaskId
+from ..plan.environment import PROXIES
 from ..plan.planner import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
@@ -270,12 +271,11 @@ class HostCheck:
         return None
 
     def _own_proxies(self) -> dict[str, str]:
-        names = ("grpc_proxy", "https_proxy", "http_proxy", "all_proxy")
         return {
             name: value
             for task in self._tasks
             for name, value in task.env.items()
-            if name.lower() in names and value
+            if name in PROXIES and value
         }
 
     def _report_all(self, findings: Any) -> None:

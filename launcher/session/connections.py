@@ -34,7 +34,7 @@ from ..hosts.frames import (
 from ..hosts.link import Link
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
-from ..plan.environment import VISIBLE
+from ..plan.environment import PROXIES, VISIBLE
 from ..plan.facts import HostFacts
 from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..quantities import counted, size
@@ -406,12 +406,16 @@ class LaunchPreparation:
         tasks = (task.id for task in plan.on_host(host.name))
         ports = {task: self._ports[task] for task in tasks if task in self._ports}
         gpus = self._gpus.get(host.name, 0)
+        proxied = any(welcome.environ.get(name) for name in PROXIES)
         if host.local:
             environ = {name: welcome.environ[name] for name in {VISIBLE} & welcome.environ.keys()}
-            return HostFacts(home=welcome.home, gpus=gpus, ports=ports, environ=environ)
+            return HostFacts(
+                home=welcome.home, gpus=gpus, ports=ports, environ=environ, proxied=proxied
+            )
         assert self._files is not None
         workdir, trainer, tools = self._files.places(plan, host, welcome)
-        return HostFacts(welcome.home, workdir, trainer, tools, gpus, ports, welcome.environ)
+        environ = {n: value for n, value in welcome.environ.items() if n not in PROXIES}
+        return HostFacts(welcome.home, workdir, trainer, tools, gpus, ports, environ, proxied)
 
     # --- files ----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster import Shell
+from launcher.plan.environment import NO_PROXY_HOSTS
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
 from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
@@ -150,6 +151,39 @@ def test_without_a_login_shell_no_file_is_read(home: Path) -> None:
     env = json.loads(done.stdout)["env"]
     assert (env["MADE"], env["CHANGED"], env.get("FROM_FILES")) == ("yes", "by-setup", None)
     assert json.loads(done.stdout)["words"] == ODD_WORDS
+
+
+@pytest.mark.parametrize(
+    ("setup", "env", "wanted"),
+    [
+        (":", {}, {}),
+        (":", {"no_proxy": "lan"}, {"no_proxy": "lan"}),
+        ("export http_proxy=", {}, {"http_proxy": ""}),
+        (
+            "export https_proxy=http://p:1",
+            {},
+            {"https_proxy": "http://p:1", "no_proxy": "tf1,tf2", "NO_PROXY": "tf1,tf2"},
+        ),
+        (
+            "export ALL_PROXY=p:1 NO_PROXY=lan no_grpc_proxy=grid",
+            {},
+            {
+                "ALL_PROXY": "p:1",
+                "no_proxy": "lan,tf1,tf2",
+                "NO_PROXY": "lan,tf1,tf2",
+                "no_grpc_proxy": "grid,tf1,tf2",
+            },
+        ),
+    ],
+)
+@pytest.mark.parametrize("shell", [Shell.NONE, Shell.LOGIN])
+def test_a_proxy_of_setup_leaves_the_clusters_hosts_out(
+    home: Path, shell: Shell, setup: str, env: dict[str, str], wanted: dict[str, str]
+) -> None:
+    """Without one the variables stay as they are, and nothing of ours stays in the environment."""
+    env = {**env, NO_PROXY_HOSTS: "tf1,tf2"}
+    found = json.loads(started(home, setup, shell, env=env).stdout)["env"]
+    assert {k: v for k, v in found.items() if "proxy" in k.lower()} == wanted
 
 
 FAILING: list[tuple[str, int | None, str]] = [

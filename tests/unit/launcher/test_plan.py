@@ -271,7 +271,7 @@ def test_every_placeholder_is_put_in() -> None:
         '{"ps": ["[fd00::1]:1"], "worker": ["y:2", "[fd00::1]:3"]}',
         "mnist-1 /l /h {x} {worker}",
     )
-    assert worker.env["no_proxy"] == "fd00::1,y"
+    assert not [name for name in worker.env if name.lower().endswith("_proxy")]
 
 
 def test_what_is_put_in_is_not_expanded_again() -> None:
@@ -280,18 +280,44 @@ def test_what_is_put_in_is_not_expanded_again() -> None:
 
 
 def test_cluster_hosts_are_reached_without_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the file or the host says of no_proxy is kept, the cluster's hosts are added, and
-    both spellings agree; no_grpc_proxy, which gRPC prefers, is extended where it is set."""
+    """Where a variable names a proxy: what the file or the host says of no_proxy is kept, the
+    cluster's hosts are added, and both spellings agree; no_grpc_proxy, which gRPC prefers, is
+    extended where it is set."""
     monkeypatch.setenv("no_proxy", "example.org")
-    monkeypatch.delenv("NO_PROXY", raising=False)
-    text = MISSION.replace('C = "job"', 'no_grpc_proxy = "grid"')
-    plan = plan_of(text, {"tf1": HostFacts(environ={"NO_PROXY": "lan, tf2"})})
+    monkeypatch.setenv("http_proxy", "http://proxy:1")
+    text = MISSION.replace('C = "job"', 'no_grpc_proxy = "grid", HTTPS_PROXY = "http://p:1"')
+    plan = plan_of(text, {"tf1": HostFacts(environ={"NO_PROXY": "lan, tf2"}, proxied=True)})
     assert task(plan, "ps:0").env["no_proxy"] == "lan,tf2,tf1.lan,tf3"
     assert task(plan, "ps:0").env["NO_PROXY"] == "lan,tf2,tf1.lan,tf3"
     assert "no_grpc_proxy" not in task(plan, "ps:0").env
     assert task(plan, "worker:0").env["no_grpc_proxy"] == "grid,tf1.lan,tf2,tf3"
     assert task(plan, "worker:0").env["no_proxy"] == "tf1.lan,tf2,tf3"
     assert alone().env["no_proxy"] == "example.org,localhost"
+
+
+@pytest.mark.parametrize("name", ["grpc_proxy", "HTTP_PROXY", "https_proxy", "all_proxy"])
+@pytest.mark.parametrize("where", ["env", "env_from", "host"])
+def test_a_proxy_is_known_wherever_it_comes_from(
+    monkeypatch: pytest.MonkeyPatch, name: str, where: str
+) -> None:
+    """The file's variables, those of the launching shell, those of the host."""
+    settings = {"env": f'env = {{ {name} = "p:1" }}', "env_from": f'env_from = ["{name}"]'}
+    if where == "host":
+        monkeypatch.setenv(name, "p:1")
+    worker = alone(f'command = ["true"]\n{settings.get(where, "")}')
+    assert worker.env["no_proxy"] == worker.env["NO_PROXY"] == "localhost"
+
+
+def test_without_a_proxy_its_variables_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX warns at each start of any that is set. An empty one names no proxy; a shell before the
+    program may set one, and gets the hosts to append them itself."""
+    monkeypatch.setenv("no_proxy", "example.org")
+    monkeypatch.setenv("https_proxy", "")
+    for settings in ("", 'env = { NO_PROXY = "x", http_proxy = "" }', 'setup = ":"'):
+        worker = alone(f'command = ["true"]\n{settings}')
+        assert "no_proxy" not in worker.env
+        assert worker.env.get("NO_PROXY") == ("x" if "NO_PROXY" in settings else None)
+        assert worker.env.get("TFMUX_NO_PROXY") == ("localhost" if "setup" in settings else None)
 
 
 def test_the_trainer_comes_last_on_the_path() -> None:

@@ -114,7 +114,7 @@ VARIABLES = {
     },
     "none": {},
 }
-COMMON = {"PYTHONUNBUFFERED", "TFMUX_RUN_ID", "PYTHONPATH", "no_proxy", "NO_PROXY"}
+COMMON = {"PYTHONUNBUFFERED", "TFMUX_RUN_ID", "PYTHONPATH"}
 
 
 @pytest.mark.parametrize("framework", VARIABLES)
