@@ -144,6 +144,8 @@ class Attempt:
         self.port_owner: Json | None = None
         """Who listened on its port before it was started."""
         self.listening = False
+        self.loopback = ""
+        """The address where it listens, if that is this host's loopback alone."""
         self.error = ""
         self.status: int | None = None
         self.signal: str | None = None
@@ -214,6 +216,7 @@ class Attempt:
             "stopped_by": self.stopped_by if self.ended else "",
             "stopped_why": self.stopped_why if self.ended else "",
             "listening": self.listening,
+            "loopback": self.loopback if self.listening else "",
             "size": self.log.size,
             "began_at": self.began_at,
             "eof": self.state is State.CLOSED,
@@ -547,9 +550,13 @@ class Attempts:
             members = self._tracker.scan() if heard else {}
         except OSError:  # no descriptor is left; the next time there may be one
             return
-        for attempt, inodes in heard:
+        for attempt, its in heard:
             pids = [pid for pid, (_, who) in members.items() if who == attempt.task]
-            if ports.holds(pids, inodes) is not None:
+            addresses = [address for _, address in ports.held(pids, its)]
+            if not addresses:
+                continue
+            loopback, attempt.loopback = attempt.loopback, ports.loopback(addresses)
+            if loopback or not attempt.loopback:  # else another address may follow in a moment
                 attempt.listening = True
                 self._channels.send(wire.LISTENING, attempt.facts())
 

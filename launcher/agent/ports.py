@@ -12,7 +12,7 @@ import os
 import socket
 import struct
 from contextlib import suppress
-from typing import Iterable
+from typing import Dict, Iterable, Iterator
 
 from .processes import TAG, bounded, command_line, short_name, variable
 from .wire import Json
@@ -22,19 +22,36 @@ _SOCK_DIAG_BY_FAMILY = 20
 _LISTEN = 10
 
 
-def listeners() -> dict[int, set[int]]:
-    """Inodes of the sockets that listen, by port, IPv4 and IPv6 together."""
-    found: dict[int, set[int]] = {}
+Sockets = Dict[int, bytes]
+"""Sockets by their inodes, with the addresses on which they listen: 4 or 16 bytes."""
+
+
+def listeners() -> dict[int, Sockets]:
+    """The sockets that listen, by port, IPv4 and IPv6 together."""
+    found: dict[int, Sockets] = {}
     try:
-        pairs = [*_by_netlink(socket.AF_INET), *_by_netlink(socket.AF_INET6)]
+        each = [*_by_netlink(socket.AF_INET), *_by_netlink(socket.AF_INET6)]
     except OSError:
-        pairs = [*_by_proc("/proc/net/tcp"), *_by_proc("/proc/net/tcp6")]
-    for port, inode in pairs:
-        found.setdefault(port, set()).add(inode)
+        each = [*_by_proc("/proc/net/tcp"), *_by_proc("/proc/net/tcp6")]
+    for port, inode, address in each:
+        found.setdefault(port, {})[inode] = address
     return found
 
 
-def _by_netlink(family: int) -> Iterable[tuple[int, int]]:
+def loopback(addresses: Iterable[bytes]) -> str:
+    """The first of these addresses where all of them are this host's loopback; else empty."""
+    texts = []
+    for address in addresses:
+        if len(address) == 16 and address[:12] == b"\0" * 10 + b"\xff\xff":
+            address = address[12:]  # an IPv4 address of an IPv6 socket
+        if address[:1] != b"\x7f" if len(address) == 4 else address != b"\0" * 15 + b"\1":
+            return ""
+        family = socket.AF_INET if len(address) == 4 else socket.AF_INET6
+        texts.append(socket.inet_ntop(family, address))
+    return texts[0] if texts else ""
+
+
+def _by_netlink(family: int) -> Iterable[tuple[int, int, bytes]]:
     head = struct.Struct("=LHHLL")
     request = struct.pack("=BBBBL48s", family, socket.IPPROTO_TCP, 0, 0, 1 << _LISTEN, b"")
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as link:
@@ -51,11 +68,12 @@ def _by_netlink(family: int) -> Iterable[tuple[int, int]]:
                     raise OSError(errno.EPERM, "sock_diag refused")
                 (port,) = struct.unpack_from("!H", raw, at + head.size + 4)
                 (inode,) = struct.unpack_from("=L", raw, at + head.size + 68)
-                yield port, inode
+                source = at + head.size + 8
+                yield port, inode, raw[source : source + (4 if family == socket.AF_INET else 16)]
                 at += (length + 3) & ~3
 
 
-def _by_proc(path: str) -> Iterable[tuple[int, int]]:
+def _by_proc(path: str) -> Iterable[tuple[int, int, bytes]]:
     try:
         with open(path) as file:
             lines = file.readlines()[1:]
@@ -64,11 +82,13 @@ def _by_proc(path: str) -> Iterable[tuple[int, int]]:
     for line in lines:
         fields = line.split()
         if fields[3] == "0A":
-            yield int(fields[1].rpartition(":")[2], 16), int(fields[9])
+            address, _, port = fields[1].rpartition(":")
+            words = [int(address[at : at + 8], 16) for at in range(0, len(address), 8)]
+            yield int(port, 16), int(fields[9]), struct.pack(f"={len(words)}L", *words)
 
 
-def holds(pids: Iterable[int], inodes: set[int]) -> int | None:
-    """The first of `pids` that has one of these sockets open."""
+def held(pids: Iterable[int], sockets: Sockets) -> Iterator[tuple[int, bytes]]:
+    """Those of the sockets that `pids` have open: each with its process and its address."""
     for pid in pids:
         try:
             names = os.listdir(f"/proc/{pid}/fd")
@@ -79,19 +99,19 @@ def holds(pids: Iterable[int], inodes: set[int]) -> int | None:
                 target = os.readlink(f"/proc/{pid}/fd/{name}")
             except OSError:
                 continue
-            if target.startswith("socket:[") and int(target[8:-1]) in inodes:
-                return pid
-    return None
+            if target.startswith("socket:[") and int(target[8:-1]) in sockets:
+                yield pid, sockets[int(target[8:-1])]
 
 
 def owner(port: int) -> Json | None:
     """The process that listens on a port (pid 0 and no command for one whose descriptors we may
     not see); None when nobody does."""
-    inodes = listeners().get(port)
-    if not inodes:
+    sockets = listeners().get(port)
+    if not sockets:
         return None
     try:
-        pid = holds((int(name) for name in os.listdir("/proc") if name.isdigit()), inodes)
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        pid = next((pid for pid, _ in held(pids, sockets)), None)
     except OSError:  # no descriptor is left
         pid = None
     if pid is None:

@@ -155,6 +155,14 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback or address.is_unspecified
 
 
+def loopback_problem(address: str, host: str, other: str) -> str:
+    """Why a host among others cannot be called so."""
+    return (
+        f"{address} means another machine on {other}: set the name that the other hosts use for "
+        f'{host}, address = "its-name"'
+    )
+
+
 def check_host(host: str) -> str:
     """Returns `host` if it can be a host's name or IP address.
 

@@ -25,7 +25,15 @@ from ..errors import Problem
 from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import escaped
-from .addresses import LOCALHOST, AddressPart, bracketed, check_host, is_loopback, join
+from .addresses import (
+    LOCALHOST,
+    AddressPart,
+    bracketed,
+    check_host,
+    is_loopback,
+    join,
+    loopback_problem,
+)
 from .choices import Framework, OnFailure
 from .file_model import (
     NAMED_TABLES,
@@ -457,11 +465,12 @@ def _loopback(cluster: ClusterModel) -> Iterator[Violation]:
     for host in hosts:
         address = cluster.address(host)
         given = host in cluster.hosts and cluster.hosts[host].address is not None
-        if not elsewhere or not is_loopback(address):
+        # Who gives all hosts such an address says that they are one machine.
+        others = elsewhere or [other for other in hosts if other != host and not given]
+        if not others or not is_loopback(address):
             continue
         if given or host != LOCALHOST:
-            message = f"{address} means another machine on {elsewhere[0]}: set the name that the "
-            message += f'other hosts use for {host}, address = "its-name"'
+            message = loopback_problem(address, host, others[0])
             path: KeyPath = ("hosts", host, "address" if given else "ssh")
             yield Violation(path, bracketed(address), message)
 

@@ -158,6 +158,7 @@ class TaskFacts(Message):
     stopped_by: StoppedBy = StoppedBy.NOBODY
     stopped_why: Text = ""
     listening: bool
+    loopback: Annotated[str, Field(pattern=r"\A[0-9a-f.:]{0,45}\z")] = ""
     size: Number
     began_at: Number
     eof: bool

@@ -19,7 +19,7 @@ from ..agent import ports, processes
 from ..agent.folders import Folders
 from ..agent.stats import Gpus, memory
 from .executables import program_problem
-from .reach import connect
+from .reach import connect, resolve
 
 Question = Mapping[str, Any]
 Said = Dict[str, Any]
@@ -255,6 +255,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
     "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
+    "resolve": lambda asked, folders: resolve(asked["host"], asked["seconds"]),
     "connect": lambda asked, folders: connect(  # as a task would, by name
         asked["host"], asked["port"], asked["token"], asked["seconds"]
     ),

@@ -35,6 +35,12 @@ def connect(host: str, port: int, token: str, seconds: float) -> dict[str, Any]:
     return {**said, "resolved": resolved, "connected": connected}
 
 
+def resolve(host: str, seconds: float) -> dict[str, Any]:
+    """The addresses of a name on this host, in the order in which they are used."""
+    addresses, _ = _resolve(host, 0, seconds)
+    return {"addresses": list(dict.fromkeys(address[0] for *_, address in addresses))[:16]}
+
+
 class Listeners:
     """Listeners on the tasks' ports that send a token to whoever connects, so that the other side
     knows that it reached this host and not another program or machine."""

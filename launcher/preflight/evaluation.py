@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..cluster.addresses import is_loopback
 from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
 from ..errors import HostError
@@ -355,6 +356,18 @@ def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
     if not resolved:
         return None
     return passed(Check.ADDRESS, host, "private", f"{name} is {', '.join(resolved[:3])}")
+
+
+def own_address(host: str, name: str, resolved: Sequence[str]) -> Iterator[Finding]:
+    """Warns of a host that takes its own name for the loopback; `resolved` is what the name means
+    there. Where the file itself gives a loopback address, the hosts are one machine."""
+    if not resolved or is_loopback(name) or not is_loopback(resolved[0]):
+        return
+    sentence = f"{name} is {resolved[0]} on {host} itself: a task that listens on its own name "
+    sentence += "there is reached by no other host"
+    todo = f"correct {name} in /etc/hosts of {host} (Debian writes 127.0.1.1), "
+    todo += "or set address to the host's IP address"
+    yield warning(Check.ADDRESS, "address-loopback", host, resolved[0], sentence, todo)
 
 
 def versions(found: Mapping[str, str]) -> Iterator[Finding]:

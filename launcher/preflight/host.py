@@ -24,7 +24,7 @@ from ..plan.environment import PROXIES
 from ..plan.planner import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
-from . import evaluation
+from . import evaluation, reachability
 from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed, warning
 from .probes import (
@@ -40,6 +40,7 @@ from .probes import (
     PathAnswer,
     ProbeSession,
     PythonAnswer,
+    ResolveAnswer,
 )
 
 _END_SECONDS = 3.0
@@ -117,6 +118,7 @@ class HostCheck:
             await asyncio.gather(
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
+                self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
                 self._asked(Check.PYTHON, Severity.ERROR, self._python),
                 self._asked(Check.COMMAND, Severity.ERROR, self._commands),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
@@ -192,6 +194,16 @@ class HostCheck:
             self._report_all(evaluation.shell(self.name, answer, self.session.noise))
         hosts = [self._cluster.address(host.name) for host in self._plan.hosts]
         self._report(evaluation.proxies(self.name, answer.proxies | self._own_proxies(), hosts))
+
+    async def _own_address(self) -> None:
+        """What the host takes its own name for, where others connect to its tasks by that."""
+        sources = reachability.sources(self._plan)
+        if self.name not in sources or len(sources) == 1:
+            return
+        name = self._cluster.address(self.name)
+        seconds = reachability.CONNECT_SECONDS
+        answer = await self.session.ask(ResolveAnswer, seconds + QUICK, host=name, seconds=seconds)
+        self._report_all(evaluation.own_address(self.name, name, answer.addresses))
 
     async def _python(self) -> None:
         task = self._pythonic()

@@ -129,6 +129,13 @@ class ConnectAnswer(Answer):
     connected: Seconds = 0.0
 
 
+class ResolveAnswer(Answer):
+    """The addresses of a name on a host; none where it does not resolve."""
+
+    WHAT = "resolve"
+    addresses: Annotated[tuple[Text, ...], Field(max_length=16)]
+
+
 class ProbeSession:
     """Session of the program on one host while a preflight checks it."""
 

@@ -231,6 +231,15 @@ class TaskReady(Event):
 
 
 @frozen
+class ListensOnLoopback(Event):
+    """A task listens on its port, on an address that only its own host reaches."""
+
+    task: TaskId
+    attempt: fields.Attempt
+    address: str
+
+
+@frozen
 class TaskExited(Event):
     """A task's process has ended and its output up to then is on disk."""
 

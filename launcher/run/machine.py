@@ -100,6 +100,7 @@ class RunStateMachine:
             ev.PortsPicked: self._tasks.begin_again,
             ev.TaskStarted: self._tasks.on_started,
             ev.TaskReady: lambda event: self._tasks.on_ready(event.task, event.attempt),
+            ev.ListensOnLoopback: self._tasks.on_loopback,
             ev.TaskExited: self._tasks.on_exited,
             ev.MetricsSeen: self._tasks.on_metrics,
             ev.OutputStalled: self._tasks.on_stalled,

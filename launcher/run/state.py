@@ -87,6 +87,8 @@ class RunData:
         self.ending: dict[str, tuple[TaskId, ...] | None] = {}
         """Hosts that have not said that nothing of the last attempt is left, with the tasks that
         are being ended there, None for everything."""
+        self.told_loopback: set[tuple[TaskId, int]] = set()
+        """Attempts of which was said that only their own host reaches them."""
         self.silence_watched: set[TaskId] = set()
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}

@@ -230,6 +230,20 @@ class Tasks:
         data.update_task(task, state=TaskState.READY, reason="")
         return self._next_stage()
 
+    def on_loopback(self, event: ev.ListensOnLoopback) -> list[Instruction]:
+        """Says, once, that the tasks of other hosts will not reach it."""
+        data, task = self._data, event.task
+        plan, told = data.plan.task(task), (task, event.attempt)
+        others = any(one.in_cluster and one.host != plan.host for one in data.plan.tasks)
+        if others and plan.in_cluster and told not in data.told_loopback:
+            data.told_loopback.add(told)
+            name = data.cluster.address(plan.host)
+            data.note(
+                f"{task} on {plan.host} listens on {event.address} only, where no other host "
+                f"reaches it: correct {name} in /etc/hosts there, or the address in its program"
+            )
+        return []
+
     def on_metrics(self, event: ev.MetricsSeen) -> list[Instruction]:
         """A line of its log had figures: it works."""
         data, view = self._data, self._data.view(event.task)

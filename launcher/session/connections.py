@@ -572,7 +572,7 @@ class Connections:
             case Started() as facts:
                 self._add_facts(facts)
             case Listening() as facts:
-                self._listens(facts.task, facts.attempt)
+                self._listens(facts)
             case Exited() as facts:
                 self._exited(facts)
             case OutputEnded() as facts:
@@ -590,13 +590,16 @@ class Connections:
         if facts.error:
             return
         if facts.listening:
-            self._listens(facts.task, facts.attempt)
+            self._listens(facts)
         if facts.ended:
             self._exited(facts)
         if facts.eof:
             self._outputs.ended(facts)
 
-    def _listens(self, task: TaskId, attempt: int) -> None:
+    def _listens(self, facts: TaskFacts) -> None:
+        task, attempt = facts.task, facts.attempt
+        if facts.loopback:
+            self._feed(ev.ListensOnLoopback(time.time(), task, attempt, facts.loopback))
         # A line of its log, or a time, may be what makes it ready.
         if isinstance(self._run.plan.task(task).ready, PortListens | Auto):
             self._feed(ev.TaskReady(time.time(), task, attempt))

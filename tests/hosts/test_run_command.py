@@ -121,6 +121,22 @@ def test_a_host_that_ssh_does_not_know(here: Path) -> None:
     assert "nothing was started" in up.said
 
 
+def test_aliases_of_this_machines_ports_are_not_called_so(here: Path, tfmux_home: Path) -> None:
+    """Given aliases with `HostName 127.0.0.1`, as tunnels have them, when ranks are to meet there,
+    then exit 2 says why they would not; a command that knows no ranks is only warned of."""
+    ssh = tfmux_home / ".ssh"
+    ssh.mkdir(mode=0o700)
+    (ssh / "config").write_text(
+        "Host n*\n  HostName 127.0.0.1\nHost n1\n  Port 1\nHost *\n  Port 2"
+    )
+    done = command.run("run", "-H", "n1,n2", "--framework", "torch", "--", "true")
+    assert done.returncode == 2
+    said = "127.0.0.1 means another machine on n2: set the name that the other hosts use for n1"
+    assert said in done.stderr
+    done = command.run("run", "-H", "n1,n2", "--headless", "--", "true")
+    assert done.returncode == 3 and said in done.stderr
+
+
 def test_more_hosts_than_open_files(here: Path, tfmux_home: Path) -> None:
     """Given sixty hosts and a limit of 80 open files, when `tfmux run` is called, then exit 3
     says what the hosts' servers answer, and nothing about the limit."""

@@ -22,6 +22,7 @@ from launcher.cluster import (
     loads,
     nearest,
 )
+from launcher.cluster.addresses import loopback_problem
 from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
 from launcher.cluster.saved_file import write
 from launcher.errors import TfmuxError
@@ -67,7 +68,9 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
             workdir=_workdir(arguments.workdir, here, base),
             framework=framework,
             max_restarts=_max_restarts(arguments.max_restarts, framework),
-            addresses=asyncio.run(_addresses(logins, arguments.address)),
+            addresses=asyncio.run(
+                _addresses(logins, arguments.address, met=arguments.framework is not None)
+            ),
         )
     )
     if save is not None:
@@ -172,12 +175,16 @@ def _max_restarts(count: int | None, framework: Framework) -> int | None:
     return count
 
 
-async def _addresses(logins: Collection[SshDestination], own: str | None) -> dict[str, str]:
+async def _addresses(
+    logins: Collection[SshDestination], own: str | None, *, met: bool
+) -> dict[str, str]:
     """Addresses of hosts for the other hosts, which do not know aliases of `ssh_config`, and to
-    which `localhost` is another machine. `own` is this machine's, where it is given.
+    which `localhost` is another machine. `own` is this machine's, where it is given; the tasks will
+    have `met` by these addresses.
 
     Raises:
-        TfmuxError: `own` is given, and no host is this machine.
+        TfmuxError: `own` is given, and no host is this machine; hosts that are to meet are behind
+            ports of this machine.
     """
     here = [login for login in logins if is_loopback(login.host) and login.port is None]
     others = [login for login in logins if login not in here]
@@ -194,6 +201,15 @@ async def _addresses(logins: Collection[SshDestination], own: str | None) -> dic
     found = await asyncio.gather(*map(address, others))
     pairs = zip(others, found, strict=True)
     addresses = {str(login): name for login, name in pairs if name and name != login.host.lower()}
+    for login in others:
+        name = addresses.get(str(login), login.host)
+        other = next((each for each in logins if each != login), None)
+        if other is not None and is_loopback(name):
+            problem = loopback_problem(name, login.host, other.host)
+            if met:
+                raise TfmuxError(f"{problem}, in a cluster file")
+            message(problem)
+            break
     if own is not None and not here:
         raise TfmuxError("--address is for localhost, which is not among the hosts: remove it")
     if own is None and here and len(logins) > 1:

@@ -458,6 +458,6 @@ env = {{ MINE = "{{index}} '{{cluster}}' {{worker_hosts}}" }}
             log = client.logs.open(task.id)
             argv, env = json.loads(log.read(0, log.size).splitlines()[-1])
             assert argv == [*task.argv[3:]] and len(argv[0]) > 1000
-            extended = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
+            extended = ("PYTHONPATH", "TFMUX_NO_PROXY")
             wanted = {name: value for name, value in task.env.items() if name not in extended}
             assert wanted.items() <= env.items() and len(env["TF_CONFIG"]) > 1000

@@ -34,12 +34,18 @@ def test_localhost_among_others_needs_an_address() -> None:
     assert loads(GOOD + helper, "c", Path("/"))
 
 
-def test_servers_that_are_all_on_this_machine_may_be_called_so() -> None:
-    """Several SSH servers on loopback see each other there: nothing is refused."""
+def test_servers_on_ports_of_this_machine_are_one_machine_only_where_the_file_says_so() -> None:
+    """SSH servers behind ports of the loopback are mostly tunnels to other machines, each of which
+    is 127.0.0.1 to itself; an address that the file gives says that they are not."""
     text = GOOD.replace("10.77.0.1:22", "127.0.0.1:2201").replace("10.77.0.2", "127.0.0.1:2202")
     text = text.replace('address = "tf1"\n', "").replace(
         'tasks = ["tf1:2222"]', 'tasks = ["tf1:1"]'
     )
+    first, second = problems(text)
+    assert (first.key, second.key) == ("hosts.tf1.ssh", "hosts.tf2.ssh")
+    assert "127.0.0.1 means another machine on tf2" in first.message
+    text = text.replace('2201"', '2201"\naddress = "127.0.0.1"')
+    text = text.replace('2202"', '2202"\naddress = "127.0.0.1"')
     assert loads(text, "c", Path("/")).address("tf2") == "127.0.0.1"
 
 

@@ -41,6 +41,25 @@ def only(findings: Iterable[Finding]) -> Finding:
 
 
 @pytest.mark.parametrize(
+    ("name", "resolved", "warned"),
+    [
+        ("tf1", ["127.0.1.1"], True),
+        ("tf1", ["::1", "10.0.0.1"], True),
+        ("tf1", ["10.0.0.1", "127.0.1.1"], False),
+        ("tf1", ["10.0.0.1"], False),
+        ("tf1", [], False),
+        ("10.0.0.1", ["10.0.0.1"], False),
+        ("127.0.0.1", ["127.0.0.1"], False),
+    ],
+)
+def test_a_hosts_own_name_there(name: str, resolved: list[str], warned: bool) -> None:
+    """The address that comes first is the one that a server takes; where the file gives a loopback
+    address, it says itself that all is one machine."""
+    found = [finding.code for finding in evaluation.own_address("tf1", name, resolved)]
+    assert found == (["address-loopback"] if warned else [])
+
+
+@pytest.mark.parametrize(
     ("shell", "noise", "codes"),
     [
         ("/bin/bash", b"", ["ok"]),

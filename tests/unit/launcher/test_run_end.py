@@ -12,6 +12,7 @@ from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.run_driver import (
+    CLUSTER,
     FACTS,
     RunDriver,
     ends,
@@ -86,6 +87,17 @@ def test_a_job_outside_of_the_cluster_may_leave_a_daemon() -> None:
     left = _left(0.1, 0.0, LeftProcess(7, "board"))
     driver.feed(ev.TaskExited, name("board:0"), 1, 0, None, left=left)
     assert driver.state("board:0") is TaskState.EXITED and driver.task("board:0").left is None
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_server_on_the_loopback_is_named_once_where_others_need_it(single: bool) -> None:
+    """Not again when its host comes back, nor where all tasks are on one host."""
+    text = CLUSTER.replace(', "b:2222", "b:2223"', "") if single else CLUSTER
+    driver = staged(text=text, jobs='[jobs.board]\ntasks = ["b:6006"]\nin_cluster = false\n')
+    for _ in range(2):
+        driver.feed(ev.ListensOnLoopback, name("ps:0"), 1, "127.0.1.1")
+    notes = [note for note in driver.seen.notes if "listens on 127.0.1.1 only" in note]
+    assert len(notes) == (0 if single else 1)
 
 
 # --- the end ------------------------------------------------------------------------------------
