@@ -309,12 +309,15 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     said = f"; {printable(host.engine)}" if host.engine else ""
     if host.by_engine:
         return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
+    signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
+    if host.survivors:
+        why = f"; {printable(host.doubt)}" if host.doubt else ""
+        left = f"{thousands(host.left)} left after {host.seconds:.2f} s"
+        return f"not confirmed: {signalled}, {left}{why}{said}", bad
     if host.confirmed:
-        left = f"{thousands(host.left)} left" if host.survivors else "none left"
-        signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
-        style = bad if host.survivors else colours[StatusColor.GOOD]
         by = f" (agent{said})" if said else ""
-        return f"{signalled}, {left}, confirmed in {host.seconds:.2f} s{by}", style
+        good = colours[StatusColor.GOOD]
+        return f"{signalled}, none left, confirmed in {host.seconds:.2f} s{by}", good
     if host.doubt:
         return f"not confirmed: {printable(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():

@@ -259,9 +259,8 @@ class Folders:
         *,
         proven: bool,
     ) -> None:
-        """Writes down why the agent ended and what had become of its tasks. `proven`: nothing is
-        left of what it had started, by the kernel's word, but the processes that could not be
-        ended."""
+        """Writes down why the agent ended and what had become of its tasks. `proven`: nothing at
+        all is left of what it had started, by the kernel's word. `left` names what is."""
         proof = self._beginning if proven else ""
         end: dict[str, Any] = {"proves": proof, "text": text, "signalled": signalled}
         end.update(tasks=list(tasks), left=list(left))

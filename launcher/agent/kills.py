@@ -5,9 +5,9 @@ when it is sent gets it, once. What is started afterwards belongs to the clean-u
 of the last checkpoint, and has the grace. KILL takes everything.
 
 The receipt of a kill of everything says "confirmed" only when the kernel has said that the agent
-has no child (`Attempts.gone`) *and* a look at `/proc` found nothing. Of some tasks among others the
-kernel has no such word: what a look has not found is "seen gone". A process that cannot be ended
-(one that waits in the kernel) is reported, not waited for.
+has no child (`Attempts.gone`) *and* a look at `/proc` found nothing, so never beside a survivor. Of
+some tasks among others the kernel has no such word: what a look has not found is "seen gone". A
+process that cannot be ended (one that waits in the kernel) is reported, not waited for.
 """
 
 from __future__ import annotations
@@ -53,8 +53,11 @@ class Kills:
         self._channels = channels
         self._all: list[TaskKill] = []
         self.proven = False
-        """A kill of everything has left nothing but what its receipt names; nothing was started
-        since."""
+        """A kill of everything has left nothing; nothing was started since."""
+        self.survivors = False
+        """The last kill of everything has left processes."""
+        self.outlived = False
+        """It has left some that are below us, by the word of the kernel."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self.signalled = before.signalled
@@ -107,6 +110,8 @@ class Kills:
             self._attempts.poll()
             if kill.tasks is None:
                 self.proven = bool(receipt["confirmed"])
+                self.survivors = bool(receipt["survivors"])
+                self.outlived = not self._attempts.none_left
                 receipt["signalled"] = self.signalled = self.signalled + receipt["signalled"]
             if kill.ids or kill.tasks is None:
                 self._channels.send(wire.RECEIPT, receipt)
@@ -271,7 +276,7 @@ class TaskKill:
                 {"pid": process.pid, "command": command, "state": process.state}
                 for process, command in zip(listed, command_lines(listed))
             ],
-            "confirmed": self.tasks is None and not doubt,
+            "confirmed": self.tasks is None and self._gone and not self._left and not doubt,
             "doubt": doubt,
             "unlisted": len(self._left) - len(listed),
             "seconds": round(now - self._began, 3),

@@ -215,7 +215,7 @@ class Agent:
     def _over(self) -> bool:
         """Everything is dead, what the tasks wrote is in their files, and the launcher, if there
         is one, has been told."""
-        if self._kills or not self._ending:
+        if self._kills or not self._ending or self._awaits_survivors:
             return False
         since = max(self._ending_since, self._kills.ended_at)
         if time.monotonic() - since > _WAIT_FOR_OUTPUT:
@@ -224,11 +224,19 @@ class Agent:
             return False
         return not self._channels.is_behind
 
+    @property
+    def _awaits_survivors(self) -> bool:
+        """Something has outlived a kill of everything, and we alone are above it: when it has gone,
+        the kernel tells us, and nobody else. Who tells us to go, or an engine with a word of its
+        own, is not kept waiting."""
+        told = self._left or self._unguarded or self._by_engine
+        return self._kills.outlived and not told
+
     def _clean_up(self) -> None:
         """The last of the disk, which may hang."""
         self._stats.close()
         certain = self._kills.word is Word.PROVEN
-        proven = certain and (self._attempts.none_left or self._kills.proven)
+        proven = certain and self._attempts.none_left and not self._kills.survivors
         if self._remove or not self._attempts:  # without a task there is nothing to collect
             moved = True
             if os.path.exists(self._folders.stage):
@@ -365,6 +373,8 @@ class Agent:
 
     def _check_lease(self, now: float) -> None:
         if self._ending:
+            if self._awaits_survivors and self._attempts.none_left and not self._kills:
+                self._kills.begin([], None, 0.0)  # which finds nothing, and is the proof
             return
         idle = self._rules.lease if self._by_engine or self._staged else _IDLE
         if self._attempts or self._channels:

@@ -248,9 +248,9 @@ class UnendedProcess(Frame):
 class KillReceipt(Message):
     """Result of a kill of some tasks, or of everything (`tasks` is None). Without `ids` nobody
     asked: the agent has acted by itself. `confirmed` is the kernel's word, which there is of
-    everything only: some tasks without survivors and `doubt` are seen gone. `unlisted` is the
-    number of survivors beyond those listed. `doubt` says why nothing was found and yet something
-    may be left."""
+    everything only, and never beside survivors: some tasks without survivors and `doubt` are seen
+    gone. `unlisted` is the number of survivors beyond those listed. `doubt` says why nothing was
+    found and yet something may be left."""
 
     TYPE = wire.RECEIPT
     ids: tuple[Number, ...]
@@ -264,8 +264,8 @@ class KillReceipt(Message):
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        if self.confirmed and (self.tasks is not None or self.doubt):
-            raise ValueError("confirmed, and yet of some tasks only, or with a doubt")
+        if self.confirmed and (self.tasks is not None or self.doubt or self.survivors):
+            raise ValueError("confirmed, and yet of some tasks only, with a doubt, or survivors")
         if self.unlisted and not self.survivors:
             raise ValueError("unlisted survivors and none listed")
         return self

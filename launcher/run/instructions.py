@@ -92,7 +92,8 @@ class WatchSilence(Instruction):
 
 @frozen
 class ReleaseHost(Instruction):
-    """Collect what is left of the host's logs and results, then remove the run's folder there."""
+    """Collect what is left of the host's logs and results, then remove the run's folder there; not
+    beside survivors, whose agent stays."""
 
     host: str
 

@@ -328,7 +328,7 @@ class RunStateMachine:
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:
-            out = [i for task in event.tasks for i in self._tasks.on_kill_confirmed(task)]
+            out = [i for task in event.tasks for i in self._tasks.on_receipt(task, event.receipt)]
             return [*out, *self._restart.on_receipt(event)]
         if self.phase is not RunPhase.KILLING:
             # An agent that acted alone: what it ended, its tasks' ends say.

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from ..cluster.choices import OnFailure
 from ..ids import TaskId
-from ..quantities import counted
 from .events import ReceiptReceived, RestartTimeout
 from .instructions import Instruction, KillHost, PickPorts, SetTimer
 from .shutdown import KILL_PATIENCE, Shutdown
@@ -147,9 +146,7 @@ class Restart:
 def _doubt(receipt: HostReceipt, *, everything: bool) -> str:
     """Why something of the attempt may be left on a host; empty where nothing is."""
     if receipt.survivors:
-        first = receipt.survivors[0]
-        left = counted(receipt.left, "process", "processes")
-        return f"{left} left, such as pid {first.pid} ({first.state}) {first.command}"
+        return receipt.left_text
     if everything and not receipt.confirmed:
         return receipt.doubt or "it has not confirmed that nothing is left"
     return receipt.doubt

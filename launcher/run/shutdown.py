@@ -96,7 +96,7 @@ class Shutdown:
     def on_receipt(self, receipt: HostReceipt) -> list[Instruction]:
         """Takes a host's receipt, which may be the last one that was missing."""
         self._data.hosts[receipt.host].receipt = receipt
-        if receipt.confirmed and not receipt.survivors:
+        if receipt.confirmed:
             self._end_tasks(self.task_state, receipt.host)
         return self.check_receipts()
 
@@ -194,7 +194,7 @@ class Shutdown:
         data = self._data
         receipts = [host.receipt for host in data.hosts.values() if host.receipt is not None]
         releases: list[Instruction] = [
-            ReleaseHost(receipt.host) for receipt in receipts if receipt.confirmed
+            ReleaseHost(one.host) for one in receipts if one.confirmed or one.survivors
         ]
         if data.allocation is not None:  # its word is waited for when the hosts are released
             again = data.allocation.releasing

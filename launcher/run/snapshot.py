@@ -233,7 +233,7 @@ class HostReceipt:
     survivors: tuple[Survivor, ...] = ()
     """Processes that are still there, 100 at most."""
     confirmed: bool = False
-    """Nothing is left, by the word of the host's kernel."""
+    """Nothing is left, by the word of the host's kernel; never beside survivors."""
     unreachable_until: fields.Time | None = None
     """When the lease of an unreachable host ends; null after it, and with
     `on_disconnect = "keep"`."""
@@ -253,6 +253,14 @@ class HostReceipt:
         """Number of survivors, with those that are not listed."""
         return len(self.survivors) + self.unlisted
 
+    @property
+    def left_text(self) -> str:
+        """`2 processes left, such as pid 77 (D) python train.py`; empty without survivors."""
+        if not self.survivors:
+            return ""
+        first, left = self.survivors[0], counted(self.left, "process", "processes")
+        return f"{left} left, such as pid {first.pid} ({first.state}) {first.command}"
+
 
 @frozen
 class Receipt:
@@ -269,6 +277,7 @@ class Receipt:
     @property
     def clean(self) -> bool:
         """Every host has confirmed that nothing is left."""
+        # Earlier versions have written down hosts as confirmed beside survivors.
         proven = all(host.confirmed and not host.survivors for host in self.hosts)
         return proven and bool(self.hosts or not self.begun)
 

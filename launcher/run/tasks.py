@@ -15,7 +15,7 @@ from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart
 from .shutdown import Shutdown
-from .snapshot import Attempt, TaskView
+from .snapshot import Attempt, HostReceipt, TaskView
 from .state import RunData, blocks_stage
 from .states import AT_WORK, Cause, HostState, Intent, RunPhase, StoppedBy, TaskState
 
@@ -415,15 +415,31 @@ class Tasks:
             if view.kill_grace is not None
         ]
 
-    def on_kill_confirmed(self, task: TaskId) -> list[Instruction]:
-        """The receipt of a kill of this task alone: nothing of the attempt lives."""
+    def on_receipt(self, task: TaskId, receipt: HostReceipt) -> list[Instruction]:
+        """The receipt of a kill of this task alone. Without survivors nothing of the attempt lives,
+        and the next one may begin; never beside one."""
         view = self._data.view(task)
         self._data.update_task(task, kill_grace=None, restart_due=False)
         wanted = view.intent is Intent.RESTART or view.restart_due
         over = self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
-        if not wanted or over or self._data.ends_with_all(task):
+        if over or self._data.ends_with_all(task):
             return []
-        return self._start(task, view.attempt + 1)
+        if receipt.survivors:
+            return self._outlived(view, receipt.left_text)
+        return self._start(task, view.attempt + 1) if wanted else []
+
+    def _outlived(self, view: TaskView, left: str) -> list[Instruction]:
+        """Something of the attempt cannot be ended. A task that waits for its next attempt, or
+        hangs at its end, has failed; another one goes on as it is."""
+        if view.state is TaskState.BACKOFF:
+            self._data.update_task(view.id, intent=Intent.FAIL)
+            return self._failed(view.id, f"not started again: {left}", ())
+        if view.intent is Intent.FAIL and view.state.live:
+            return self._failed(view.id, f"{view.reason}; {left}", ())
+        if view.intent is Intent.RESTART:
+            self._data.update_task(view.id, intent=Intent.NONE)
+            self._data.note(f"{view.id} on {view.host} is not started again: {left}")
+        return []
 
     def on_restart_delay(self, timer: ev.RestartDelay) -> list[Instruction]:
         """Starts the next attempt, or as soon as the last one is seen gone."""

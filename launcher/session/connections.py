@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -617,10 +617,12 @@ class Connections:
             unlisted=said.unlisted,
             confirmed=said.confirmed,
             seconds=said.seconds,
-            doubt=said.doubt or (_NO_REASON if said.tasks is None and not said.confirmed else ""),
+            doubt=said.doubt,
         )
-        if said.tasks is not None and (said.signalled or said.doubt):  # in no receipt of the run
-            self._note(_told(host, said))
+        if said.tasks is None and not (said.confirmed or said.survivors or said.doubt):
+            receipt = replace(receipt, doubt=_NO_REASON)
+        if said.tasks is not None and (said.signalled or said.doubt or said.survivors):
+            self._note(_told(host, said))  # in no receipt of the run
         if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         self._feed(ev.ReceiptReceived(time.time(), receipt, said.tasks))
@@ -708,15 +710,17 @@ class Teardown:
             self._results.stop()
 
     async def release(self, host: HostPlan, gone: asyncio.Task[None]) -> None:
-        """Fetches what is left and tells the agent to go; `gone` ends with its link."""
+        """Fetches what is left and tells the agent to go; `gone` ends with its link. Beside
+        survivors the agent stays: nothing else sees what they do, and when they have gone."""
         link = self._links[host.name]
         with self._watched():
             whole = await self._logs_are_here(host.name)
             brought = await self._bring_results(host)
-        # What knows the survivors stays there, for the next `tfmux kill`.
         remove = whole and brought and not self._run.survivors_on(host.name)
         here = host.collect if brought else ()
         await self._find_results(host, here, moved=remove)
+        if self._run.survivors_on(host.name):
+            return
         link.leave(remove=remove, brought=here)
         with suppress(TimeoutError):
             # An agent that has bytes for us which we do not take waits for us in vain.

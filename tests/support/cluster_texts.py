@@ -95,7 +95,7 @@ def cluster_on_slurm(slurm: str = "", second: str = "node1", more: str = "") -> 
 def one_task(
     script: str,
     *,
-    ready: str = "started",
+    ready: str | dict[str, str] = "started",
     settings: str = "",
     tasks: int | str = 1,
     hosts: str = "",

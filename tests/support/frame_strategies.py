@@ -53,7 +53,7 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.EOF, ended("worker:1", eof=True, lost=1, cut=1)),
     (wire.LOG_SIZE, {"task": "worker:1", "size": 3}),
     (wire.PONG, {"time": 1.0}),
-    (wire.RECEIPT, {**RECEIPT, "survivors": [SURVIVOR]}),
+    (wire.RECEIPT, {**RECEIPT, "confirmed": False, "survivors": [SURVIVOR]}),
     (wire.RECEIPT, {**RECEIPT, "tasks": ["worker:1"], "confirmed": False}),
     (wire.NOTE, {"text": "x"}),
     (wire.ERROR, {"text": "x", "code": "y"}),

@@ -137,7 +137,8 @@ class RunDriver:
 
     def receipt(self, host: str, tasks: Sequence[str] | None = None, **fields: Any) -> Any:
         named = None if tasks is None else tuple(name(t) for t in tasks)
-        return self.feed(ev.ReceiptReceived, HostReceipt(host, confirmed=True, **fields), named)
+        receipt = HostReceipt(host, **{"confirmed": tasks is None, **fields})
+        return self.feed(ev.ReceiptReceived, receipt, named)
 
     def confirmed(self) -> Any:
         """Both hosts confirm that nothing is left, one after the other."""

@@ -57,6 +57,11 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
         {**RECEIPT, "tasks": ["worker:1"]},
         "of some tasks only",
     ),
+    "a kill that is confirmed beside survivors": (
+        wire.RECEIPT,
+        {**RECEIPT, "survivors": [{"pid": 5, "command": "x", "state": "D"}]},
+        "or survivors",
+    ),
     "survivors that are a number": (wire.RECEIPT, {**RECEIPT, "survivors": 4}, "survivors"),
     "a second welcome": (wire.WELCOME, welcome(tasks=[ended("worker:1")]), "WELCOME"),
     "an answer that nobody asked for": (wire.REPLY, {"id": 4711, "busy": [1]}, "REPLY"),
@@ -274,7 +279,11 @@ async def test_what_a_host_says_is_shown_without_escapes(
     async with bench(tmp_path, monkeypatch) as seen:
         seen.liar.answers[wire.KILL] = lambda agent, _: agent.send(
             wire.RECEIPT,
-            {**RECEIPT, "survivors": [{"pid": 5, "command": evil * 1000, "state": "D"}]},
+            {
+                **RECEIPT,
+                "confirmed": False,
+                "survivors": [{"pid": 5, "command": evil * 1000, "state": "D"}],
+            },
         )
 
         def started(agent: Agent, body: dict[str, Any]) -> None:

@@ -63,11 +63,9 @@ RARELY = st.integers(0, 9).map(lambda number: number == 9)
 ATTEMPTS = st.integers(0, 3)
 STATUS = st.sampled_from([(0, None), (1, None), (None, "TERM"), (None, None)])
 TEXT = st.sampled_from(["", "no route", "\x1b[2J\n\ud800"])
-RECEIPTS = st.builds(
-    HostReceipt,
-    HOSTS,
-    survivors=st.sampled_from([(), (Survivor(7, "stuck", "D"),)]),
-    confirmed=st.booleans(),
+RECEIPTS = st.one_of(
+    st.builds(HostReceipt, HOSTS, confirmed=st.booleans()),
+    st.builds(HostReceipt, HOSTS, survivors=st.just((Survivor(7, "stuck", "D"),))),
 )
 HELD = st.lists(st.builds(ev.HeldTask, TASKS, ATTEMPTS, st.booleans()), max_size=4).map(tuple)
 TIMERS = st.one_of(

@@ -7,6 +7,7 @@ import pytest
 from launcher.run import events as ev
 from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import CheckHosts, SetTimer, StageHost
+from launcher.run.snapshot import Survivor
 from launcher.run.states import RunPhase, TaskState
 from launcher.run.tasks import MAX_BACKOFF
 from tests.support.run_driver import (
@@ -231,6 +232,42 @@ def test_a_restart_by_hand_during_the_pause_does_not_start_twice() -> None:
     assert driver.fired(RestartDelay(name("worker:1"), 1)) == []
     assert driver.receipt("b", ["worker:1"]) == driver.start("worker:1", attempt=2)
     assert driver.receipt("b", ["worker:1"]) == []
+
+
+LEFT = (Survivor(77, "python train.py", "D"),)
+
+
+@pytest.mark.parametrize("first", ["receipt", "pause"])
+def test_no_attempt_begins_beside_a_survivor(first: str) -> None:
+    """What cannot be ended writes into the same files and holds the same port: the task has failed,
+    whether its receipt or the end of its pause comes first."""
+    driver = running('on_failure = "restart"')
+    driver.exited("worker:1", 1)
+    pause = RestartDelay(name("worker:1"), 1)
+    assert first == "receipt" or driver.fired(pause) == []
+    assert driver.receipt("b", ["worker:1"], survivors=LEFT) == driver.shut_down()
+    assert driver.fired(pause) == []
+    assert driver.state("worker:1") is TaskState.FAILED
+    assert driver.failure.how == (
+        "not started again: 1 process left, such as pid 77 (D) python train.py"
+    )
+
+
+def test_a_restart_by_hand_waits_for_no_survivor() -> None:
+    """Where the task itself has ended it has failed; where it lives it goes on, and may be
+    restarted again."""
+    driver = running('on_failure = "keep"')
+    driver.feed(ev.Restart, name("worker:1"))
+    driver.exited("worker:1", None, "TERM")
+    assert driver.receipt("b", ["worker:1"], survivors=LEFT) == []
+    assert driver.state("worker:1") is TaskState.FAILED
+    driver.feed(ev.Restart, name("worker:2"))
+    assert driver.receipt("b", ["worker:2"], survivors=LEFT) == []
+    assert driver.state("worker:2") is TaskState.READY
+    assert driver.seen.notes[-1].startswith("worker:2 on b is not started again: 1 process left")
+    driver.feed(ev.Restart, name("worker:2"))
+    driver.exited("worker:2", None, "KILL")
+    assert driver.receipt("b", ["worker:2"]) == driver.start("worker:2", attempt=2)
 
 
 def test_a_killed_worker_does_not_end_the_run_and_a_killed_chief_does(driver: RunDriver) -> None:

@@ -142,6 +142,16 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriv
     assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
 
 
+def test_a_program_that_hangs_at_its_end_and_cannot_be_ended_has_failed(driver: RunDriver) -> None:
+    """It waits in the kernel, so that its exit may never come."""
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    driver.feed(ev.OutputStalled, name("worker:2"), 60.0)
+    left = (Survivor(7, "train.py", "D"),)
+    assert driver.receipt("b", ["worker:2"], survivors=left) == driver.shut_down()
+    assert driver.failure.how.endswith("had ended; 1 process left, such as pid 7 (D) train.py")
+
+
 def test_workers_that_only_serve_a_chief_are_stopped_by_the_rule() -> None:
     """Beside a chief of a job of its own, workers that `join()` never end by themselves."""
     jobs = '[jobs.chief]\ntasks = ["a:2224"]\n'
@@ -408,8 +418,8 @@ def test_kill_while_staging_reaches_every_host_that_was_met() -> None:
 def test_survivors_are_reported_and_the_exit_code_says_unconfirmed(driver: RunDriver) -> None:
     driver.feed(ev.KillAll)
     driver.receipt("a")
-    out = driver.receipt("b", survivors=(Survivor(7, "stuck", "D"),))
-    assert out == driver.end(Outcome.KILLED, 4)
+    out = driver.receipt("b", survivors=(Survivor(7, "stuck", "D"),), confirmed=False)
+    assert out == driver.end(Outcome.KILLED, 4)  # which fetches the logs of both
     assert driver.state("worker:1") is not TaskState.KILLED
 
 

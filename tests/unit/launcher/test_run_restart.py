@@ -142,7 +142,6 @@ LEFT = (Survivor(77, "python train.py", "D"),)
     ("receipt", "tasks", "why"),
     [
         (HostReceipt("b", survivors=LEFT), None, "b: 1 process left, such as pid 77 (D) python"),
-        (HostReceipt("b", survivors=LEFT, confirmed=True), None, "b: 1 process left"),
         (HostReceipt("b", doubt="an earlier agent was killed"), None, "b: an earlier agent was"),
         (HostReceipt("b"), None, "b: it has not confirmed that nothing is left"),
     ],

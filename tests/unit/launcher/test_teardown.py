@@ -152,7 +152,17 @@ async def test_bytes_that_will_not_come_are_not_waited_for(
         await asyncio.gather(*work)
     (note,) = told
     assert isinstance(note, ev.NoteAdded) and "the last log bytes of far did not come" in note.text
-    assert link.left is False
+    assert link.left is (None if survivors else False)
+
+
+async def test_an_agent_above_survivors_is_not_released(
+    link: Any, whole: list[bool], tmp_path: Path
+) -> None:
+    """Its logs are fetched; it stays, for the next `tfmux kill`."""
+    link.connected = whole[0] = True
+    told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, ("rsync",))
+    await asyncio.gather(*work)
+    assert told == [] and link.left is None
 
 
 async def test_output_that_somebody_has_removed_is_not_waited_for(

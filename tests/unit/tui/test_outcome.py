@@ -53,7 +53,7 @@ ENDED = Snapshot(
     receipt=Receipt(
         (
             HostReceipt("tf1", signalled=3, confirmed=True, seconds=0.2),
-            HostReceipt("tf3", 2, (Survivor(4121, "python", "D"),), confirmed=True),
+            HostReceipt("tf3", 2, (Survivor(4121, "python", "D"),)),
             HostReceipt("host-with-a-long-name", unreachable_until=1200.0),
         )
     ),
@@ -79,12 +79,13 @@ def test_a_receipt_has_a_line_for_each_host() -> None:
     """Survivors below theirs."""
     assert ENDED.receipt is not None
     _, first, second, survivor, third = receipt_lines(ENDED)
-    assert "none left, confirmed in" in first and "1 left, confirmed in" in second
+    assert "none left, confirmed in" in first and "confirmed in" not in second
+    assert "not confirmed: 2 processes signalled, 1 left after 0.00 s" in second
     assert survivor.endswith(": pid 4121 (D) python")
     assert ": unreachable" in third
     many = replace(ENDED.receipt.hosts[1], unlisted=2900)
     _, host, _, more = receipt_lines(replace(ENDED, receipt=Receipt((many,))))
-    assert "2,901 left, confirmed in" in host and more.endswith(": and 2,900 more")
+    assert "2,901 left after" in host and more.endswith(": and 2,900 more")
     clean = replace(ENDED, receipt=Receipt(ENDED.receipt.hosts[:1]))
     assert receipt_text(clean, TERMINAL).plain.startswith("nothing is left on any host\n")
 
@@ -264,12 +265,12 @@ def test_a_thousand_receipts_are_summed_up() -> None:
     assert lines[1:] == [
         "1,000 hosts: 8,000 processes signalled, none left, confirmed in 1.00 s at most"
     ]
-    hosts[700] = HostReceipt("h700", 8, (Survivor(4121, "python", "D"),), confirmed=True)
+    hosts[700] = HostReceipt("h700", 8, (Survivor(4121, "python", "D"),))
     hosts[900] = HostReceipt("h900", unreachable_until=1200.0)
     _, survived, survivor, unreachable, rest = receipt_lines(
         replace(ENDED, receipt=Receipt(tuple(hosts)))
     )
-    assert survived.startswith("h700: 8 processes signalled, 1 left")
+    assert survived.startswith("h700: not confirmed: 8 processes signalled, 1 left")
     assert "pid 4121" in survivor and unreachable.startswith("h900: unreachable")
     assert rest.startswith("998 other hosts: 7,984 processes signalled, none left")
 
