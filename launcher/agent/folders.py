@@ -21,6 +21,8 @@ from typing import Any, NamedTuple, Sequence
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
+_STAYS = {"results", "stage", "stage.index"}
+"""What may stay of a run's folder when its agent has removed it."""
 _AGENT_DIED = "the agent died"
 """How an agent ended that could not write it down."""
 
@@ -184,12 +186,19 @@ class Folders:
 
     def make(self) -> bool:
         """Makes the run's folder, for an agent that has the run's address on this host. Returns
-        whether there was none: no agent was here before.
+        whether there was none, but for what `remove` leaves of a proven end: no agent was here
+        before of which anything may live.
 
         Raises:
             FolderError: it cannot be made.
         """
-        new = not os.path.lexists(self.run)
+        try:
+            found = set(os.listdir(self.run))
+            new = bool(found) and found <= _STAYS
+        except FileNotFoundError:
+            new = True
+        except OSError:
+            new = False
         private(self.run)
         if os.path.dirname(self.logs) == self.run:
             private(self.logs)
@@ -300,11 +309,9 @@ class Folders:
         """Takes the run's folder off this host, but for what its tasks have left as results; where
         it is not `proven` that nothing is left, but for what keeps the doubt, and with `staged`
         unset but for the staged files, in which there are results."""
-        stays = {self.results}
+        stays = {self.results} if staged else {os.path.join(self.run, name) for name in _STAYS}
         if not proven:
             stays.add(self.began)  # which tells when the machine has booted
-        if not staged:
-            stays |= {self.stage, f"{self.stage}.index"}
         with suppress(OSError), os.scandir(self.run) as listing:
             for entry in list(listing):
                 if entry.path in stays:

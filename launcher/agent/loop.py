@@ -374,7 +374,8 @@ class Agent:
     def _check_lease(self, now: float) -> None:
         if self._ending:
             if self._awaits_survivors and self._attempts.none_left and not self._kills:
-                self._kills.begin([], None, 0.0)  # which finds nothing, and is the proof
+                # Which finds nothing, and is the proof.
+                self._kills.begin([], None, 0.0, wire.BY_AGENT, self._ending)
             return
         idle = self._rules.lease if self._by_engine or self._staged else _IDLE
         if self._attempts or self._channels:

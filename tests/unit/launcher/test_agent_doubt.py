@@ -95,6 +95,19 @@ def test_a_folder_that_was_removed_is_none(begin: Begin) -> None:
     assert begin()[1]
 
 
+@pytest.mark.parametrize("staged", [True, False])
+@pytest.mark.parametrize("proven", [True, False])
+def test_results_that_stay_are_no_doubt(begin: Begin, proven: bool, staged: bool) -> None:
+    """What tasks have left on the host outlives the run's folder, and its proof or doubt does."""
+    found, _ = begin()
+    for folder in (found.results, found.stage):
+        Path(folder).mkdir()
+    found.remove(proven=proven, staged=staged)
+    assert Path(found.results).is_dir()
+    assert begin()[1] is proven
+    assert not begin()[1]
+
+
 def test_the_next_agent_reads_how_the_last_one_ended(begin: Begin) -> None:
     """Why, and what had become of its tasks, proven or not."""
     found, _ = begin()
