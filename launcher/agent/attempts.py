@@ -53,15 +53,17 @@ _PIPE_BYTES = 256 * 1024
 _DROPPED = ("TFMUX_AGENT", "SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY")
 """Variables that no task inherits. With the last three bash takes itself for a login over SSH, and
 `bash -c` sources ~/.bashrc."""
-_HANDLED = (
+_STOP_SIGNALS = (
+    signal.SIGTERM,
     signal.SIGINT,
     signal.SIGHUP,
-    signal.SIGPIPE,
-    signal.SIGTERM,
-    signal.SIGCHLD,
-    signal.SIGXFSZ,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
 )
-"""Signals whose handling by the agent, or by its interpreter, must not reach a task."""
+_HANDLED = (*_STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD, signal.SIGXFSZ)
+"""Signals whose handling by the agent, its interpreter, or who started it, must not reach a
+task."""
 _WAIT_FOR_OUTPUT = 1.0
 _LEFT_SECONDS = 2.0
 """An end with status 0 is reported so much later at most, where the task's first process has left
@@ -96,11 +98,13 @@ class State(IntEnum):
 
 
 class Stop(NamedTuple):
-    """How a task is asked to end: by a signal to all its processes, or to the `first` alone (its
-    pid) while that lives."""
+    """How a task is asked to end: by a signal to all its processes, or to the `first` alone while
+    that lives; the end of the `leader` takes the task's terminal from the others. Both are pids of
+    living processes."""
 
     number: int = signal.SIGTERM
     first: int = 0
+    leader: int = 0
 
 
 class Attempt:
@@ -116,6 +120,8 @@ class Attempt:
         self.stop_first = False
         """Only its first process gets the stop signal while that lives."""
         self.stop_signal: int = signal.SIGTERM
+        self.terminal = False
+        """Its output is a terminal."""
         self.state = State.OPENING
         self.gated = gated
         """It waits at its gate, or will."""
@@ -243,8 +249,8 @@ class Program(NamedTuple):
         why it failed goes to `fault`, which a successful exec closes. Its input is the `gate`,
         where it is `gated`.
 
-        TERM waits meanwhile (`_fork`): the agent's handler, which this process has still, would
-        take it for the agent's.
+        Stop signals wait meanwhile (`_fork`): the agent's handlers, which this process has still,
+        would take them for the agent's.
         """
         what = self.argv[0] if self.argv else ""
         try:
@@ -260,7 +266,7 @@ class Program(NamedTuple):
                 fcntl.ioctl(output, termios.TIOCSCTTY, 0)
             for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
             restore_limit()
             os.umask(self.umask)
             null = gate if self.gated else os.open("/dev/null", os.O_RDONLY)
@@ -334,7 +340,7 @@ class Attempts:
         stop_signal = signal.Signals["SIG" + wanted.get("stop_signal", "TERM")]
         log = self._logs.log(task, int(wanted["log_limit"]))
         attempt = Attempt(task, number, log, port, gated=gated)
-        attempt.stop_first, attempt.stop_signal = stop_first, stop_signal
+        attempt.stop_first, attempt.stop_signal, attempt.terminal = stop_first, stop_signal, pty
         self._forget_closed(task)
         self.all.append(attempt)
         if refused:
@@ -384,7 +390,7 @@ class Attempts:
             return
         attempt.began_at = attempt.log.size
         opened: list[int] = []
-        masked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
         try:
             output, its_output = _open_output(program.terminal, opened)
             fault, its_fault = _open_pipe(opened)
@@ -564,14 +570,13 @@ class Attempts:
 
     def stops(self) -> dict[str, Stop]:
         """How each task is asked to end, by the last of its attempts that had a process."""
-        begun = (attempt for attempt in self.all if attempt.pid)
-        return {
-            attempt.task: Stop(
-                attempt.stop_signal,
-                attempt.pid if attempt.stop_first and not attempt.ended else 0,
-            )
-            for attempt in begun
-        }
+        found = {}
+        for attempt in self.all:
+            if attempt.pid:
+                living = 0 if attempt.ended else attempt.pid
+                first, leader = attempt.stop_first and living, attempt.terminal and living
+                found[attempt.task] = Stop(attempt.stop_signal, first, leader)
+        return found
 
     def ask_to_end(self, tasks: set[str] | None, by: str, why: str) -> None:
         """Records who ends those of these that have not been seen to end; who came first stays."""

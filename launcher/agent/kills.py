@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter
 from typing import Iterator, Sequence
 
 from . import wire
@@ -28,6 +29,8 @@ from .processes import (
     ProcessTracker,
     command_lines,
     moment,
+    outlives,
+    pipe_readers,
     send,
     table,
 )
@@ -38,6 +41,8 @@ SCAN = 0.02
 KILL_SCAN = 0.005
 """Seconds between looks once KILL is sent, or while there are processes that are not below us."""
 KILL_PATIENCE = 5.0
+_READ_SECONDS = 0.5
+"""Time that a process has to read to the end what another one has written that is gone."""
 
 
 class Kills:
@@ -135,9 +140,13 @@ class TaskKill:
         self._began = time.monotonic()
         self.deadline = self._began + max(0.0, grace)
         self._began_at: tuple[int, int] | None = None
-        """The moment behind the first look."""
+        """The moment at which the first stop signal reached its process."""
         self._stopped: dict[Key, tuple[int, int]] = {}
-        """Processes that had their stop signal, each with the moment before it."""
+        """Processes that had their stop signal, each with the moment at which it reached them."""
+        self._handled: set[str] = set()
+        """Tasks of which a process that outlives the stop signal had it."""
+        self._needed_until: dict[Key, float] = {}
+        """Processes that others need, and when they were needed last."""
         self._signalled: set[Key] = set()
         self._left: list[Process] = []
         self._strangers_until = 0.0
@@ -223,32 +232,84 @@ class TaskKill:
         everyone: dict[int, Process],
         earlier: Sequence[TaskKill],
     ) -> None:
-        """Sends the stop signal to those that had none. To be signalled a process must have been
-        born before the signal reached its parent; where the parent is gone, before the first one.
-        That leaves out what a handler starts, and a look later still finds what was being forked.
+        """Sends the stop signal to those that had none, and are not part of the clean-up.
+
+        Where processes of a task have handlers, one must have been born before the signal reached
+        its parent; or, where that is gone, the first of all. Where none has, nobody was left to
+        start anything, and what was being forked meanwhile gets the signal in a later look.
         """
-        began_at = self._began_at = self._began_at or moment()
         stops = self._attempts.stops()
+        asked: list[tuple[Process, str, Stop]] = []
         for process, task in members:
             key = (process.pid, process.start)
-            if key in self._stopped:
-                continue
             other = next((kill for kill in earlier if kill.covers(task)), None)
             if other is not None:  # the task's end has begun with that one
                 self._signalled |= {key} & other._signalled
+            elif key not in self._stopped:
+                stop, reached = stops.get(task, Stop()), self._reached(process.ppid, everyone)
+                waits = stop.first != process.pid and self._reached(stop.first, everyone)
+                newborn = process.birth > (reached or self._began_at or process.birth)
+                cleaning = task in self._handled or (not task and self._handled)
+                if not waits and not (newborn and cleaning):
+                    asked.append((process, task, stop))
+        if asked:
+            self._signal(asked, members)
+
+    def _reached(self, pid: int, everyone: dict[int, Process]) -> tuple[int, int] | None:
+        """The moment at which the signal reached a living process; None where it had none."""
+        process = everyone.get(pid)
+        return process and self._stopped.get((process.pid, process.start))
+
+    def _signal(
+        self, asked: list[tuple[Process, str, Stop]], members: list[tuple[Process, str]]
+    ) -> None:
+        """Signals these, but for those that would simply end, and that others need."""
+        readers = pipe_readers(process.pid for process, _ in members)
+        crowds = Counter(task for _, task in members)
+        handling = {
+            process.pid
+            for process, _, stop in asked
+            # A shell that is held may block all signals at the moment.
+            if (process.pid, process.start) not in self._needed_until
+            and outlives(process.pid, stop.number)
+        }
+        needed = {
+            process.pid
+            for process, task, stop in asked
+            if process.pid not in handling
+            and self._is_needed(process, stop, readers, alone=crowds[task] == 1)
+        }
+        for process, task, stop in sorted(asked):  # by pid: parents first
+            first = 0 if stop.first in needed else stop.first
+            if process.pid in needed or first not in (0, process.pid):
                 continue
-            stop = stops.get(task, Stop())
-            if stop.first not in (0, process.pid):
-                continue
-            parent = everyone.get(process.ppid)
-            reached = self._stopped.get((parent.pid, parent.start)) if parent else None
-            if process.birth > (reached or began_at):
-                continue
-            now = moment()
+            before = moment()
             # CONT behind it: a stopped process keeps the signal pending for ever otherwise
             if send(process, (stop.number, signal.SIGCONT)):
-                self._signalled.add(key)
-            self._stopped[key] = now
+                self._signalled.add((process.pid, process.start))
+            # One without a handler has started nothing behind the signal.
+            reached = before if process.pid in handling else moment()
+            self._stopped[process.pid, process.start] = reached
+            self._began_at = self._began_at or reached
+            if process.pid in handling:
+                self._handled.add(task)
+
+    def _is_needed(self, process: Process, stop: Stop, readers: set[int], *, alone: bool) -> bool:
+        """The process does something for others, and gets its signal when they have ended. `alone`:
+        no other one of its task lives."""
+        key, now = (process.pid, process.start), time.monotonic()
+        if process.pid in readers:
+            # `tee` in `train | tee log`: without it train fails at its next line. The end of its
+            # input will end it; whatever does not read gets its signal a little later.
+            grace = self.deadline - self._began
+            self._needed_until[key] = now + min(_READ_SECONDS, grace / 4)
+        elif process.pid == stop.leader and not alone:
+            # The end of a terminal's first process takes the terminal from all others, which get
+            # HUP. A shell is stopped meanwhile, or it would go on to the next line of its script.
+            send(process, (signal.SIGSTOP,))
+            self._needed_until[key] = now
+            return True
+        return now < self._needed_until.get(key, now)
 
     def _kill(self, members: list[Process], everyone: dict[int, Process]) -> None:
         # Freeze first, then kill: one that forks faster than we look must not get away.

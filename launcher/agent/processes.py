@@ -26,6 +26,7 @@ TAG = b"TFMUX_TASK="
 AGENT_TAG = b"TFMUX_AGENT="
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
+_MASKS = (b"SigCgt:", b"SigIgn:", b"SigBlk:")
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
 
@@ -128,6 +129,55 @@ def moment() -> tuple[int, int]:
     begun again with small numbers), or the newest is not known."""
     newest = _newest_pid()
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS), newest
+
+
+def outlives(pid: int, number: int) -> bool:
+    """The process has a handler for this signal, or ignores or blocks it: it is not simply ended.
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            lines = file.read().splitlines()
+    except OSError as error:
+        if error.errno in EXHAUSTED:
+            raise
+        return False
+    masks = [line.split()[1] for line in lines if line.startswith(_MASKS)]
+    return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
+
+
+def pipe_readers(pids: Iterable[int]) -> set[int]:
+    """Those of these processes that read what others of them write, as `tee` does behind
+    `train | tee log`: their input is the pipe of another's output. Of processes that read from each
+    other in a ring, and from nobody else, it has none."""
+    pipes = {pid: [_pipe(pid, number) for number in (0, 1, 2)] for pid in pids}
+    readers: dict[str, set[int]] = {}
+    for pid, (source, *_) in pipes.items():
+        if source:
+            readers.setdefault(source, set()).add(pid)
+    behind = {
+        pid: set().union(*(readers.get(sink, ()) for sink in sinks)) - {pid}
+        for pid, (_, *sinks) in pipes.items()
+    }
+    todo = list(set(pipes) - set().union(*behind.values()))
+    found: set[int] = set()
+    while todo:
+        new = behind[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
+
+
+def _pipe(pid: int, number: int) -> str:
+    """The pipe that is a descriptor of a process; empty where it is something else. A link's text
+    says so, which touches no disk."""
+    try:
+        name = os.readlink(f"/proc/{pid}/fd/{number}")
+    except OSError:
+        return ""
+    return name if name.startswith("pipe:") else ""
 
 
 def variable(pid: int, name: bytes) -> bytes | None:

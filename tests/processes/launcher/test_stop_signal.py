@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from launcher.agent import wire
 from tests.support.agent_client import Client
 from tests.support.budgets import budget
 
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 LONG = 600.0
 """A grace that no test waits for: all processes have ended by themselves when the receipt comes."""
 
@@ -24,7 +26,7 @@ echo saved
 """A program that saves for the time of many looks, and has no handler."""
 
 TRAIN = """\
-import multiprocessing, os, signal, subprocess, sys, time
+import multiprocessing, os, signal, subprocess, sys, threading, time
 
 def save(*_):
     print("saving")
@@ -32,11 +34,20 @@ def save(*_):
     sys.exit(0)
 
 if __name__ == "__main__":
-    signal.signal(15, save)
+    {wait}
     print("up")
     while True:
         time.sleep(0.01)
 """
+BY_HANDLER = "signal.signal(15, save)"
+BY_THREAD = """signal.pthread_sigmask(signal.SIG_BLOCK, [15])
+    def wait():
+        signal.sigwait([15])
+        try:
+            save()
+        finally:
+            os._exit(0)
+    threading.Thread(target=wait).start()"""
 
 HANDLERS = {
     "program": "subprocess.run(['sh', 'save.sh'], check=True)",
@@ -47,6 +58,7 @@ HANDLERS = {
     "daemon": "subprocess.Popen(['sh', 'save.sh'], start_new_session=True)",
     "no mark": "subprocess.Popen(['env', '-i', '/bin/sh', 'save.sh'], start_new_session=True)",
     "chain": "[os.fork() and os._exit(0) or time.sleep(0.03) for _ in range(10)]; print('saved')",
+    "waited for": "print('of a thread that waits for the signal'); os.system('sh save.sh')",
     "pool": "multiprocessing.get_context('spawn').Pool(2).map(os.system, ['sh save.sh'])",
 }
 
@@ -64,13 +76,14 @@ def client() -> Iterator[Client]:
 def written(folder: Path, handler: str = HANDLERS["program"]) -> Path:
     """The programs in a folder of their own."""
     (folder / "save.sh").write_text(SAVE)
-    (folder / "train.py").write_text(TRAIN.format(save=handler))
+    wait = BY_THREAD if "thread" in handler else BY_HANDLER
+    (folder / "train.py").write_text(TRAIN.format(save=handler, wait=wait))
     return folder
 
 
 def start(client: Client, folder: Path, *argv: str, **said: Any) -> None:
     """Starts a task in a folder, and waits until its handler is there."""
-    answer = client.start("w:0", argv, cwd=str(folder), env={"PYTHONUNBUFFERED": "1"}, **said)
+    answer = client.start("w:0", argv, cwd=str(folder), env=UNBUFFERED, **said)
     assert not answer["error"], answer
     client.follow("w:0")
     client.log_until(b"up")
@@ -100,6 +113,9 @@ SCRIPTS = {
     "no trap": "python train.py; echo not reached",
     "background": "python train.py & wait; echo not reached",
     "wrapper": "python train.py & trap 'exit 3' TERM; wait",
+    "pipeline": "python train.py 2>&1 | tee log; echo not reached",
+    "long pipeline": "python train.py | grep --line-buffered . | (while read line; do echo $line; "
+    "done) | tee log; echo not reached",
     "two wrappers": "sh -c 'python train.py; :'; echo not reached",
 }
 
@@ -115,6 +131,55 @@ def test_the_programs_of_scripts_save(
     text = SCRIPTS[script].replace("python", sys.executable)
     (written(tmp_path) / "run.sh").write_text(text)
     start(client, tmp_path, shell, "run.sh", stop=stop)
+    log = ended_by_itself(client)
+    assert b"saved" in log and b"not reached" not in log
+    if "tee" in text:
+        assert "saved" in (tmp_path / "log").read_text()
+
+
+UNREAD = {
+    "not read": "yes | (echo up; exec sleep 1000)",
+    "read in vain": "sleep 1000 | python3 -uc 'print(\"up\"); import time; time.sleep(1000)'",
+    "ring": """python3 -uc '
+import os, subprocess
+(a, b), (c, d) = os.pipe(), os.pipe()
+subprocess.Popen(["cat"], stdin=a, stdout=d)
+subprocess.Popen(["cat"], stdin=c, stdout=b)
+for fd in (a, b, c, d): os.close(fd)
+print("up")
+'""",
+    "ring with a way in": "mkfifo ring; cat <ring >ring & (echo up; exec sleep 1000)",
+}
+
+
+@pytest.mark.parametrize("script", UNREAD)
+def test_readers_that_no_end_of_input_ends(client: Client, tmp_path: Path, script: str) -> None:
+    """Given programs without handlers that read what others write, and do not end with it, when
+    they are killed, then they get their signal, too."""
+    start(client, tmp_path, "sh", "-c", UNREAD[script])
+    ended_by_itself(client)
+
+
+def test_a_script_that_writes_into_a_program_of_its_own(client: Client, tmp_path: Path) -> None:
+    """Given a script whose whole output goes through `tee`, when it is killed, then all that its
+    program says while it saves is in the file."""
+    text = f"exec > >(tee log) 2>&1\n{sys.executable} train.py\necho not reached\n"
+    (written(tmp_path) / "run.sh").write_text(text)
+    start(client, tmp_path, "bash", "run.sh")
+    log = ended_by_itself(client)
+    assert b"saved" in log and (tmp_path / "log").read_bytes() == log
+
+
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+@pytest.mark.parametrize("stop", ["all", "first"])
+@pytest.mark.parametrize("script", ["no trap", "background", "pipeline", "two wrappers"])
+def test_a_terminal_stays_while_its_programs_save(
+    client: Client, tmp_path: Path, script: str, stop: str, shell: str
+) -> None:
+    """Given a shell script without a trap at a terminal, which the end of the script would take
+    from its program, when it is killed, then the program saves, and what it says is in the log."""
+    (written(tmp_path) / "run.sh").write_text(SCRIPTS[script].replace("python", sys.executable))
+    start(client, tmp_path, shell, "run.sh", stop=stop, pty=True)
     log = ended_by_itself(client)
     assert b"saved" in log and b"not reached" not in log
 
@@ -134,39 +199,45 @@ def save(*_):
     child = subprocess.Popen(["sh", "-c", "while [ ! -e go ]; do sleep 0.02; done; echo saved"])
 signal.signal(15, save)
 while child is None or child.poll() is None:
-    print("up")
+    print("up" if child is None else "on")
     time.sleep(0.02)
 """
 
 FORKS = """\
 import os, time
 number = 0
-print("up")
 while True:
     if os.fork() == 0:
         {child}
         time.sleep(1000)
     time.sleep(0.002)
     number += 1
-    if number == 100:
-        os.fork()
+    if number == 20:
+        print("up")
 """
 CHILDREN = {
     "child": "pass",
     "session": "os.setsid()",
     "program": "os.execlp('sleep', 'sleep', '1000')",
+    "orphan": "os.fork() and os._exit(0)",
+    "chain": "[os.fork() and os._exit(0) for _ in range(20) if time.sleep(0.002) is None]",
 }
 
 
+@pytest.mark.parametrize("below", ["", "a script"])
 @pytest.mark.parametrize("child", CHILDREN)
 def test_what_was_forked_before_the_signal_gets_it(
-    client: Client, tmp_path: Path, child: str
+    client: Client, tmp_path: Path, child: str, below: str
 ) -> None:
     """Given tasks that fork as fast as kills look, without a handler, when they are killed, then
     all that they have forked ends by the signal, time and again."""
     (tmp_path / "forks.py").write_text(FORKS.format(child=CHILDREN[child]))
     for attempt in range(1, budget(3, 100) + 1):
-        start(client, tmp_path, sys.executable, "-u", "forks.py", attempt=attempt)
+        argv = [sys.executable, "forks.py"]
+        argv = ["sh", "-c", f"{shlex.join(argv)}; :"] if below else argv
+        client.start("w:0", argv, cwd=str(tmp_path), attempt=attempt, env=UNBUFFERED)
+        client.follow("w:0")
+        client.log_until(b"up\n" * attempt)
         receipt = client.kill(grace=LONG)
         assert receipt["confirmed"] and receipt["signalled"] > 1, receipt
 
@@ -199,10 +270,113 @@ def test_a_process_gets_one_signal_however_many_kills_there_are(
     client.send(wire.KILL, {"id": 7002, "tasks": ["w:0", "w:1"], "grace": LONG})
     client.get(wire.EXITED, task="w:1", signal="TERM")
     client.send(wire.KILL, {"id": 7003, "tasks": None, "grace": LONG})
-    client.log_until(b"saving\n" + 50 * b"up\n")  # the time of many looks
+    client.log_until(30 * b"on\n")  # the time of many looks
     (tmp_path / "go").touch()
     assert client.get(wire.RECEIPT, ids=[7002])["signalled"] == 2
     receipt = client.get(wire.RECEIPT, ids=[7003])  # the neighbour was gone before
     assert receipt["confirmed"] and receipt["signalled"] == 1, receipt
-    assert client.logs[0].count(b"saving") == 1 and b"saved" in client.logs[0]
+    assert client.log_until(b"saved").count(b"saving") == 1
     client.get(wire.EXITED, task="w:0", status=0)
+
+
+LOADERS = """\
+import multiprocessing, os, queue, signal, sys, time
+
+def load(batches):
+    number = 0
+    while True:
+        batches.put((os.getpid(), number))
+        number += 1
+
+def main():
+    context = multiprocessing.get_context(sys.argv[1])
+    batches = context.Queue(4)
+    loaders = [context.Process(target=load, args=(batches,), daemon=True) for _ in range(2)]
+    for loader in loaders:
+        loader.start()
+    told = []
+    signal.signal(getattr(signal, "SIG" + sys.argv[2]), lambda *_: told.append(1))
+    while not told:
+        batches.get()
+        print("up")
+    seen = {loader.pid: 0 for loader in loaders}
+    while min(seen.values()) < 50:
+        pid, number = batches.get(timeout=60)
+        seen[pid] += 1
+        time.sleep(0.01)
+    assert all(loader.is_alive() for loader in loaders)
+    print("saved after", len(seen), "loaders")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("name", ["TERM", "USR1", "INT"])
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_helpers_outlive_the_first_process_that_needs_them(
+    client: Client, tmp_path: Path, method: str, name: str
+) -> None:
+    """Given a training that takes more batches from the processes that load its data before it
+    saves, when only its first process is signalled, then it saves, and all are gone."""
+    (tmp_path / "train.py").write_text(LOADERS)
+    argv = (sys.executable, "train.py", method, name)
+    start(client, tmp_path, *argv, stop="first", stop_signal=name)
+    assert b"saved after 2 loaders" in ended_by_itself(client)
+    assert client.get(wire.EXITED, task="w:0")["status"] == 0
+
+
+LEFT = """\
+import os, signal, sys, time
+if os.fork() == 0:
+    def told(*_):
+        print("child told")
+        sys.exit(0)
+    signal.signal(signal.SIGUSR2, told)
+    print("up")
+    while True:
+        time.sleep(0.01)
+def told(*_):
+    print("first told")
+    time.sleep(0.3)
+    if os.fork() == 0:
+        os.execlp("sh", "sh", "save.sh")
+    print("first ends")
+    os._exit(0)
+signal.signal(signal.SIGUSR2, told)
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_what_the_first_process_leaves_is_told_when_that_has_ended(
+    client: Client, tmp_path: Path
+) -> None:
+    """Given a task whose first process leaves one that it had started before the signal and one
+    that saves, when it ends, then the former gets the signal, and the latter the grace."""
+    (written(tmp_path) / "train.py").write_text(LEFT)
+    start(client, tmp_path, sys.executable, "train.py", stop="first", stop_signal="USR2")
+    words = ended_by_itself(client).split(b"\n")
+    assert words.index(b"first ends") < words.index(b"child told")
+    assert b"saved" in words
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2"])
+def test_each_stop_signal_ends_a_program_without_a_handler(client: Client, name: str) -> None:
+    """Whatever handlers the agent has for it, the task has none."""
+    client.start("w:0", ["sleep", "1000"], stop_signal=name)
+    assert client.kill(grace=LONG)["confirmed"]
+    assert client.get(wire.EXITED, task="w:0")["signal"] == name
+
+
+def test_an_agent_without_a_launcher_asks_as_it_was_told(tmp_path: Path) -> None:
+    """Given a task with a stop signal of its own and helpers, when its lease ends, then the agent
+    alone sends that signal to the first process, which takes more batches and saves."""
+    (tmp_path / "train.py").write_text(LOADERS)
+    with Client(lease=1.0, grace=LONG) as channel:
+        channel.hello()
+        argv = (sys.executable, "train.py", "fork", "USR1")
+        start(channel, tmp_path, *argv, stop="first", stop_signal="USR1")
+        channel.get(wire.NOTE)  # no beat of ours renews the lease
+        assert b"saved after 2 loaders" in channel.log_until(b"loaders")
+        channel.get(wire.EXITED, task="w:0", status=0)
