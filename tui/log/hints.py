@@ -89,17 +89,42 @@ SIGNATURES: tuple[_Signature, ...] = (
         "log directory, or --resume only with the same model",
     ),
     _sign(
+        "message too large",
+        r"Received message larger than max|message larger than max \(",
+        "gRPC refuses messages of this size: raise its limit in the program, or send less at once",
+    ),
+    _sign(
         "GPU out of memory",
-        r"(?:CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating tensor.*GPU"
-        r"|failed to allocate .* from device)",
+        r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|CUDA error: out of memory"
+        r"|OOM when allocating tensor.*GPU|failed to allocate .* from device"
+        r"|Out of memory error on GPU|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
+        r"|cudaErrorMemoryAllocation|HIP out of memory",
         "the GPU's memory is full: a smaller batch, fewer tasks on this GPU, or "
-        "TF_FORCE_GPU_ALLOW_GROWTH=true",
+        "TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow, XLA_PYTHON_CLIENT_MEM_FRACTION for JAX; "
+        "`nvidia-smi` on the host says who holds it",
+    ),
+    _sign(
+        "device out of memory",
+        r"RESOURCE_EXHAUSTED: (?:[^\n]{0,80}: )?(?:Out of memory|Failed to allocate)"
+        r"|RESOURCE_EXHAUSTED: [^\n]{0,60}(?:trying to allocate|allocating) \d",
+        "the memory of the device is full: a smaller batch, or a smaller "
+        "XLA_PYTHON_CLIENT_MEM_FRACTION where tasks share a GPU",
+    ),
+    _sign(
+        "shared memory full",
+        r"out of shared memory|unable to (?:open|mmap|allocate) shared memory"
+        r"|/dev/shm[^\n]{0,80}No space left|No space left[^\n]{0,80}/dev/shm"
+        r"|torch_shm_manager|killed by signal: Bus error",
+        "/dev/shm is full: fewer workers of the data loader, a larger /dev/shm (`--shm-size` of a "
+        "container), or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
     _sign(
         "out of memory",
         r"\bMemoryError\b|std::bad_alloc|[Cc]annot allocate memory|OOM when allocating tensor"
-        r"|[Oo]ut of memory: [Kk]ill|RESOURCE_EXHAUSTED",
-        "the host's memory is full: a smaller batch or fewer tasks on this host",
+        r"|[Oo]ut of memory: [Kk]ill|DataLoader worker \(pid[^)]*\) is killed by signal: Killed"
+        r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill",
+        "the host's memory is full: a smaller batch, fewer workers of the data loader, or fewer "
+        "tasks on this host",
     ),
     _sign(
         "CUDA and driver",
@@ -113,6 +138,127 @@ SIGNATURES: tuple[_Signature, ...] = (
         _DRIVER,
         # On a machine without a GPU every start says one of these two: nothing is wrong there.
         unless=r"failed call to cuInit.*(?:UNKNOWN ERROR \(303\)|no CUDA-capable device)",
+    ),
+    _sign(
+        "a GPU twice",
+        r"Duplicate GPU detected",
+        "NCCL takes one rank for each GPU: give each rank a GPU of its own, or use gloo",
+    ),
+    _sign(
+        "no such GPU",
+        r"invalid device ordinal|Found no NVIDIA driver|No CUDA GPUs are available"
+        r"|Torch not compiled with CUDA enabled",
+        "this task sees fewer GPUs than it asks for, or its package has no CUDA: `gpus` of the "
+        "host and the task's LOCAL_RANK must fit",
+    ),
+    _sign(
+        "no network interface",
+        r"[Nn]o socket interface found|NET/Socket : [Nn]o interface found"
+        r"|Unable to find (?:address|interface) for",
+        "the network interface that NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names is not on this "
+        "host: `ip addr` lists them",
+    ),
+    _sign(
+        "a collective timed out",
+        r"Watchdog caught collective operation timeout|collective operation timeout: WorkNCCL"
+        r"|Timed out waiting \d+ms for (?:recv|send) operation|monitoredBarrier|Barrier timed out"
+        r"|Application timeout caused pair closure|barrier in coordination service has failed",
+        "another rank did not come to this operation: see what it does (stacks of all tasks), the "
+        "fault is there, not here",
+    ),
+    _sign(
+        "another rank has gone",
+        r"[Cc]onnection closed by peer|Read error \[[^]]*\]:\d+|ncclRemoteError"
+        r"|distributed service detected fatal errors|stopped sending heartbeats"
+        r"|heartbeat timeout|remote process (?:exited|exiting)|Gloo \w+ failed"
+        r"|Socket closed|failed to recv, got 0 bytes|[Nn]CCL communicator was aborted",
+        "a peer of this rank ended or stood still: look for the first failure in its log",
+    ),
+    _sign(
+        "ranks do not meet",
+        r"waiting for clients\. \d+/\d+ clients joined|client socket has timed out"
+        r"|RendezvousTimeoutError|RendezvousConnectionError|Gloo connectFullMesh failed"
+        r"|DistStoreError|DistNetworkError|PjRT_Client_Connect",
+        "not all ranks have come to the same address: one has not started, or MASTER_ADDR is a "
+        "name that leads elsewhere on its host (`tfmux check` tries it from each)",
+    ),
+    _sign(
+        "NCCL",
+        r"\bnccl(?:UnhandledCudaError|SystemError|InternalError|InvalidUsage|InvalidArgument)\b"
+        r"|NCCL error in|NCCL WARN",
+        'NCCL says more with env = { NCCL_DEBUG = "INFO" }',
+    ),
+    _sign(
+        "a name does not resolve",
+        r"Name or service not known|[Tt]emporary failure in name resolution|nodename nor servname"
+        r"|socket\.gaierror|DNS resolution failed|(?:[Cc]ould not|unable to) resolve host",
+        "this host does not know that name: /etc/hosts or DNS there, or `address` of the other",
+    ),
+    _sign(
+        "no Internet there",
+        r"(?:[Cc]ouldn't|[Cc]an't|could not) (?:connect to|reach) ['\"]?https?://"
+        r"|Max retries exceeded with url|HTTPSConnectionPool",
+        "this host does not reach that server: fetch it here and bring it with `data`",
+    ),
+    _sign(
+        "CUDA libraries",
+        r"lib(?:cudart|cudnn\w*|cublas\w*|nccl|cufft|cusparse|cusolver|nvrtc|cupti|cuda)\.so[.\d]*:"
+        r" cannot open shared object|Cannot dlopen some GPU libraries"
+        r"|[Cc]ould not load library libcud\w+",
+        "libraries of CUDA are missing on this host, or of another version than the program wants: "
+        "`pip install 'tensorflow[and-cuda]'`, or LD_LIBRARY_PATH in `env`",
+    ),
+    _sign(
+        "system libraries",
+        r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"
+        r"|(?:Import|OS)Error: [^\n]*cannot open shared object"
+        r"|error while loading shared libraries",
+        "this host lacks a library, or its system is older than the package: another Python or "
+        "environment there, or LD_LIBRARY_PATH in `env`",
+    ),
+    _sign(
+        "CUDA error",
+        r"CUDA error: (?:an illegal memory access|device-side assert|misaligned|unspecified)",
+        'env = { CUDA_LAUNCH_BLOCKING = "1" } makes the traceback end where the fault is',
+    ),
+    _sign(
+        "too many open files",
+        r"Too many open files|EMFILE",
+        'the limit of open files: `setup = "ulimit -n 65536"`, or fewer workers of the data loader',
+    ),
+    _sign(
+        "Keras 3",
+        r"convert a value \(PerReplica:|Keras 3 only supports|not supported (?:in|by|when using) "
+        r"(?:the )?[`'\"]?Keras 3|keras\.optimizers\.legacy|tf\.estimator|"
+        r"Could not interpret optimizer identifier",
+        "legacy Keras takes this: `pip install tf_keras` on each host and "
+        'env = { TF_USE_LEGACY_KERAS = "1" }',
+    ),
+    _sign(
+        "Python 2",
+        r"Missing parentheses in call to 'print'"
+        r"|name '(?:xrange|unicode|raw_input|reduce|basestring|long|unichr)' is not defined"
+        r"|has no attribute '(?:iteritems|itervalues|has_key)'"
+        r"|No module named '(?:cPickle|urllib2|ConfigParser|StringIO|Queue|Tkinter|commands)'",
+        "a program for Python 2: `2to3 -w` of it makes one for Python 3",
+    ),
+    _sign(
+        "NumPy",
+        r"module 'numpy' has no attribute '(?:float|int|bool|object|str|long|complex|unicode)'"
+        r"|np\.(?:float|int|bool|object)_?` was (?:a deprecated|removed)"
+        r"|compiled using NumPy 1\.x cannot be run",
+        "written for an older NumPy: float in place of np.float, or `pip install 'numpy<1.24'` "
+        "(for compiled modules 'numpy<2') in an environment of its own",
+    ),
+    _sign(
+        "no more slots",
+        r"not enough slots available in the system",
+        "mpirun counts slots itself: `--oversubscribe`, or slots=N in its host file",
+    ),
+    _sign(
+        "mpirun as root",
+        r"mpirun has detected an attempt to run as root",
+        "`--allow-run-as-root`, or another user in `ssh`",
     ),
     _sign(
         "TensorFlow 1",
@@ -130,7 +276,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "NaN",
         r"NanLossDuringTrainingError|Model diverged with loss = NaN"
-        r"|(?i:\bloss\b[^\n]{0,30}\bnan\b)",
+        r"|(?i:\bloss\b(?:[\"']?\s*(?:[:=(]|is\b|on training batch is)?\s*)(?:tensor\(|\[)?nan\b)",
         "the loss is no number any more: a smaller learning rate, clipped gradients, and a look "
         "at the data",
     ),
