@@ -33,8 +33,10 @@ __all__ = [
     "inputs",
     "model",
     "parameters",
+    "placer",
     "server",
     "tf",
+    "tfrecord",
 ]
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ if TYPE_CHECKING:
         parameters,
         server,
     )
+    from trainer.data import tfrecord
+    from trainer.tf1 import placer
 else:
     tf = _Module("tensorflow")
-    globals().update({name: _Module(f"trainer.{name}") for name in __all__ if name != "tf"})
+    tfrecord, placer = _Module("trainer.data.tfrecord"), _Module("trainer.tf1.placer")
+    globals().update({name: _Module(f"trainer.{name}") for name in set(__all__) - set(globals())})

@@ -66,8 +66,7 @@ def main(argv=None):
 
         with tf.train.MonitoredTrainingSession(
                 master=server.target, is_chief=is_chief, checkpoint_dir=FLAGS.log_dir,
-                hooks=hooks, save_checkpoint_secs=60, config=sess_config,
-                stop_grace_period_secs=5) as mon_sess:
+                hooks=hooks, save_checkpoint_secs=60, config=sess_config) as mon_sess:
             print('session started.')
             step = 0
             start_time = time.time()

@@ -1,4 +1,4 @@
-"""`tf1 SCRIPT ARGUMENTS…`: runs a program of TensorFlow 1's tutorials on today's TensorFlow.
+"""Version 1 of TensorFlow's interface, as programs of that time import it.
 
 In the script, and in modules beside it, `import tensorflow as tf` gives TensorFlow's own interface
 of version 1, `tf.compat.v1`, in graph mode; libraries see TensorFlow as it is. What was removed and
@@ -8,19 +8,21 @@ the tutorials use has small stand-ins: some of `tf.contrib`, and `input_data`.
 import builtins
 import contextlib
 import importlib.abc
+import inspect
 import logging
 import os
 import sys
 import traceback
 import types
-from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 import tensorflow
+from tensorflow.python.client import session
+from tensorflow.python.util import tf_stack
 
 from trainer.data import tutorial
-from trainer.exceptions import TrainerError
+from trainer.tf1 import old_numpy, placer
 
 v1 = tensorflow.compat.v1
 MODULES = "tensorflow._api.v2.compat.v1"
@@ -37,35 +39,12 @@ INSTEAD = {
 }
 
 
-def run(options: Namespace) -> int:
-    """Runs the script as `__main__`; returns its exit status."""
-    words = options.words
-    script = os.path.abspath(words[0])
-    with open(script, "rb") as file:
-        source = file.read()
-    _install(os.path.dirname(script))
-    sys.argv[:] = words
-    main = sys.modules["__main__"] = types.ModuleType("__main__")
-    main.__file__ = script
-    try:
-        exec(compile(source, script, "exec", dont_inherit=True), vars(main))
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-            return 1
-        return int(end.code or 0)
-    except TrainerError:
-        raise
-    except Exception as error:
-        frames = error.__traceback__
-        while frames and frames.tb_frame.f_code.co_filename != script:
-            frames = frames.tb_next
-        traceback.print_exception(error.with_traceback(frames))
-        return 1
-    return 0
+STOP_GRACE_SECS = 2
+"""Instead of 120 at the end of a session: a synchronous chief's queue runner waits for gradients
+which nobody sends any more, and only closing the session ends it."""
 
 
-def _install(folder: str) -> None:
+def install(folder: str) -> None:
     """Makes `import` in modules of the folder as the tutorials know it."""
     logger = logging.getLogger("tensorflow")
     level = logger.level
@@ -77,11 +56,57 @@ def _install(folder: str) -> None:
         del v1.app.flags.FLAGS.log_dir  # absl's own; the tutorials define one
     v1.contrib, v1.examples = _contrib(), _examples()
     _name_missing()
+    placer.install()
+    old_numpy.give_back()
+    _shorten_the_end()
+    fetches = session._FetchHandler
+    build = fetches.build_results  # no frame of a traceback, as `run` would be
+    fetches.build_results = lambda *words: old_numpy.returned(build(*words))
     sys.meta_path.insert(0, _Absent())
     sys.path.insert(0, folder)
     for name in [name for name in sys.modules if name.partition(".")[0] == "trainer"]:
         del sys.modules[name]  # many a program of that time has a package of this name
     builtins.__import__ = _import_for(folder, builtins.__import__)
+
+
+def _shorten_the_end() -> None:
+    """Gives threads a short time at the end of a session that ends without them anyway; a program's
+    own `stop_grace_period_secs` holds."""
+    join = v1.train.Coordinator.join
+    default = inspect.signature(join).parameters["stop_grace_period_secs"].default
+
+    def join_soon(
+        self: Any,
+        threads: Any = None,
+        stop_grace_period_secs: float = default,
+        ignore_live_threads: bool = False,
+    ) -> None:
+        if ignore_live_threads and stop_grace_period_secs == default:
+            stop_grace_period_secs = STOP_GRACE_SECS
+        join(self, threads, stop_grace_period_secs, ignore_live_threads)
+
+    init = v1.train.QueueRunner._init_from_args
+
+    def init_from_args(self: Any, *words: Any, **options: Any) -> None:
+        init(self, *words, **options)  # that the session's end cancels it is no error
+        self._queue_closed_exception_types += (tensorflow.errors.CancelledError,)
+
+    v1.train.Coordinator.join = join_soon
+    v1.train.QueueRunner._init_from_args = init_from_args
+
+
+@contextlib.contextmanager
+def own_frames_hidden() -> Iterator[None]:
+    """Leaves frames of this package out where TensorFlow says in which line an operation was
+    made."""
+
+    class Filter(tf_stack.StackTraceFilter):  # type: ignore[misc]
+        def get_filtered_filenames(self) -> frozenset[str]:
+            return ours
+
+    ours = frozenset(frame.filename for frame in traceback.extract_stack())
+    with Filter():
+        yield
 
 
 def _name_missing() -> None:
