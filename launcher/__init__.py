@@ -15,7 +15,7 @@ from importlib import import_module
 
 TYPE_CHECKING = False  # `typing` is a tenth of what `tfmux --help` takes
 if TYPE_CHECKING:
-    from .api import Cluster, Run
+    from .api import Cluster, Run, collect
     from .errors import (
         ClusterFileError,
         LauncherError,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         TfmuxError,
     )
     from .ids import TaskId
-    from .run.snapshot import HostView, Receipt, Snapshot, TaskView
+    from .run.snapshot import HostView, KeptResults, Receipt, Snapshot, TaskView
     from .run.stack_groups import Stacks
     from .run.states import HostState, Outcome, RunPhase, TaskState
     from .store.stream import LogEvent, PublicEvent
@@ -35,6 +35,7 @@ __all__ = [
     "ClusterFileError",
     "HostState",
     "HostView",
+    "KeptResults",
     "LauncherError",
     "LogEvent",
     "Outcome",
@@ -51,12 +52,13 @@ __all__ = [
     "TaskState",
     "TaskView",
     "TfmuxError",
+    "collect",
 ]
 
 _MODULES = {
-    "api": ("Cluster", "Run"),
+    "api": ("Cluster", "Run", "collect"),
     "ids": ("TaskId",),
-    "run.snapshot": ("HostView", "Receipt", "Snapshot", "TaskView"),
+    "run.snapshot": ("HostView", "KeptResults", "Receipt", "Snapshot", "TaskView"),
     "run.stack_groups": ("Stacks",),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),
     "store.stream": ("LogEvent", "PublicEvent"),

@@ -25,10 +25,12 @@ from .run.states import RunPhase
 from .session.client import STACKS_SECONDS, RunClient, has_launcher, loop_caller
 from .session.launcher_process import LauncherProcess
 from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
+from .store.runs import RunFolder
 from .store.stream import LogEvent, PublicEvent
 
 if TYPE_CHECKING:
     from .run.stack_groups import Stacks
+    from .session.kept_results import HostResults
 
 _PACE = 0.05
 _Started = tuple[RunClient, EventFiles]
@@ -395,6 +397,35 @@ class Run:
         client.close()
         if cancelled:
             raise asyncio.CancelledError
+
+
+async def collect(
+    run_id: str,
+    patterns: Sequence[str] = (),
+    *,
+    ask: PromptHandler | None = None,
+    progress: Callable[[str, int, int], None] = lambda host, done, total: None,
+) -> list[HostResults]:
+    """Brings what the tasks of a run have left in the workdirs of its hosts to
+    `collected/HOST` in the run's folder; what is there already does not come again.
+
+    Args:
+        run_id: the id, or a beginning that only one run has.
+        patterns: paths in the workdir, or patterns of such; without any, everything comes.
+        ask: as for `Cluster.launch`.
+        progress: gets a host's name, its bytes so far and in all.
+
+    Returns:
+        For each host what has come, or the `problem` for which nothing has.
+
+    Raises:
+        RunNotFoundError: no run, or several.
+        TfmuxError: its files cannot be read.
+    """
+    from .session.kept_results import collect_results
+
+    run = await asyncio.to_thread(lambda: StoredRun(RunFolder.find(run_id)))
+    return await collect_results(run, patterns, progress, ask)
 
 
 def _lines(reader: RunLogs, *, last: bool = False) -> list[LogEvent]:

@@ -204,6 +204,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     stacks.add_argument("--json", action="store_true", help="one JSON object")
 
+    collect = commands.add_parser("collect", help="bring what tasks have left on a run's hosts")
+    collect.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    collect.add_argument(
+        "patterns",
+        nargs="*",
+        metavar="PATTERN",
+        help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
+    )
+
     doctor = commands.add_parser("doctor", help="print what a bug report needs to know")
     doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
 
@@ -255,6 +264,13 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address", help="localhost's, for the other hosts (default: that of the route to them)"
     )
+    parser.add_argument(
+        "--collect",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="path in the workdir, or pattern, to bring back at the end; may be given again",
+    )
     parser.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
 
 
@@ -301,6 +317,7 @@ COMMANDS = {
     "serve": "serve.serve",
     "logs": "attach.logs",
     "stacks": "stacks.stacks",
+    "collect": "collect.collect",
     "doctor": "doctor.doctor",
     "completion": "completion.completion",
 }

@@ -139,17 +139,18 @@ class WorkdirFile(NamedTuple):
 def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
     """Moves what tasks have made or changed in the workdir to the folder `kept`, but for what the
     launcher has `brought` to itself. False where something cannot be moved, and stays."""
-    whole, ready, problems = True, "", []  # type: bool, str, List[str]
+    whole, ready = True, None
+    problems: list[str] = []
     patterns = [pattern_of(path) for path in brought]
     for file in workdir_files(stage, problems, unlocks=True):
         if not file.result or any(begins(parts_of(file.path), one) for one in patterns):
             continue
-        target = os.path.join(kept, file.inside)
+        folder = os.path.dirname(file.inside)
         try:
-            if os.path.dirname(target) != ready:
-                ready = os.path.dirname(target)
-                os.makedirs(ready, 0o700, exist_ok=True)
-            os.rename(file.path, target)
+            if folder != ready:
+                _make_folder(kept, folder)
+                ready = folder
+            os.rename(file.path, os.path.join(kept, file.inside))
         except OSError as error:  # another user's folder, a full disk
             log_line(f"not taken out of the workdir: {error}")
             whole = False
@@ -299,6 +300,24 @@ def begins(path: Sequence[str], pattern: Sequence[str]) -> bool:
         if number >= len(path) or not matches(path[number], part):
             return False
     return True
+
+
+def _make_folder(base: str, inside: str) -> None:
+    """Makes a folder, and those above it from `base` on. What a task has put in the place of one,
+    a link say, is removed.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path = base
+    for part in ["", *parts_of(inside)]:
+        path = os.path.join(path, part) if part else path
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            if not _is_folder(path):
+                os.unlink(path)
+                os.mkdir(path, 0o700)
 
 
 def _is_folder(path: str) -> bool:

@@ -213,6 +213,8 @@ class RunRequest:
     """Addresses of hosts for the other hosts, by their logins, where `ssh` knows other names."""
     max_restarts: int | None = None
     """How often all tasks start again where one fails; None: the run ends."""
+    collect: Sequence[str] = ()
+    """Paths that are brought back at the end."""
 
     @property
     def equal(self) -> bool:
@@ -241,6 +243,8 @@ def render(request: RunRequest) -> str:
         file["hosts"] = hosts
     file["jobs"] = jobs
     file["run"] = {"command": list(request.command), "workdir": request.workdir}
+    if request.collect:
+        file["run"]["collect"] = list(request.collect)
     if request.framework is not Framework.TENSORFLOW:
         file["run"]["framework"] = str(request.framework)
     if request.max_restarts is not None:

@@ -9,12 +9,13 @@ stays on the host.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import posixpath
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ from .unpacking import Unpacker, UnpackError, display_name
 PATIENCE = 60.0
 _LIST_SECONDS = 600.0
 _TELL_SECONDS = 0.1
+_PAUSE_SECONDS = 1.0
 _WINDOW = 4 << 20
 """Bytes that may be received and not yet written to disk: the host is not asked for more."""
 _MAX_LISTED = 10
@@ -78,7 +80,7 @@ class Results:
                 raise
             return self._missing(host, "stopped before they were complete")
         except Exception as error:  # whatever it is, the host's copy must stay
-            return self._missing(host, _reason(error))
+            return self._missing(host, reason_of(error))
         finally:
             self._work.discard(work)
         for path in fetched.absent:
@@ -113,7 +115,7 @@ class Results:
                 raise
             kept = KeptResults(host.name, problem="not looked for any more")
         except Exception as error:  # whatever it is, the host's copy stays
-            kept = KeptResults(host.name, problem=_reason(error))
+            kept = KeptResults(host.name, problem=reason_of(error))
         finally:
             work.cancel()
             self._work.discard(work)
@@ -170,6 +172,8 @@ class Fetched:
     problems: tuple[str, ...]
     refused: tuple[str, ...]
     """Symbolic links, which are left out."""
+    present: int = 0
+    """Number of files that were here before."""
 
 
 async def fetch(
@@ -194,7 +198,8 @@ async def fetch(
             try:
                 program = await link.start_program()
                 try:
-                    return await _Collection(program, folder, progress).run(named(paths))
+                    request = {"what": "collect", "paths": named(paths)}
+                    return await _Collection(program, folder, progress).run(request)
                 finally:
                     await program.aclose()
             except HostError:
@@ -208,7 +213,57 @@ async def fetch(
         await asyncio.sleep(_TELL_SECONDS)
 
 
-def _reason(error: BaseException) -> str:
+Opener = Callable[[], Awaitable[Program]]
+"""Starts the program on a host; raises `HostError`."""
+
+
+async def fetch_results(
+    open_program: Opener,
+    patterns: Sequence[str],
+    folder: Path,
+    progress: Callable[[int, int], None],
+) -> Fetched:
+    """Fetches what a run's tasks have left in the workdir of a host, where it matches one of the
+    patterns, into `folder`, each file under its path in the workdir. What is there already stays;
+    what has come when the connection is lost, or a person ends it, need not come again.
+
+    Raises:
+        HostError: the host cannot be reached, or refused.
+        UnpackError: the stream is not what was announced.
+        OSError: the files could not be written here.
+    """
+    came_at = time.monotonic()
+    seen = (0, 0)
+
+    def note(done: int, total: int) -> None:
+        nonlocal came_at, seen
+        if (done, total) != seen:
+            came_at, seen = time.monotonic(), (done, total)
+        progress(done, total)
+
+    while True:
+        here, part = await asyncio.to_thread(_present, folder)
+        have = [[name, *facts, name in part] for name, facts in (here | part).items()]
+        request = {"what": "collect-results", "patterns": list(patterns), "have": have}
+        try:
+            program = await open_program()
+            try:
+                return await _Collection(program, folder, note, merges=True).run(request)
+            finally:
+                await program.aclose()
+        except HostError:
+            if seen == (0, 0) or time.monotonic() - came_at > PATIENCE:
+                raise
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+def _present(folder: Path) -> tuple[dict[str, tuple[int, int]], dict[str, tuple[int, int]]]:
+    """The files that have been brought into a folder, and those that have come in part."""
+    return files_in(folder), files_in(partial_of(folder))
+
+
+def reason_of(error: BaseException) -> str:
+    """Why results were not brought, for a person."""
     if isinstance(error, HostError):
         return error.reason
     if isinstance(error, OSError):
@@ -234,12 +289,14 @@ def named(paths: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class _Announcement(Frame):
-    """What a host has: bytes of the stream, files, links that are left out, absent paths."""
+    """What a host has: bytes of the stream, files, links that are left out, absent paths, and the
+    number of files that are here already."""
 
     size: Number
     files: Number
     links: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
     absent: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
+    present: Number
 
 
 class _Problems(Frame):
@@ -253,22 +310,29 @@ class _Collection:
     one is on disk, so that little waits in memory whatever is slow."""
 
     def __init__(
-        self, program: Program, folder: Path, progress: Callable[[int, int], None]
+        self,
+        program: Program,
+        folder: Path,
+        progress: Callable[[int, int], None],
+        *,
+        merges: bool = False,
     ) -> None:
+        """`merges`: what an earlier try has brought is there, and stays."""
         self._program = program
         self._folder = folder
         self._progress = progress
+        self._merges = merges
 
-    async def run(self, wanted: list[tuple[str, str]]) -> Fetched:
-        """Fetches all of it.
+    async def run(self, request: dict[str, Any]) -> Fetched:
+        """Fetches all of what is asked for.
 
         Raises:
             HostError: the host refused, or the connection ended.
             UnpackError: the stream is not what was announced, or could not be written here.
         """
-        self._program.send({"what": "collect", "paths": wanted})
+        self._program.send(request)
         announced = await self._program.answer(_Announcement, _LIST_SECONDS)
-        receiver = _Receiver(self._folder, announced.size, announced.files)
+        receiver = _Receiver(self._folder, announced.size, announced.files, merges=self._merges)
         try:
             await self._receive(receiver, announced.size)
             await self._wait_for_disk(receiver)
@@ -286,6 +350,7 @@ class _Collection:
             announced.absent,
             done.problems,
             tuple(f"{name}, a symbolic link" for name in announced.links),
+            announced.present,
         )
 
     async def _receive(self, receiver: _Receiver, size: int) -> None:
@@ -339,7 +404,8 @@ class _Receiver:
     """Thread that unpacks the stream, with a queue of chunks. The event loop never waits for it: a
     disk that hangs delays nothing but these results."""
 
-    def __init__(self, folder: Path, size: int, files: int) -> None:
+    def __init__(self, folder: Path, size: int, files: int, *, merges: bool) -> None:
+        self._merges = merges
         self.folder = folder
         """The folder of the results when they are complete."""
         self.size = size
@@ -385,8 +451,14 @@ class _Receiver:
 
     def _unpack(self) -> None:
         self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = _made(self.folder.with_name(f"{self.folder.name}.partial"))
-        unpacker = Unpacker(partial, self.size, self._files)
+        partial = partial_of(self.folder)
+        lock = -1
+        if self._merges:
+            partial.mkdir(mode=0o700, exist_ok=True)
+            lock = _locked(partial)
+        else:
+            partial = _made(partial)
+        unpacker = Unpacker(partial, self.size, self._files, resumes=self._merges)
         try:
             while self.stored < self.size:
                 chunk = self._chunks.get()
@@ -397,17 +469,82 @@ class _Receiver:
                 with suppress(RuntimeError):  # the loop has ended
                     self._loop.call_soon_threadsafe(self._news.set)
             unpacker.finish()
-            self.folder = partial.rename(_free(self.folder))
+            if self._merges:
+                merge(partial, self.folder)
+            else:
+                self.folder = partial.rename(_free(self.folder))
             self.complete = True
         except OSError as error:
             where = f"{display_name(unpacker.name)}: " if unpacker.name else ""
             raise UnpackError(f"{where}{error.strerror}") from error
         finally:
             unpacker.close()
-            if self.useless:
+            if self.useless and not self._merges:
                 remove_tree(str(partial))
             with suppress(OSError):
                 partial.rmdir()  # it is empty
+            if lock >= 0:
+                os.close(lock)
+
+
+def partial_of(folder: Path) -> Path:
+    """The folder that has what has come of results, until all have."""
+    return folder.with_name(f"{folder.name}.partial")
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that keeps others from bringing the same.
+
+    Raises:
+        UnpackError: somebody does.
+    """
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise UnpackError(f"another tfmux writes to {folder} now") from None
+    return fd
+
+
+def merge(source: Path, target: Path) -> None:
+    """Moves files to a folder, in which they replace those of their names.
+
+    Raises:
+        OSError: something else has such a name, or nothing can be written there.
+    """
+    if not os.listdir(source):
+        return
+    if not os.path.lexists(target):
+        source.rename(target)
+        return
+    folders = [""]  # grows meanwhile
+    for folder in folders:
+        (target / folder).mkdir(mode=0o700, exist_ok=True)
+        for item in sorted(os.scandir(source / folder), key=lambda one: one.name):
+            inside = f"{folder}/{item.name}" if folder else item.name
+            if item.is_dir(follow_symlinks=False):
+                folders.append(inside)
+            else:
+                os.replace(item.path, target / inside)
+    for folder in reversed(folders):
+        (source / folder).rmdir()
+
+
+def files_in(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of all files below a folder, by their names there."""
+    found: dict[str, tuple[int, int]] = {}
+    todo = [""]
+    while todo:
+        below = todo.pop()
+        with suppress(OSError), os.scandir(folder / below) as listing:
+            for item in listing:
+                if item.is_dir(follow_symlinks=False):
+                    todo.append(f"{below}{item.name}/")
+                elif item.is_file(follow_symlinks=False):
+                    info = item.stat(follow_symlinks=False)
+                    found[f"{below}{item.name}"] = info.st_size, info.st_mtime_ns
+    return found
 
 
 def _made(folder: Path) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ _SHOWN = 200
 _LATEST = 1 << 40
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_RESUMED = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class UnpackError(TfmuxError):
@@ -31,13 +33,16 @@ class UnpackError(TfmuxError):
 class Unpacker:
     """Unpacks a stream of members into a folder, chunk by chunk."""
 
-    def __init__(self, folder: Path, size: int, files: int) -> None:
+    def __init__(self, folder: Path, size: int, files: int, *, resumes: bool = False) -> None:
         """Opens `folder`, which exists and is empty, for a stream of `size` bytes with so many
-        `files`.
+        `files`. With `resumes` it may have what an earlier stream has brought: a file is made anew,
+        or goes on where it ends. One that is not whole has its time already, so that it is known
+        again.
 
         Raises:
             OSError: it cannot be opened.
         """
+        self._resumes = resumes
         self._size = size
         self._most_files = files
         self._received = self._files = 0
@@ -47,7 +52,7 @@ class Unpacker:
         self._ended = False
         self._left = 0
         """Bytes that are missing of the open file."""
-        self._mtime = 0
+        self._time_ns = 0
         self.name = ""
         """The last member."""
         self._file = -1
@@ -126,7 +131,12 @@ class Unpacker:
         kind = head.get("kind")
         self.name = "/".join(parts)
         if kind == "folder":
-            os.mkdir(parts[-1], _number(head, "mode") & 0o755 | 0o700, dir_fd=self._folder(parts))
+            mode = _number(head, "mode") & 0o755 | 0o700
+            try:
+                os.mkdir(parts[-1], mode, dir_fd=self._folder(parts))
+            except FileExistsError:
+                if not self._resumes:
+                    raise
         elif kind == "file":
             self._files += 1
             if self._files > self._most_files:
@@ -136,13 +146,33 @@ class Unpacker:
                 raise UnpackError(
                     f"{display_name(self.name)} is larger than all that was announced"
                 )
-            self._mtime = min(_number(head, "mtime"), _LATEST)
+            self._time_ns = min(_number(head, "mtime"), _LATEST) * 10**9
+            if "nanoseconds" in head:
+                self._time_ns += min(_number(head, "nanoseconds"), 10**9 - 1)
             mode = _number(head, "mode") & 0o755 | 0o600
-            self._file = os.open(parts[-1], _FILE, mode, dir_fd=self._folder(parts))
+            flags = _RESUMED if self._resumes else _FILE
+            self._file = os.open(parts[-1], flags, mode, dir_fd=self._folder(parts))
+            if self._resumes:
+                self._go_on(_number(head, "offset") if "offset" in head else 0)
             if not self._left:
                 self._close_file()
         else:
             raise UnpackError(f"{display_name(self.name)} is not a file or a folder")
+
+    def _go_on(self, offset: int) -> None:
+        """Begins to write behind what is there of the open file, or at its beginning.
+
+        Raises:
+            UnpackError: there is more or less of it.
+        """
+        info = os.fstat(self._file)
+        if not stat.S_ISREG(info.st_mode):
+            raise UnpackError(f"{display_name(self.name)} is not a file here")
+        if not offset:
+            os.ftruncate(self._file, 0)
+        elif offset != info.st_size:
+            raise UnpackError(f"{display_name(self.name)} does not go on where it ends here")
+        os.lseek(self._file, offset, os.SEEK_SET)
 
     def _folder(self, parts: tuple[str, ...]) -> int:
         """Returns a descriptor of a member's folder."""
@@ -170,12 +200,14 @@ class Unpacker:
     def _write(self, data: memoryview) -> int:
         count = os.write(self._file, data)
         self._left -= count
+        if self._resumes:
+            os.utime(self._file, ns=(self._time_ns, self._time_ns))
         return count
 
     def _close_file(self) -> None:
         fd, self._file = self._file, -1
         try:
-            os.utime(fd, (self._mtime, self._mtime))
+            os.utime(fd, ns=(self._time_ns, self._time_ns))
         finally:
             os.close(fd)  # a network file system reports a failed write here
 

@@ -64,10 +64,16 @@ class Program:
 
     @classmethod
     async def start(
-        cls, run_id: str, host: str, open_session: Opener, lease: float | None = None
+        cls,
+        run_id: str,
+        host: str,
+        open_session: Opener,
+        lease: float | None = None,
+        *,
+        alone: bool = False,
     ) -> Program:
-        """Starts the program for a run; for a preflight it ends when nothing came for the seconds
-        of its `lease`.
+        """Starts the program for a run, which ends with the run's agent, unless it is there
+        `alone`; for a preflight it ends when nothing came for the seconds of its `lease`.
 
         Raises:
             HostError: it cannot be started.
@@ -76,7 +82,7 @@ class Program:
         transport = await open_session(nonce)
         try:
             arrival = await arrive(transport, nonce, host)
-            config = {"run": run_id, "host": host, "lease": lease}
+            config = {"run": run_id, "host": host, "lease": lease, "alone": alone}
             transport.write(bootstrap.program_payload(config, arrival.magic))
             program = cls(host, transport, arrival)
             await program.answer(Ready)

@@ -247,9 +247,9 @@ def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[
 
 class Found:
     """What is to be collected: members in their order, and what is left out. `have` are files that
-    the launcher has, or has in part, by their names: their size and time."""
+    the launcher has, by their names: their size and time, and whether they may be parts."""
 
-    def __init__(self, have: dict[str, tuple[int, int]]) -> None:
+    def __init__(self, have: dict[str, tuple[int, int, bool]]) -> None:
         self.members: list[tuple[dict[str, Any], str]] = []
         self.links: list[str] = []
         self.absent: list[str] = []
@@ -368,12 +368,12 @@ class Found:
             seconds, nanoseconds = divmod(max(0, info.st_mtime_ns), 10**9)
             head.update(kind="file", mode=stat.S_IMODE(info.st_mode))
             head.update(size=info.st_size, mtime=seconds, nanoseconds=nanoseconds)
-            had, time_ns = self._have.get(name, (0, -1))
+            had, time_ns, part = self._have.get(name, (0, -1, False))
             if time_ns == max(0, info.st_mtime_ns):
                 if had == info.st_size:
                     self.present += 1
                     return
-                if had < info.st_size:
+                if part and had < info.st_size:
                     head.update(size=info.st_size - had, offset=had)
         else:
             return  # a socket, a pipe: nothing of it could be brought anywhere
@@ -410,7 +410,7 @@ def collect_results(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None
         OSError: the connection ended.
         ValueError: there are too many.
     """
-    found = Found({name: (size, time_ns) for name, size, time_ns in asked["have"]})
+    found = Found({name: (size, time_ns, part) for name, size, time_ns, part in asked["have"]})
     found.add_results(folders, asked["patterns"])
     _send(pipe, found)
 

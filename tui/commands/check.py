@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import getpass
 import shutil
 import sys
 
@@ -13,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from launcher.cluster import ClusterModel
-from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.preflight import preflight
 from launcher.quantities import counted
+from tui.commands.asking import terminal_asker
 from tui.commands.hosts_from import read_cluster
 from tui.exits import Exit
 from tui.format import request_text
@@ -57,7 +56,7 @@ def check(arguments: argparse.Namespace) -> int:
 
 async def _preflight(cluster: ClusterModel, *, quiet: bool, accept_new: bool) -> Report:
     progress = _Progress(cluster, quiet or not sys.stderr.isatty())
-    ask = None if quiet or not sys.stdin.isatty() else _asker(progress)
+    ask = None if quiet or not sys.stdin.isatty() else terminal_asker(progress.clear)
     try:
         return await preflight(cluster, ask, progress.show, accept_new=accept_new)
     finally:
@@ -138,22 +137,3 @@ class _Progress:
         line = f"checking: {text}"
         line = cut(line, min(cell_len(line), width - 1))
         print(f"\r\x1b[K{line}", end="", file=sys.stderr, flush=True)
-
-
-def _asker(progress: _Progress) -> PromptHandler:
-    """Asks at the terminal, one question at a time. Host keys are not asked for here: trusting
-    them is `--accept-new`'s business, in one step and with all fingerprints."""
-    lock = asyncio.Lock()
-
-    async def ask(question: AuthPrompt) -> str | None:
-        if question.kind is PromptKind.HOST_KEY:
-            return None
-        async with lock:
-            progress.clear()
-            text = f"{question.host}: {question.text}: "
-            try:
-                return await asyncio.to_thread(getpass.getpass if question.secret else input, text)
-            except EOFError:
-                return None
-
-    return ask

@@ -68,6 +68,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
             workdir=_workdir(arguments.workdir, here, base),
             framework=framework,
             max_restarts=_max_restarts(arguments.max_restarts, framework),
+            collect=[literal(path) for path in arguments.collect],
             addresses=asyncio.run(
                 _addresses(logins, arguments.address, met=arguments.framework is not None)
             ),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launcher.files.unpacking import UnpackError
+from launcher.files.unpacking import Unpacker, UnpackError
 from launcher.on_host.pipe import LENGTH
 from tests.support.result_streams import END, file, folder, member, unpack
 
@@ -84,3 +85,56 @@ def test_more_members_than_were_announced(tmp_path: Path) -> None:
     with pytest.raises(UnpackError, match="more files"):
         unpack(tmp_path / "root", stream, files=10, size=1 << 40)
     assert len(list((tmp_path / "root").iterdir())) == 10
+
+
+def resume(root: Path, *members: bytes, files: int) -> None:
+    """Unpacks a stream into what an earlier one has left."""
+    stream = b"".join(members)
+    unpacker = Unpacker(root, len(stream), files, resumes=True)
+    try:
+        unpacker.feed(stream)
+        unpacker.finish()
+    finally:
+        unpacker.close()
+
+
+def test_a_file_goes_on_where_it_ends_and_is_whole(outside: Path) -> None:
+    """With its time to the nanosecond, by which a part of it is known."""
+    root = outside.parent / "root"
+    (root / "a").mkdir(parents=True)
+    (root / "a/part").write_bytes(b"first ")
+    (root / "a/old").write_bytes(b"something longer")
+    part = file("a/part", b"second", offset=6, mtime=7, nanoseconds=5)
+    resume(root, folder("a"), part, file("a/old", b"new"), END, files=2)
+    assert (root / "a/part").read_bytes() == b"first second"
+    assert (root / "a/part").stat().st_mtime_ns == 7 * 10**9 + 5
+    assert (root / "a/old").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("offset", [3, 9, -1, 1 << 62, True, "5"])
+def test_a_file_that_does_not_go_on_where_it_ends_is_refused(outside: Path, offset: object) -> None:
+    """Nothing is written into it."""
+    root = outside.parent / "root"
+    root.mkdir()
+    (root / "part").write_bytes(b"first")
+    with pytest.raises(UnpackError):
+        resume(root, file("part", b"x", offset=offset), END, files=1)
+    assert (root / "part").read_bytes() == b"first"
+
+
+@pytest.mark.parametrize("planted", ["link", "pipe", "folder", "linked folder"])
+def test_what_stands_in_the_place_of_a_part_is_not_written_to(outside: Path, planted: str) -> None:
+    """A link to another file or folder, or what is no file at all."""
+    root = outside.parent / "root"
+    root.mkdir()
+    if planted == "link":
+        (root / "part").symlink_to(outside)
+    elif planted == "pipe":
+        os.mkfifo(root / "part")
+    elif planted == "folder":
+        (root / "part").mkdir()
+    else:
+        (root / "folder").symlink_to(outside.parent)
+    name = "folder/outside" if planted == "linked folder" else "part"
+    with pytest.raises((UnpackError, OSError)):
+        resume(root, file(name), END, files=1)
