@@ -24,6 +24,7 @@ from .values import nearest
 
 _LARGEST = 16 * 1024 * 1024
 _SHOWN = 60
+_NOT_UTF8 = "it has bytes that are not UTF-8, which a cluster file cannot hold: write other names"
 _NAME_ADDED = "  # the name of the file"
 """End of a line that is not the user's."""
 
@@ -60,6 +61,11 @@ def read_text(path: Path) -> str:
 def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> ClusterModel:
     """Reads the text of a cluster file; `source` names it in errors. See `load`."""
     text = text.removeprefix("\ufeff")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # bytes of a command line, which Python keeps as surrogates
+        line = text.count("\n", 0, error.start) + 1
+        raise ClusterFileError(source, [Problem("", line, "", _NOT_UTF8)]) from None
     lines = KeyLines(text.replace("\r\n", "\n"))
     try:
         raw = tomllib.loads(text)

@@ -12,13 +12,14 @@ import hashlib
 import os
 import shutil
 import stat
+import time
 import tomllib
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..agent.folders import FolderError, local_folder, private
-from ..errors import RunNotFoundError, TfmuxError
+from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..paths import runs_home
 from .launcher_lock import launcher_pid
@@ -26,6 +27,10 @@ from .launcher_lock import launcher_pid
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
 
+_NEW = ".new-"
+"""Beginning of the names of folders that are not whole yet."""
+_NEW_SECONDS = 600.0
+"""Age from which on nobody is writing one any more."""
 STALLED_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
 
@@ -51,9 +56,10 @@ class RunFolder:
             TfmuxError: the disk is full, or the folder of runs is somebody else's.
         """
         path = runs_home() / run_id
+        new = runs_home() / f"{_NEW}{run_id}"
         try:
             private(str(runs_home()))
-            path.mkdir(mode=0o700)
+            new.mkdir(mode=0o700)
         except FolderError as error:
             raise TfmuxError(f"runs are not kept there: {error}") from error
         except OSError as error:
@@ -64,13 +70,14 @@ class RunFolder:
             # A file without a name has that of the file, and this copy is called otherwise.
             text = with_file_name(text, cluster.name)
         try:
-            folder = cls(path)
+            folder = cls(new)
             folder.cluster_file.write_text(text, encoding="utf-8", newline="")
             folder._origin.write_bytes(os.fsencode(cluster.base))
+            new.rename(path)  # whole: half a run would be one that cannot be read
         except OSError as error:
-            shutil.rmtree(path, ignore_errors=True)  # half a run would be one that cannot be read
+            shutil.rmtree(new, ignore_errors=True)
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
-        return folder
+        return cls(path)
 
     @classmethod
     def find(cls, run_id: str) -> RunFolder:
@@ -98,7 +105,8 @@ class RunFolder:
 
     @classmethod
     def scan(cls) -> tuple[list[RunFolder], list[UnreadableRun]]:
-        """All runs, the newest first, and what stands among them and cannot be looked at."""
+        """All runs, the newest first, and what stands among them and cannot be looked at. What is
+        left of runs that never began is removed."""
         found: list[tuple[float, RunFolder]] = []
         unreadable = []
         try:
@@ -110,6 +118,9 @@ class RunFolder:
             unreadable.append(UnreadableRun(str(runs_home()), error.strerror or str(error)))
         for name in names:
             path = runs_home() / name
+            if name.startswith(_NEW) or _never_began(path):
+                _remove_old(path)
+                continue
             problem = _problem(path)
             if problem is None:
                 found.append((_age(path), cls(path)))
@@ -162,6 +173,37 @@ def _problem(path: Path) -> str | None:
         return "a dangling symbolic link" if path.is_symlink() else ""
     except OSError as error:
         return error.strerror or str(error)
+
+
+_FIRST_FILES = frozenset({"cluster.toml", "origin", "launcher.lock", "launcher.log"})
+"""Files of a run that exist before its first record."""
+
+
+def _never_began(path: Path) -> bool:
+    """It is what a launch has left that was ended, or met a full disk, before it had written the
+    cluster file: no record, no log, and no file to launch. It may be being written just now."""
+    try:
+        if path.is_symlink() or not all(map(_is_first, os.scandir(path))):
+            return False
+        raw = tomllib.loads((path / "cluster.toml").read_text(encoding="utf-8-sig"))
+        return "jobs" not in raw
+    except (FileNotFoundError, ValueError, RecursionError):
+        return True
+    except OSError:
+        return False
+
+
+def _is_first(entry: os.DirEntry[str]) -> bool:
+    """It is a file that exists before a run's first record; logs and records do, empty."""
+    if entry.name in _FIRST_FILES:
+        return True
+    return entry.name.endswith((".jsonl", ".log")) and entry.is_file() and not entry.stat().st_size
+
+
+def _remove_old(path: Path) -> None:
+    with suppress(OSError, LockError):
+        if time.time() - path.stat().st_mtime > _NEW_SECONDS and launcher_pid(path) is None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _age(path: Path) -> float:

@@ -97,3 +97,34 @@ def test_a_run_s_folder_keeps_line_ends(tmp_path: Path) -> None:
     file.write_bytes(text.encode())
     folder = RunFolder.create("odd-20260101-120000-0001", text, load(file))
     assert folder.cluster_file.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--workdir", "d\udce9", "--", "true"),
+        ("--name", "n\udce9", "--", "true"),
+        ("--", "echo", "a\udce9b"),
+        ("--", "p\udce9"),
+        ("-H", "h\udce9", "--", "true"),
+        ("--framework", "f\udce9", "--", "true"),
+    ],
+)
+def test_words_of_a_run_that_no_file_can_hold(odd: Path, words: tuple[str, ...]) -> None:
+    """Exit 2 with a sentence, and no record of a run that never was."""
+    done = tfmux(odd, UTF8, "run", *words)
+    assert done.returncode == 2, done.stderr.decode()
+    assert b"Traceback" not in done.stderr
+    assert len(done.stderr.decode().splitlines()) == 1
+    assert RunFolder.scan() == ([], [])
+
+
+def test_words_that_are_read_from_such_a_directory_arrive(odd: Path) -> None:
+    """Given a working directory whose name is not UTF-8, and a variable with such a value, when a
+    command is run there, then both arrive byte for byte."""
+    env = {**UTF8, "VALUE": "v\udce9"}
+    done = tfmux(odd, env, "run", "--headless", "--", "sh", "-c", "pwd; printf '%s\\n' \"$VALUE\"")
+    assert done.returncode == 0, done.stderr.decode()
+    (folder,) = RunFolder.all()
+    log = (folder.path / "worker-0.log").read_bytes()
+    assert log.splitlines() == [os.fsencode(odd), b"v\xe9"]

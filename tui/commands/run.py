@@ -29,7 +29,7 @@ from launcher.errors import TfmuxError
 from launcher.hosts.dial import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.paths import expand_user
-from launcher.printable import printable
+from launcher.printable import escaped, printable
 from tui.commands.launch import launch
 from tui.streams import message
 
@@ -50,6 +50,9 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
         TfmuxError: the options do not fit, or the file they make has a problem.
     """
     command = arguments.words[1:] if arguments.words[:1] == ["--"] else arguments.words
+    _check_text("the command", *command)
+    _check_text("--workdir", arguments.workdir or "")
+    _check_text("--name", arguments.name or "")
     if not command:
         raise TfmuxError("there is no command: write such as tfmux run -n 4 -- python train.py")
     save: Path | None = arguments.save
@@ -158,6 +161,22 @@ def _framework(word: str | None) -> Framework:
         known = ", ".join(Framework)
         hint = nearest(word, Framework, f"it is one of {known}")
         raise TfmuxError(f"--framework {printable(word, 60)}: {hint}") from None
+
+
+def _check_text(what: str, *words: str) -> None:
+    """Checks that words can be written into a cluster file.
+
+    Raises:
+        TfmuxError: one has bytes that are not UTF-8 (Python keeps them as surrogates).
+    """
+    for word in words:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise TfmuxError(
+                f"{what}: {escaped(word)} is not UTF-8, as a cluster file must be: rename the "
+                "file, or put the command into a script"
+            ) from None
 
 
 def _max_restarts(count: int | None, framework: Framework) -> int | None:

@@ -83,7 +83,7 @@ def odd_entries() -> set[str]:
     (home / "no-cluster-file").mkdir()
     (home / "no-cluster-file/events.jsonl").write_text("null\n")
     (home / "folder-for-file/cluster.toml").mkdir(parents=True)
-    odd_run("toml", b"", "name = [[[")
+    odd_run("toml", b"null\n", "name = [[[")
     return {
         "a-file",
         "dangling",
