@@ -223,13 +223,15 @@ class Link:
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
-        that is free.
+        that is free. A channel to it has been opened once.
 
         Raises:
             AgentError: the host cannot be reached.
+            OSError: no channel can be opened (`Transport.try_channel`), or no port be had here.
         """
         if self._transport is None:
             raise AgentError(self.settings.host, "the host cannot be reached")
+        await self._transport.try_channel(port)
         return await self._transport.forward(port, wanted)
 
     def leave(self, *, remove: bool, brought: tuple[str, ...] = ()) -> None:

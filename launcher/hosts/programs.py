@@ -106,6 +106,10 @@ class Program:
         finally:
             await self.aclose()
 
+    async def try_channel(self, port: int) -> None:
+        """Opens a channel to a port of the host once, as `Transport.try_channel` does."""
+        await self._transport.try_channel(port)
+
     def send(self, request: dict[str, Any]) -> None:
         """Sends a request, however large."""
         raw = json.dumps(request, separators=(",", ":")).encode()

@@ -168,6 +168,21 @@ class SshTransport(Transport):
             return None
         return SshTransport(self.connection, process, forced=self._forced, shared=True)
 
+    async def try_channel(self, port: int) -> bool:
+        try:
+            async with asyncio.timeout(SESSION_SECONDS):
+                _, writer = await self.connection.open_connection("127.0.0.1", port, encoding=None)
+        except asyncssh.ChannelOpenError as error:
+            if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
+                raise PermissionError(error.reason) from error
+            if error.code == asyncssh.OPEN_CONNECT_FAILED:
+                raise ConnectionRefusedError(error.reason) from error
+            raise ConnectionError(error.reason) from error
+        except asyncssh.Error as error:  # the connection has just ended
+            raise ConnectionError(str(error)) from error
+        writer.close()
+        return True
+
     async def forward(self, port: int, wanted: int = 0) -> int:
         if port not in self._forwards:
             try:

@@ -78,6 +78,17 @@ class Transport(ABC):
         one (`MaxSessions` of sshd), or there is none."""
         return None
 
+    async def try_channel(self, port: int) -> bool:
+        """Opens a channel to `port` of the host's loopback once, and closes it. False: there are
+        no channels, on this machine.
+
+        Raises:
+            PermissionError: the SSH server allows none (`AllowTcpForwarding`, `PermitOpen`).
+            ConnectionRefusedError: nothing listens there.
+            OSError: it says nothing, or the connection has ended.
+        """
+        return False
+
     async def forward(self, port: int, wanted: int = 0) -> int:
         """Makes `port` of the host reachable on this machine's loopback, on the port `wanted` or
         (0, or it is taken) a free one, and returns that. On this machine it is the same port.
@@ -86,6 +97,16 @@ class Transport(ABC):
             OSError: no port could be had, or the connection has ended.
         """
         return port
+
+
+def channel_problem(host: str, port: int, error: PermissionError | ConnectionRefusedError) -> str:
+    """Why no channel to a port of a host was opened."""
+    if isinstance(error, PermissionError):
+        return (
+            f"the SSH server of {host} allows no channel to its port {port} (AllowTcpForwarding, "
+            "PermitOpen or DisableForwarding of sshd_config, or the key's no-port-forwarding)"
+        )
+    return f"nothing listens on 127.0.0.1:{port} of {host}: let the program listen there, too"
 
 
 class TransportFactory(Protocol):

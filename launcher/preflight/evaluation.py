@@ -299,6 +299,14 @@ def ports(
         yield passed(Check.PORTS, host, "free" if wanted else "none", sentence)
 
 
+def not_forwarded(host: str, task: TaskId, why: str) -> Finding:
+    """Warns of a port that cannot be forwarded."""
+    sentence = f"{task} cannot be forwarded to this machine: {why}"
+    todo = "allow it there, or remove forward and open its address"
+    about = (Check.PORTS, "forward-refused", host, "no forward", sentence, todo)
+    return warning(*about, task=task)
+
+
 def leftovers(
     host: str, found: Sequence[Sequence[Any]], known: Container[str]
 ) -> Iterator[Finding]:

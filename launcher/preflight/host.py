@@ -18,6 +18,7 @@ from ..errors import AgentError, HostError
 from ..frozen import frozen
 from ..hosts.bootstrap import arrive
 from ..hosts.frames import GpusAnswer, PortsAnswer
+from ..hosts.transport import channel_problem
 from ..hosts.ways import open_via
 from ..ids import TaskId
 from ..plan.environment import PROXIES
@@ -183,8 +184,21 @@ class HostCheck:
             if str(port) not in failed
         }
         self.listening.set_result(TaskPorts(every, tokens))
+        for task in self._tasks:
+            if task.forward and tokens.get(task.id) and (port := every[task.id]):
+                await self._try_channel(task.id, port)
         forbidden = listening.forbidden
         self._report_all(evaluation.ports(self.name, fixed, answer.owners, failed, forbidden))
+
+    async def _try_channel(self, task: TaskId, port: int) -> None:
+        """Whether a port that will be forwarded is reached: our own listener is there."""
+        try:
+            await self.session.try_channel(port)
+        except PermissionError as error:
+            why = channel_problem(self.name, port, error)
+            self._report(evaluation.not_forwarded(self.name, task, why))
+        except OSError:  # such as a connection that has ended, which others say
+            return
 
     async def _account(self) -> None:
         answer = await self.session.ask(AccountAnswer, QUICK)

@@ -188,6 +188,11 @@ class ProbeSession:
         finally:
             del self._waiting[ident]
 
+    async def try_channel(self, port: int) -> None:
+        """Opens a channel to a port of the host once, as `Transport.try_channel` does."""
+        assert self._program is not None
+        await self._program.try_channel(port)
+
     async def aclose(self) -> None:
         """Ends the program, and waits until it has removed what it has made."""
         for task in self._tasks:

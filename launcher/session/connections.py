@@ -32,6 +32,7 @@ from ..hosts.frames import (
     Welcome,
 )
 from ..hosts.link import Link
+from ..hosts.transport import channel_problem
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import PROXIES, VISIBLE
@@ -157,9 +158,14 @@ class Forwarding:
             return
         wanted = self._ports.get(task.id, 0)
         try:
-            port = await self.links[task.host].forward(task.port, wanted)
+            port = await self._forwarded(task.host, task.port, wanted)
         except (HostError, OSError) as error:
-            self.feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {error}"))
+            why = str(error)
+            if isinstance(error, PermissionError | ConnectionRefusedError):
+                why = channel_problem(task.host, task.port, error)
+            self.views.update_task(task.id, url="")
+            self.feed(ev.NoteAdded(time.time(), f"{task.id} is not forwarded: {why}"))
+            self.changed()
             return
         self.views.update_task(task.id, url=f"http://127.0.0.1:{port}/")
         if port != wanted:
@@ -167,7 +173,16 @@ class Forwarding:
             self.feed(ev.NoteAdded(time.time(), f"{task.id} is at http://127.0.0.1:{port}/"))
         self.changed()
 
+    async def _forwarded(self, host: str, port: int, wanted: int) -> int:
+        """The port here. A program may listen on another address first."""
+        for seconds in _CHANNEL_PAUSES:
+            with suppress(ConnectionRefusedError):
+                return await self.links[host].forward(port, wanted)
+            await asyncio.sleep(seconds)
+        return await self.links[host].forward(port, wanted)
 
+
+_CHANNEL_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _LOW, _HIGH = 15000, 32000
 """Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
 client on a host could take one between our look and the task's bind."""

@@ -102,6 +102,13 @@ def allow_one_session(host: Host) -> None:
     _restart_sshd(host)
 
 
+def forbid_channels(host: Host, line: str = "AllowTcpForwarding no") -> None:
+    """Let nobody open channels to ports, as this line of sshd_config says."""
+    config = (host.disk / "etc/ssh/sshd_config").read_text()
+    host.etc("ssh/sshd_config", f"{line}\n{config}")
+    _restart_sshd(host)
+
+
 def _restart_sshd(host: Host) -> None:
     listened = _times_listening(host)
     os.kill(host.pid, signal.SIGHUP)
