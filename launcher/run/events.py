@@ -265,10 +265,11 @@ class MetricsSeen(Event):
 
 @frozen
 class OutputStalled(Event):
-    """A watched task has written nothing for so many seconds."""
+    """A watched task has written nothing for so many seconds, or only that it waits for another."""
 
     task: TaskId
     seconds: fields.Seconds
+    awaits: TaskId | None = None
 
 
 @frozen

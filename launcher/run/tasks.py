@@ -11,6 +11,7 @@ from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStar
 from ..ids import TaskId
 from ..plan.facts import HostFacts
 from ..plan.planner import Role, missing
+from ..quantities import age
 from . import events as ev
 from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
 from .restart import Restart
@@ -499,9 +500,20 @@ class Tasks:
         if self._only_serves(event.task):
             data.update_task(event.task, intent=Intent.STOP)
             return [self._kill_task(event.task, settings.grace)]
-        reason = f"hangs at its end: no output for {event.seconds:.0f} s after others had ended"
+        reason = f"hangs at its end: {self._silence(event)}"
         data.update_task(event.task, intent=Intent.FAIL, reason=reason)
         return [self._kill_task(event.task, settings.grace)]
+
+    def _silence(self, event: ev.OutputStalled) -> str:
+        """What a task has done instead of writing, in words; it may name any task as awaited."""
+        other = event.awaits and self._data.tasks.get(event.awaits)
+        if not other:
+            return f"no output for {event.seconds:.0f} s after others had ended"
+        waits = f"for {event.seconds:.0f} s it has only waited for {other.id}"
+        if other.state.ended and other.ended is not None:
+            how = "" if other.state is TaskState.EXITED else f" as {other.state.value}"
+            return f"{waits}, which had ended{how} {age(event.time - other.ended)} before"
+        return f"{waits}, which is {other.state.value}"
 
     def _only_serves(self, task: TaskId) -> bool:
         """A worker beside a chief of another job that has ended well, as TensorFlow's parameter

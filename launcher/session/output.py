@@ -36,6 +36,7 @@ from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import STALLED_SECONDS
 from .stack_watch import look_after
+from .waiting import awaited_in
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -58,6 +59,10 @@ class Found:
 
     wrote: dict[TaskId, float] = field(default_factory=dict)
     """Time of each task's last output."""
+    went_on: dict[TaskId, float] = field(default_factory=dict)
+    """The same without lines that only say whom a task waits for."""
+    awaits: dict[TaskId, TaskId] = field(default_factory=dict)
+    """Whom each task has waited for, by its newest line of that kind."""
     metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
         default_factory=dict
     )
@@ -280,6 +285,7 @@ class LogMonitor:
         if trouble:
             with self._lock:
                 self._found.wrote[task] = now  # it did, and its exit waits for us to look
+                self._found.went_on[task] = now
                 if log.size < size:
                     self._found.lost[task] = size
             self._complain(f"{log.path.name}: {trouble}")
@@ -327,9 +333,15 @@ class LogMonitor:
     def _read(self, task: TaskId, data: bytes, now: float) -> None:
         points = list(self._extractors[task].feed(data, now))
         self._find_line(task, data)
+        awaits = awaited_in(data)
         with self._lock:
             if data:
                 self._found.wrote[task] = now
+            if awaits:
+                self._found.awaits[task] = awaits
+            elif data:
+                self._found.went_on[task] = now
+                self._found.awaits.pop(task, None)
             if points:
                 _, values, _ = self._found.metrics.get(task, _NO_LINE)
                 for point in points:
@@ -430,7 +442,8 @@ class Outputs:
         self._silences: dict[TaskId, _Silence] = {}
         self._counting = False
         self._last: dict[TaskId, float] = {}
-        """Time of each task's last output."""
+        """Time of each task's last output, but for lines that say it waits."""
+        self._awaits: dict[TaskId, TaskId] = {}
 
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
@@ -466,7 +479,10 @@ class Outputs:
     def _handle(self, found: Found) -> None:
         for stored, count in found.stored.items():
             stored(count)
-        self._last.update(found.wrote)
+        self._last.update(found.went_on)
+        for task in found.went_on:
+            self._awaits.pop(task, None)
+        self._awaits.update(found.awaits)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
             self._run.views.update_task(task, last_output=last, log_size=size)
@@ -544,7 +560,8 @@ class Outputs:
                 if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
                     self._silent(task)
             for silence, task in stalled:
-                self._feed(ev.OutputStalled(time.time(), task, silence.seconds))
+                awaits = self._awaits.get(task)
+                self._feed(ev.OutputStalled(time.time(), task, silence.seconds, awaits))
                 await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
         self._counting = False
 

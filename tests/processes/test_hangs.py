@@ -105,6 +105,37 @@ finish_timeout = 4
         assert f"{up.run_id} has ended" in kept.stderr and "attach" not in kept.stderr
 
 
+WAITS = """
+import sys, time
+print("begins", flush=True)
+while sys.argv[1] == "1":
+    print("I0000 00:00:1.2 3 master.cc:278] CreateSession still waiting for response from worker: "
+          "/job:worker/replica:0/task:0", flush=True)
+    time.sleep(0.2)
+"""
+
+
+def test_one_that_waits_for_one_that_has_ended(tmp_path: Path) -> None:
+    """What it repeats is no output; the failure names the task that is waited for."""
+    (tmp_path / "waits.py").write_text(WAITS)
+    text = """
+name = "waits"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "waits.py", "{index}"]
+ready = "started"
+[run]
+grace = 1
+finish_timeout = 5
+"""
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1
+        reason = re.search(r"worker:1 .*: hangs at its end: (.*)", up.said)
+        assert reason, up.said
+        waited = r"for \d+ s it has only waited for worker:0, which had ended .* before"
+        assert re.match(waited, reason[1]), up.said
+
+
 def test_one_that_stalls(folder: Path) -> None:
     """Told to the hook, with the file; a run without a hook is looked at, too."""
     teller = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"

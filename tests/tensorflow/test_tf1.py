@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +12,7 @@ import pytest
 from tests.support.budgets import soak
 from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
-from tests.support.trainer_tasks import server
+from tests.support.tf1_scripts import tf1
 from trainer import data, flags
 from trainer.data import digits, idx, tutorial
 from trainer.exceptions import DataError, UsageError
@@ -46,23 +41,6 @@ command = ["{{python}}", "{{trainer}}", "tf1", "mnist_towers.py", "--num_gpus=2"
            "--data_dir={data}", "--log_dir={log}", "--training_steps=20"]
 workdir = "{folder}"
 """
-
-
-def tf1(folder: Path, *words: str, cold: bool = False) -> subprocess.CompletedProcess[str]:
-    """Runs the mode with these words; forked from a process that has imported TensorFlow, as a warm
-    start does it, or `cold`."""
-    argv = [sys.executable, "-P", "-m", "trainer", "tf1", *words]
-    env = {**os.environ, "PYTHONUNBUFFERED": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-    with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        if cold:
-            process: Any = subprocess.Popen(argv, env=env, cwd=folder, stdout=out, stderr=err)
-        else:
-            process = server().start(
-                argv, env=env, cwd=folder, stdout=out.fileno(), stderr=err.fileno()
-            )
-        status = process.wait()
-        texts = [file.read() for file in (out, err) if not file.seek(0)]
-    return subprocess.CompletedProcess(argv, status, *texts)
 
 
 @pytest.fixture

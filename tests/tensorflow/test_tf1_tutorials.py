@@ -10,7 +10,7 @@ import pytest
 from tests.support.command import Up, write
 from tests.support.lazily import placer, tf, tfrecord
 from tests.support.ports import free_ports
-from tests.tensorflow.test_tf1 import tf1
+from tests.support.tf1_scripts import tf1
 from trainer.data import Split, digits
 
 SHARED = """

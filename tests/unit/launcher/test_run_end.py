@@ -142,6 +142,24 @@ def test_a_program_that_hangs_at_its_end_is_named_and_has_failed(driver: RunDriv
     assert driver.confirmed() == driver.end(Outcome.FAILED, 1)
 
 
+@pytest.mark.parametrize(
+    ("awaits", "words"),
+    [
+        ("worker:0", "for 60 s it has only waited for worker:0, which had ended 2 s before"),
+        ("ps:0", "for 60 s it has only waited for ps:0, which is ready"),
+        ("worker:9", "no output for 60 s after others had ended"),
+    ],
+)
+def test_a_program_that_waits_for_one_that_has_ended_names_it(
+    driver: RunDriver, awaits: str, words: str
+) -> None:
+    """And when; a task that the run does not have, which anybody may print, is left out."""
+    driver.exited("worker:0")
+    driver.exited("worker:1")
+    driver.feed(ev.OutputStalled, name("worker:2"), 60.0, name(awaits))
+    assert driver.task("worker:2").reason == f"hangs at its end: {words}"
+
+
 def test_a_program_that_hangs_at_its_end_and_cannot_be_ended_has_failed(driver: RunDriver) -> None:
     """It waits in the kernel, so that its exit may never come."""
     driver.exited("worker:0")
