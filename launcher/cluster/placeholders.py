@@ -20,7 +20,7 @@ RUN_WIDE = frozenset({"name", "run_id"})
 
 PLAIN = RUN_WIDE | {
     "python", "job", "index", "host", "port", "address", "ps_hosts", "worker_hosts", "cluster",
-    "logdir", "workdir", "trainer",
+    "logdir", "workdir", "trainer", "home",
 }  # fmt: skip
 RANKED = frozenset(
     "rank world_size local_rank local_world_size node_rank master_addr master_port".split()

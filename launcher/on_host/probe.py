@@ -88,7 +88,7 @@ def python(asked: Question) -> Said:
 def command(asked: Question) -> str:
     """Reason for which a task's command cannot run with the `PATH` that its shells set; empty if it
     can. For Python the command has a `module` (of `python -m`; empty: none)."""
-    path = asked["env"].get("PATH", os.environ.get("PATH", ""))
+    path = _with_home(asked["env"]).get("PATH", os.environ.get("PATH", ""))
     if asked["shell"]:
         argv = (*asked["shell"], "/bin/sh", "-c", 'echo; echo "$PATH"')
         path, why = _last_line(argv, asked["env"], asked["cwd"])
@@ -104,10 +104,19 @@ def command(asked: Question) -> str:
     return why or missing
 
 
+def _with_home(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables as tasks get them: the launcher does not know this home when it asks."""
+    return {name: ":".join(map(_in_home, value.split(":"))) for name, value in env.items()}
+
+
+def _in_home(path: str) -> str:
+    return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
+
+
 def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[str, str]:
     """The last line that a program prints, and why there is none."""
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
-    environ.update(env)
+    environ.update(_with_home(env))
     try:
         done = _run(argv, _PROGRAM_SECONDS, environ, cwd=os.path.expanduser(cwd))
     except OSError as error:  # of the program or of the directory

@@ -42,6 +42,7 @@ from . import environment
 from .environment import GpuRequest, GpuShare, Text, written
 from .facts import HostFacts, Resume
 from .shell import WarmStart, warm_start
+from .tilde import command_with_home, value_with_home
 
 _LONGEST = 100
 """Characters of a command that are shown."""
@@ -296,7 +297,7 @@ class _Planner:
         host = self._host_of(task)
         values = self._values(task)
         command = job.command or run.command or ()
-        words = tuple(self._text(word, values) for word in command)
+        words = tuple(self._text(word, values) for word in command_with_home(command))
         argv = tuple(map(written, words))
         pty = run.pty if job.pty is None else job.pty
         setup, shell = self._shells(host, job)
@@ -382,7 +383,7 @@ class _Planner:
                 own |= environment.elastic_variables(self._attempt, cluster.run.max_restarts)
         env: dict[str, Text] = {name: (value,) for name, value in own.items()}
         for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
-            env |= {name: self._text(value, values) for name, value in table.items()}
+            env |= {n: self._text(value_with_home(value), values) for n, value in table.items()}
         facts = self._facts[host]
         asked = job is not None and written(env.get(environment.STACKS, ())) != "0"
         hook = f"{facts.tools}/{environment.STACKS_FOLDER}" if asked else ""
@@ -528,6 +529,7 @@ class _Planner:
             "host": host,
             "port": self._port_text(task),
             "address": bracketed(self._cluster.address(host)),
+            "home": self._facts[host].home,
             "workdir": self._facts[host].workdir,
             "trainer": f"{self._facts[host].trainer}/trainer",
         }

@@ -128,11 +128,10 @@ class CommandCheck:
         return _Command(program, script, module, shell, search, cwd)
 
     def _place(self, task: TaskPlan, path: str) -> Place:
-        written = self._cluster.jobs[task.id.job].command or self._cluster.run.command or ()
         copied = _copied(self._plan, self._host)
         if copied and path.startswith(f"{task.cwd}/"):
             return self._source(path[len(task.cwd) + 1 :])
-        if path.startswith("/") or (path.startswith("~/") and path not in written):
+        if path.startswith(("/", "~/")):
             if self._plan.run_id in path:  # made by the launch
                 return "" if path.endswith(_OURS) else None
             return path  # the plan's ~ is the home there

@@ -18,6 +18,7 @@ from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
 from ..plan.planner import Plan, Role
+from ..plan.tilde import tilde_problems
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (
@@ -415,6 +416,23 @@ def backgrounds(plan: Plan, host: str, check: Check, cell: str) -> Iterator[Find
         sentence = f"the command of {_named(tasks)} would not stay in the foreground: {problem}"
         about = (check, "command-background", cell, "in the background", sentence)
         yield warning(*about, "start the program itself", task=tasks[0])
+
+
+def tildes(
+    cluster: ClusterModel, plan: Plan, host: str, check: Check, cell: str
+) -> Iterator[Finding]:
+    """Warns of words in commands and variables of a host's tasks whose `~` would stay as it is, in
+    the cell of `check` and `cell`."""
+    found: dict[str, list[TaskId]] = {}
+    for task in plan.on_host(host):
+        if task.id.job in cluster.jobs:  # else `prepare`, which a shell reads
+            for problem in tilde_problems(cluster, task.id.job, host):
+                found.setdefault(problem, []).append(task.id)
+    for problem, tasks in found.items():
+        what, _, todo = problem.partition(": write ")
+        sentence = f"of {_named(tasks)}: {what}, so a folder called ~ would be meant"
+        about = (check, "tilde-inside", cell, "~ stays", sentence)
+        yield warning(*about, f"write {todo}", task=tasks[0])
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:

@@ -105,6 +105,8 @@ async def _check_queue(
     for host in plan.hosts:
         for found in evaluation.backgrounds(plan, host.name, Check.QUEUE, _SLURM):
             add(found)
+        for found in evaluation.tildes(cluster, plan, host.name, Check.QUEUE, _SLURM):
+            add(found)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
     try:
         async for finding in job.examine():
@@ -184,6 +186,8 @@ class _Preflight:
         for host in self._plan.hosts:
             about = (host.name, Check.COMMAND, host.name)
             for finding in evaluation.backgrounds(self._plan, *about):
+                self._add_finding(finding)
+            for finding in evaluation.tildes(self._cluster, self._plan, *about):
                 self._add_finding(finding)
         try:
             async with AsyncExitStack() as sessions:

@@ -18,6 +18,7 @@ from launcher.cluster.reference import schema_text
 from launcher.ids import new_run_id
 from launcher.plan import make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
+from launcher.plan.tilde import tilde_problems
 from launcher.printable import pictured
 from launcher.slurm.script import JobRequest, request_of
 from tui import streams
@@ -45,6 +46,8 @@ def plan(arguments: argparse.Namespace) -> int:
     for task in planned.tasks:
         if task.in_cluster and (problem := background_problem(task.argv)):
             print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
+    for problem in dict.fromkeys(tilde_problems(cluster)):
+        print(f"tfmux: {problem}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
     if arguments.json:
         if request is not None:

@@ -103,7 +103,7 @@ async def test_a_script_of_the_workdir_must_be_executable(tmp_path: Path) -> Non
 
 ABSENT = {
     "absent.sh: no such file": ["./absent.sh"],
-    "~/bin/train.sh: no such file": ["~/bin/train.sh"],
+    "/bin/train.sh: no such file": ["~/bin/train.sh"],
     "absent.py: no such file": ["{python}", "-u", "-W", "ignore", "absent.py", "--x"],
     "/no/such/train.py: no such file": ["{python}", "/no/such/train.py"],
     "has no module no_such_module": ["{python}", "-um", "no_such_module"],
