@@ -105,6 +105,36 @@ def test_a_job_that_somebody_cancels(scenario: Scenario) -> None:
     scenario.check_empty()
 
 
+SAVES = """
+import signal, subprocess, sys, time
+def save(*_):
+    subprocess.run(["sh", "-c", "sleep 0.5; sleep 0.5; echo saved"], check=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("trains")
+while True:
+    time.sleep(0.02)
+"""
+
+
+def test_what_handlers_start_at_a_cancel_has_its_grace(scenario: Scenario) -> None:
+    """Given tasks whose handlers start a program that saves, when somebody cancels the job, then
+    Slurm's signal reaches each once, by the agents, and the programs end by themselves."""
+    words = command.python_task(SAVES)
+    with scenario.up(
+        run='grace = 4.0\n[start.ready]\nps = "started"\nworker = "started"', words=words
+    ) as up:
+        for task in ALL:
+            up.log(task, "trains")
+        scenario.bed.run("scancel", "1")
+        for task in ALL:
+            up.log(task, "saved")
+        up.wait()
+    assert not [e for e in up.of("log") if "Traceback" in e["text"]], up.transcript()
+    assert len(receipt(up)) == 3 and confirmed(up), up.transcript()
+    scenario.check_empty()
+
+
 def test_a_job_waits_in_the_queue_and_is_cancelled_there(scenario: Scenario) -> None:
     """Given nodes that another job holds, when a run is launched, then it is queued with the
     reason; Ctrl-C cancels its job, says that nothing had started, and spares the other job."""
