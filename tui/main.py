@@ -262,6 +262,11 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
     )
     parser.add_argument(
+        "--directory",
+        metavar="DIR",
+        help="directory that the hosts have already: tasks start there, and nothing is copied",
+    )
+    parser.add_argument(
         "--address", help="localhost's, for the other hosts (default: that of the route to them)"
     )
     parser.add_argument(

@@ -36,7 +36,8 @@ _MAGIC = re.compile(r"[*?[]")
 Rules = List[Tuple[str, List[Tuple[str, bool]]]]
 """What is ignored in the workdir: folders with a prefix of paths, each with expressions that match
 the rest of a path, and whether what they match is ignored. The first that matches decides, but what
-the first folder takes back (`exclude`)."""
+the first folder takes back (`exclude`). Of a folder around the workdir, the prefix begins with a
+slash: what is behind the slash comes before a path in the workdir."""
 Index = Dict[str, Any]  # path → what was made there: kind, mode, content, and the inode's figures
 
 
@@ -92,6 +93,9 @@ def build(
     for place, entry in wanted.items():
         if entry.kind != "d" and place not in index:
             index[place] = _make(os.path.join(folder, place), entry, blob)
+    for place in sorted(folders, reverse=True):  # one that is read-only is so when all is in it
+        if place in wanted:
+            os.chmod(os.path.join(folder, place), wanted[place].mode & 0o777)
     _write_index(folder, cached_tree, index, ignored)
 
 
@@ -235,8 +239,10 @@ class Ignored:
 
     def __call__(self, path: str) -> bool:
         for number, (prefix, patterns) in enumerate(self._rules):
-            if path.startswith(prefix):
-                ignores = _decision(patterns, path[len(prefix) :])
+            around = prefix.startswith("/")
+            if around or path.startswith(prefix):
+                inside = prefix[1:] + path if around else path[len(prefix) :]
+                ignores = _decision(patterns, inside)
                 if ignores or (number and ignores is not None):
                     return ignores
         return False

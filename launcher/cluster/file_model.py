@@ -35,6 +35,7 @@ from .values import (
     Command,
     Count,
     Destination,
+    Directory,
     Env,
     EnvNames,
     Flag,
@@ -217,6 +218,10 @@ class Job(Table):
         Shell | None,
         Key("shell through which its tasks are started", _AS_HOST),
     ] = None
+    directory: Annotated[
+        Directory | None,
+        Key("directory that its hosts have already, in which its tasks start", _AS_RUN),
+    ] = None
     data: Annotated[
         WordList, Key("directories for its hosts, copied whole. `[run]` adds its own")
     ] = ()
@@ -253,6 +258,13 @@ class RunSettings(Table):
             '`""` copies nothing'
         ),
     ] = "."
+    directory: Annotated[
+        Directory | None,
+        Key(
+            "directory that the hosts have already, such as `~/proj`: tasks start there, and "
+            "nothing is copied. Instead of `workdir`"
+        ),
+    ] = None
     logdir: Annotated[
         Words, Key("directory for checkpoints and summaries, on each host. It is `{logdir}`")
     ] = DEFAULT_LOGDIR
@@ -533,6 +545,13 @@ class ClusterModel(Table):
     def line_of(self, *path: str) -> int | None:
         """Returns the line of a key in the file, or of the nearest table around it."""
         return self._lines.of(path)
+
+    def place(self, *path: str | int) -> str:
+        """Returns where a key or an element of a list stands: `exclude in [run], line 12`; the same
+        for a run's own copy of its file."""
+        *tables, key = (part for part in path if isinstance(part, str))
+        line = self._lines.of(path)
+        return f"{key} in [{'.'.join(tables)}]{f', line {line}' if line else ''}"
 
     def where(self, *path: str) -> str:
         """Returns a key and where it stands: `run.workdir (c.toml:12)`."""

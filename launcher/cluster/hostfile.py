@@ -215,6 +215,8 @@ class RunRequest:
     """How often all tasks start again where one fails; None: the run ends."""
     collect: Sequence[str] = ()
     """Paths that are brought back at the end."""
+    directory: str = ""
+    """The directory that the hosts have already; empty: there is `workdir`."""
 
     @property
     def equal(self) -> bool:
@@ -242,7 +244,8 @@ def render(request: RunRequest) -> str:
     if hosts:
         file["hosts"] = hosts
     file["jobs"] = jobs
-    file["run"] = {"command": list(request.command), "workdir": request.workdir}
+    place = "directory" if request.directory else "workdir"
+    file["run"] = {"command": list(request.command), place: getattr(request, place)}
     if request.collect:
         file["run"]["collect"] = list(request.collect)
     if request.framework is not Framework.TENSORFLOW:

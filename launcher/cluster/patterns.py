@@ -82,20 +82,26 @@ class IgnoreRules:
     def __init__(self, lines: Iterable[str]) -> None:
         self._patterns = list(_valid_patterns(lines))[::-1]
 
-    def ignores(self, path: str) -> bool | None:
-        """Says whether a path is ignored; None: no pattern matches it. The path of a directory ends
-        in a slash. Patterns that match only a directory above it have been applied to that."""
+    def line(self, path: str) -> tuple[int, str, bool] | None:
+        """Returns the number (from 1) and the text of the line that decides of a path, and whether
+        it ignores the path; None: no pattern matches it. The path of a directory ends in a slash.
+        Patterns that match only a directory above it have been applied to that."""
         name = path.encode(errors="surrogateescape")
-        for expression, include in self._patterns:
+        for number, text, expression, include in self._patterns:
             if expression.fullmatch(name):
-                return include
+                return number, text, include
         return None
+
+    def ignores(self, path: str) -> bool | None:
+        """Says whether a path is ignored; None: no pattern matches it. See `line`."""
+        found = self.line(path)
+        return None if found is None else found[2]
 
     def expressions(self) -> list[tuple[str, bool]]:
         """The patterns as expressions of Python's own, for a host that has nothing else, in the
         order in which they decide; those that say the same are one."""
         found: list[tuple[str, bool]] = []
-        for expression, include in self._patterns:
+        for _, _, expression, include in self._patterns:
             source = _GROUP_NAME.sub("(", expression.pattern)
             try:
                 re.compile(source)
@@ -127,14 +133,14 @@ def parse_ignore_pattern(line: str) -> tuple[Any, bool] | None:
         raise ValueError(str(error)) from None
 
 
-def _valid_patterns(lines: Iterable[str]) -> Iterator[tuple[Any, bool]]:
-    for line in lines:
+def _valid_patterns(lines: Iterable[str]) -> Iterator[tuple[int, str, Any, bool]]:
+    for number, line in enumerate(lines, 1):
         try:
             pattern = parse_ignore_pattern(line)
         except ValueError:
             continue  # git accepts it, and it matches nothing
         if pattern is not None:
-            yield pattern
+            yield (number, line.strip(), *pattern)
 
 
 def _portable(part: re.Match[str]) -> str:

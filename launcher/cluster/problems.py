@@ -56,6 +56,7 @@ _LONGEST_JOB = 64
 PREPARE = "prepare"
 """The job of the tasks that run the `prepare` lines."""
 _NO_LOGDIR = frozenset({"logdir"})
+_NO_WORKDIR = frozenset({"logdir", "workdir"})
 _SHOWN = 60
 _LONGEST_MESSAGE = 1000
 _LONGEST_KEY = 100
@@ -536,6 +537,11 @@ def _placeholders(cluster: ClusterModel) -> Iterator[Violation]:
             yield Violation(path, text, problem)
     for problem in names.problems(run.logdir, without=_NO_LOGDIR, unranked=_unranked(cluster)):
         yield Violation(("run", "logdir"), run.logdir, problem)
+    for at, table in tables:
+        unranked = _unranked(cluster, job=str(at[1])) if len(at) > 1 else _unranked(cluster)
+        found = names.problems(table.directory or "", without=_NO_WORKDIR, unranked=unranked)
+        for problem in found:
+            yield Violation((*at, "directory"), table.directory, problem)
     no_task = (PLAIN | RANKED) - RUN_WIDE
     for problem in names.problems(run.workdir, without=no_task, jobs=False):
         yield Violation(("run", "workdir"), run.workdir, problem)
@@ -569,6 +575,21 @@ def _logdir(cluster: ClusterModel) -> Iterator[Violation]:
         message = 'the log directory must be absolute on other hosts: write "~/…" or "/…" (the '
         message += "copied workdir is removed after the run)"
         yield Violation(path, logdir, message)
+
+
+def _directory(cluster: ClusterModel) -> Iterator[Violation]:
+    """Directories of hosts beside what would be copied."""
+    run = cluster.run
+    if run.directory and run.workdir and "workdir" in run.model_fields_set:
+        message = "workdir and directory exclude each other: tasks start in a copy of a directory "
+        message += "of this machine, or in a directory that the hosts have: remove one of them"
+        yield Violation(("run", "workdir"), run.workdir, message)
+    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
+    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
+    for at, table in tables:
+        if table.data and (table.directory or run.directory):
+            message = "data is copied beside workdir, and with directory nothing is copied: remove "
+            yield Violation((*at, "data"), None, f"{message}it, or directory")
 
 
 def _every_task(cluster: ClusterModel) -> Iterator[tuple[TaskId, KeyPath]]:
@@ -709,6 +730,7 @@ _CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
     _start,
     _placeholders,
     _logdir,
+    _directory,
     _too_long,
     _unused_defaults,
     _unsupported,

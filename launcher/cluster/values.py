@@ -243,6 +243,14 @@ def _python(value: Any) -> str:
     return python
 
 
+def _directory(value: Any) -> str:
+    path = _words(value)
+    if path != "~" and not path.startswith(("/", "~/")):
+        hint = "; no shell reads it" if "$" in path or path.startswith("~") else ""
+        raise wrong(f'write the whole path on the hosts, such as "~/proj" or "/nfs/proj"{hint}')
+    return path
+
+
 def _warm(value: Any) -> Any:
     if isinstance(value, bool):
         return value
@@ -270,6 +278,9 @@ Name = Annotated[
 ]
 Text = Annotated[str, AfterValidator(_no_nul)]
 Words = Annotated[Text, AfterValidator(_filled), WithJsonSchema(_FILLED)]
+Directory = Annotated[
+    str, Rule(_directory, {"type": "string", "pattern": "^(/|~/|~$)", "minLength": 1})
+]
 Flag = StrictBool
 WordList = tuple[Words, ...]
 IgnorePatterns = tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...]

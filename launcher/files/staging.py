@@ -1,7 +1,9 @@
 """Staging: copies directories to a host, sending only contents that the host does not have.
 
 The launcher sends a manifest (paths, modes, SHA-256), the program `transfer` on the host answers
-which contents are missing, and these are sent as one stream. Then it builds the trees.
+which contents are missing, and these are sent as one stream. Then it builds the trees. A file that
+has changed since it was hashed arrives as another content: the host names it, it is read once more
+into a copy that cannot change, and the launch goes on with that.
 """
 
 from __future__ import annotations
@@ -10,55 +12,89 @@ import asyncio
 import hashlib
 import json
 import os
-import stat
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Literal
+from typing import IO
 
 from ..agent.tree import WORK, Rules, TreeEntry
-from ..cluster.patterns import IgnoreRules
 from ..errors import AgentError, TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Frame
 from ..hosts.programs import Program
 from ..paths import cache_home
+from .listing import GONE, Listed, Listing, Tree, list_tree
 
-_ALWAYS = (".git/", "__pycache__/", "*.pyc", ".venv/", "venv/", ".tfmux/")
 _CHUNK = 1 << 18
 _BUILD_SECONDS = 600.0
 _ANSWER_BYTES = 4096
 _CONTENT_BYTES = 67
 """A SHA-256 in an answer, with quotes and a comma."""
 _TELL_SECONDS = 0.1
+_ROUNDS = 3
+"""Files that have changed are sent from copies, so a second round has no changes."""
 _GRAIN_NS = 2_000_000_000
 _FileStat = list[int]
 
 
 @frozen
-class Tree:
-    """Local directory that is copied to the folder `name` on hosts."""
+class Source:
+    """The bytes of a file, and how many they are. `copy` holds those of a file that has changed
+    while it was sent."""
 
-    name: str
-    root: Path
-    exclude: tuple[str, ...] = ()
-    prefix: str = ""
-    """Prefix of every path: the trainer's package keeps its name."""
-    filtered: bool = True
-    """Whether `.gitignore` files and the patterns of what is never sent apply."""
-    skip: frozenset[str] = frozenset()
-    """Directories that are in another tree."""
+    path: str
+    size: int
+    copy: IO[bytes] | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """Opens the file; several may read it at once, at their own places.
+
+        Raises:
+            OSError: it is not there any more, or cannot be read.
+        """
+        if self.copy is not None:
+            yield self.copy.fileno()
+            return
+        file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            yield file
+        finally:
+            os.close(file)
+
+
+class Copies:
+    """Files that changed while they were sent, as they were when they were read once more: all
+    hosts of a launch get the same."""
+
+    def __init__(self) -> None:
+        self._read: dict[str, asyncio.Task[tuple[str, Source] | None]] = {}
+
+    async def of(self, path: str) -> tuple[str, Source] | None:
+        """Returns the SHA-256 and the bytes of a file; None: it is gone.
+
+        Raises:
+            TfmuxError: it cannot be read.
+        """
+        if path not in self._read:
+            self._read[path] = asyncio.create_task(asyncio.to_thread(_copied, path))
+        return await asyncio.shield(self._read[path])
 
 
 @frozen
 class Manifest:
-    """All entries of a host's trees, and a local file for each content."""
+    """All entries of a host's trees, a local file for each content, and the links that are left
+    out."""
 
     entries: tuple[TreeEntry, ...]
-    sources: dict[str, tuple[Path, int]]
+    sources: dict[str, Source]
     ignored: Rules = field(default_factory=list)
     """What is no result of a task in the workdir."""
+    listings: tuple[tuple[Tree, Listing], ...] = ()
+    copies: Copies = field(default_factory=Copies)
 
 
 @frozen
@@ -76,92 +112,161 @@ class Manifests:
 
     def __init__(self) -> None:
         self._read: dict[Tree, asyncio.Task[Manifest]] = {}
+        self._copies = Copies()
 
     async def of(self, trees: Iterable[Tree]) -> Manifest:
         """Makes the manifest of these trees.
 
         Raises:
-            TfmuxError: a file cannot be read, or a link points outside its tree.
+            TfmuxError: a directory is refused, or something in it cannot be read.
         """
         entries: list[TreeEntry] = []
-        sources: dict[str, tuple[Path, int]] = {}
+        sources: dict[str, Source] = {}
         ignored: Rules = []
+        listings: list[tuple[Tree, Listing]] = []
         for tree in trees:
             if tree not in self._read:
                 self._read[tree] = asyncio.create_task(asyncio.to_thread(read_tree, tree))
             part = await asyncio.shield(self._read[tree])
             entries += part.entries
+            listings += part.listings
             sources = part.sources | sources
             if tree.name == WORK and (tree.filtered or not ignored):
                 ignored = part.ignored
-        return Manifest(tuple(entries), sources, ignored)
+        return Manifest(tuple(entries), sources, ignored, tuple(listings), self._copies)
 
 
 def read_tree(tree: Tree) -> Manifest:
     """Walks a tree and hashes its files; blocks, so call it in a thread.
 
     Raises:
-        TfmuxError: a file cannot be read, or a link points outside its tree.
+        TfmuxError: a directory is refused, or something in it cannot be read.
     """
+    listing = list_tree(tree)
     entries: list[TreeEntry] = []
-    sources: dict[str, tuple[Path, int]] = {}
-    hashes, ignored = Hashes(tree.root), _Ignored(tree)
-    for relative, path in _files(tree, ignored):
-        try:
-            entry = _entry(tree, relative, path, hashes)
-            _check(tree, entry)
-        except OSError as error:
-            raise TfmuxError(f"{path}: {error.strerror}") from error
-        entries.append(entry)
-        if entry.kind == "f":
-            sources.setdefault(entry.content, (Path(path), entry.size))
+    sources: dict[str, Source] = {}
+    hashes = Hashes(tree.root)
+    for each in listing.listed:
+        size, content = each.size, each.target
+        if each.kind == "f":
+            try:
+                size, content = hashes.of(os.path.relpath(each.source, tree.root), each)
+            except OSError as error:
+                if error.errno in GONE:
+                    continue
+                raise TfmuxError(f"{each.source}: {error.strerror}") from error
+            sources.setdefault(content, Source(each.source, size))
+        entries.append(TreeEntry(tree.name, each.path, each.kind, each.mode, size, content))
     hashes.save()
-    return Manifest(tuple(entries), sources, ignored.rules())
+    return Manifest(tuple(entries), sources, listing.ignored, ((tree, listing),))
+
+
+def _copied(path: str) -> tuple[str, Source] | None:
+    """Copies a file to where nobody changes it; None: it is gone."""
+    copy = tempfile.TemporaryFile(prefix="tfmux-")
+    digest, size = hashlib.sha256(), 0
+    try:
+        with open(path, "rb") as file:
+            while data := file.read(1 << 20):
+                digest.update(data)
+                size += len(data)
+                copy.write(data)
+        copy.flush()
+    except OSError as error:
+        copy.close()
+        if error.errno in GONE:
+            return None
+        raise TfmuxError(f"{path}: {error.strerror}") from error
+    return digest.hexdigest(), Source(path, size, copy)
 
 
 async def stage(
-    program: Program, manifest: Manifest, key: str, progress: Callable[[Progress], None]
+    program: Program,
+    manifest: Manifest,
+    key: str,
+    progress: Callable[[Progress], None],
 ) -> None:
     """Copies the files of a manifest to the host of `program`; after a lost connection it is called
     again with another one, and only what has not come whole is sent.
 
     `key` is the same for consecutive launches that share files. `progress` is called at most ten
-    times a second, and at the end.
+    times a second, and at the end. Files that change meanwhile are read once more.
 
     Raises:
         HostError: the host refused, or cannot be reached.
-        TfmuxError: a file was changed or removed meanwhile.
+        TfmuxError: a file cannot be read any more.
     """
     request = {"entries": manifest.entries, "ignored": manifest.ignored}
     program.send({"what": "stage", "key": key, **request})
+    for _ in range(_ROUNDS):
+        changed = await _send_missing(program, manifest, progress)
+        if not changed:
+            return
+        manifest = await _renewed(manifest, changed)
+        program.send({"entries": manifest.entries})
+    raise AgentError(program.host, "it gets other bytes than were sent")
+
+
+async def _send_missing(
+    program: Program, manifest: Manifest, progress: Callable[[Progress], None]
+) -> frozenset[str]:
+    """Sends what the host lacks; returns the contents that have arrived as others, after which the
+    host waits for another manifest. None of them: it has built the trees."""
     most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES
     missing = (await program.answer(_Missing, _BUILD_SECONDS, most)).missing
     if not manifest.sources.keys() >= set(missing) or len(set(missing)) < len(missing):
         raise AgentError(program.host, "it asked for files that are not in the manifest")
     sources = [manifest.sources[content] for content in missing]
-    built = asyncio.create_task(program.answer(_Built, None))
+    taken = asyncio.create_task(program.answer(_Taken, None, most))
     sending = asyncio.create_task(_send(program, sources, progress))
     try:
-        await asyncio.wait([built, sending], return_when=asyncio.FIRST_COMPLETED)
-        if not built.done():  # else the host says why it takes no more
+        await asyncio.wait([taken, sending], return_when=asyncio.FIRST_COMPLETED)
+        if not taken.done():  # else the host says why it takes no more
             await sending
             async with asyncio.timeout(_BUILD_SECONDS):
-                await asyncio.wait([built])
-        await built
+                await asyncio.wait([taken])
+        answer = await taken
+        changed = frozenset(answer.changed)
     except TimeoutError as error:
         what = f"it has not built the trees in {_BUILD_SECONDS:.0f} s"
         raise AgentError(program.host, what) from error
     finally:
-        for task in (built, sending):
+        for task in (taken, sending):
             task.cancel()
-        await asyncio.gather(built, sending, return_exceptions=True)
+        await asyncio.gather(taken, sending, return_exceptions=True)
+    if not changed <= set(missing) or answer.built == bool(changed):
+        raise AgentError(program.host, "it named files that were not sent")
+    return changed
+
+
+async def _renewed(manifest: Manifest, changed: frozenset[str]) -> Manifest:
+    """The manifest with the files that had these contents as they are now."""
+    paths = {
+        (tree.name, each.path): each.source
+        for tree, listing in manifest.listings
+        for each in listing.listed
+    }
+    entries: list[TreeEntry] = []
+    sources = {
+        content: each for content, each in manifest.sources.items() if content not in changed
+    }
+    for entry in manifest.entries:
+        if entry.kind == "f" and entry.content in changed:
+            found = await manifest.copies.of(paths[entry.tree, entry.path])
+            if found is None:
+                continue
+            content, source = found
+            sources[content] = source
+            entry = entry._replace(size=source.size, content=content)
+        entries.append(entry)
+    return replace(manifest, entries=tuple(entries), sources=sources)
 
 
 async def _send(
-    program: Program, sources: list[tuple[Path, int]], progress: Callable[[Progress], None]
+    program: Program, sources: list[Source], progress: Callable[[Progress], None]
 ) -> None:
     """Sends contents as fast as the network and the host's disk take them."""
-    state = Progress(0, sum(size for _, size in sources), 0, len(sources))
+    state = Progress(0, sum(source.size for source in sources), 0, len(sources))
     progress(state)
     stream = _stream(sources)
     told = time.monotonic()
@@ -182,21 +287,12 @@ class _Missing(Frame):
     missing: tuple[str, ...]
 
 
-class _Built(Frame):
-    """The trees are in their place."""
+class _Taken(Frame):
+    """All has come: the trees are in their place (`built`), or some contents are not what was
+    announced (`changed`)."""
 
-    built: Literal[True]
-
-
-def _check(tree: Tree, entry: TreeEntry) -> None:
-    """Refuses a link that leads out of its tree."""
-    if entry.kind == "l":
-        target = os.path.normpath(os.path.join(os.path.dirname(entry.path), entry.content))
-        if entry.content.startswith("/") or target == ".." or target.startswith("../"):
-            raise TfmuxError(
-                f"{tree.root}: refused to stage the link {entry.path!r}: it points outside, to "
-                f"{entry.content!r}"
-            )
+    built: bool = False
+    changed: tuple[str, ...] = ()
 
 
 class Hashes:
@@ -217,6 +313,24 @@ class Hashes:
             self._old = json.loads(self._file.read_text())
         except (OSError, ValueError):
             self._old = {}
+
+    def of(self, relative: str, file: Listed) -> tuple[int, str]:
+        """Returns the size and the SHA-256 of a file.
+
+        Raises:
+            OSError: it is gone, or cannot be read.
+        """
+        info = os.lstat(file.source)
+        if (known := self.known(relative, info)) is not None:
+            return info.st_size, known
+        digest, size = hashlib.sha256(), 0
+        with open(file.source, "rb") as opened:
+            while data := opened.read(1 << 20):
+                digest.update(data)
+                size += len(data)
+        if size == info.st_size:
+            self.learn(relative, info, digest.hexdigest())
+        return size, digest.hexdigest()
 
     def known(self, relative: str, info: os.stat_result) -> str | None:
         """Returns the hash of a file that has not changed since it was stored."""
@@ -248,106 +362,33 @@ def _stat_of(info: os.stat_result) -> _FileStat:
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _files(tree: Tree, ignored: _Ignored) -> Iterator[tuple[str, str]]:
-    """Yields directories, files and links below the root that are not ignored; an ignored directory
-    is not entered."""
-    root = str(tree.root)
-    if not os.path.isdir(root):
-        raise TfmuxError(f"{root}: not a directory; correct workdir or data")
-    todo = [""]
-    while todo:
-        folder = todo.pop()
-        try:
-            listing = sorted(os.scandir(os.path.join(root, folder)), key=lambda item: item.name)
-        except OSError as error:
-            raise TfmuxError(f"{tree.root / folder}: {error.strerror}") from error
-        if tree.filtered:
-            ignored.enter(folder)
-        yield folder.rstrip("/") or ".", os.path.join(root, folder)
-        for item in listing:
-            relative = f"{folder}{item.name}"
-            directory = item.is_dir(follow_symlinks=False)
-            if relative in tree.skip:
-                continue
-            if tree.filtered and ignored(relative + ("/" if directory else "")):
-                continue
-            if directory:
-                todo.append(relative + "/")
-            elif item.is_file(follow_symlinks=False) or item.is_symlink():
-                yield relative, item.path
-
-
-class _Ignored:
-    """Patterns of `.gitignore` files, of `exclude`, and of what is never sent. The innermost file
-    that has a pattern for a path decides, unless the path is excluded or never sent."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._root = tree.root
-        self._excluded = IgnoreRules([*_ALWAYS, *tree.exclude])
-        self._files: list[tuple[str, IgnoreRules]] = []
-
-    def enter(self, folder: str) -> None:
-        file = self._root / folder / ".gitignore"
-        if file.is_file():
-            lines = file.read_text(errors="replace").splitlines()
-            self._files.append((folder, IgnoreRules(lines)))
-
-    def __call__(self, relative: str) -> bool:
-        if self._excluded.ignores(relative):
-            return True
-        for folder, rules in reversed(self._files):  # inner ones have been entered last
-            if relative.startswith(folder):
-                ignored = rules.ignores(relative[len(folder) :])
-                if ignored is not None:
-                    return ignored
-        return False
-
-    def rules(self) -> Rules:
-        """The same for the host, which compares at the end of the run."""
-        inner_first = [(folder, rules.expressions()) for folder, rules in reversed(self._files)]
-        return [("", self._excluded.expressions()), *inner_first]
-
-
-def _entry(tree: Tree, relative: str, path: str, hashes: Hashes) -> TreeEntry:
-    info = os.lstat(path)
-    name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
-    if stat.S_ISLNK(info.st_mode) and relative != ".":
-        return TreeEntry(tree.name, name, "l", 0o777, 0, os.readlink(path))
-    if not stat.S_ISREG(info.st_mode):
-        return TreeEntry(tree.name, name, "d", 0o755, 0, "")
-    mode = 0o755 if info.st_mode & 0o100 else 0o644
-    known = hashes.known(relative, info)
-    if known is not None:
-        return TreeEntry(tree.name, name, "f", mode, info.st_size, known)
-    digest = hashlib.sha256()
-    size = 0
-    with open(path, "rb") as file:
-        while data := file.read(1 << 20):
-            digest.update(data)
-            size += len(data)
-    if size == info.st_size:
-        hashes.learn(relative, info, digest.hexdigest())
-    return TreeEntry(tree.name, name, "f", mode, size, digest.hexdigest())
-
-
-def _stream(contents: list[tuple[Path, int]]) -> Iterator[tuple[bytes, int]]:
+def _stream(contents: list[Source]) -> Iterator[tuple[bytes, int]]:
     """Yields the contents one after the other in chunks of 256 KiB (many small files in one), each
-    with the number of contents that are then complete."""
+    with the number of contents that are then complete. What is not there any more comes as zeros:
+    the host sees that it is another content."""
     chunk = bytearray()
-    for done, (path, size) in enumerate(contents):
-        left = size
-        try:
-            with path.open("rb") as file:
-                while left:
-                    data = file.read(min(_CHUNK - len(chunk), left))
-                    if not data:
-                        raise TfmuxError(f"{path} was truncated while it was being sent")
-                    left -= len(data)
-                    chunk += data
-                    if len(chunk) == _CHUNK:
-                        yield bytes(chunk), done + (not left)
-                        chunk.clear()
-        except OSError as error:
-            raise TfmuxError(f"{path}: {error.strerror}") from error
+    for done, source in enumerate(contents):
+        left = source.size
+        for data in _bytes(source):
+            left -= len(data)
+            for part in (data[: _CHUNK - len(chunk)], data[_CHUNK - len(chunk) :]):
+                chunk += part
+                if len(chunk) == _CHUNK:
+                    yield bytes(chunk), done + (not left)
+                    chunk.clear()
     if chunk:
         yield bytes(chunk), len(contents)
+
+
+def _bytes(source: Source) -> Iterator[bytes]:
+    at = 0
+    with suppress(OSError), source.opened() as file:
+        while at < source.size:
+            data = os.pread(file, min(_CHUNK, source.size - at), at)
+            if not data:
+                break
+            at += len(data)
+            yield data
+    while at < source.size:
+        yield bytes(min(_CHUNK, source.size - at))
+        at += min(_CHUNK, source.size - at)

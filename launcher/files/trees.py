@@ -7,6 +7,7 @@ name.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from ..hosts.programs import Program
 from ..paths import installed_scripts, installed_trainer
 from ..plan.planner import HostPlan, Plan
 from . import staging
-from .staging import Manifest, Progress, Tree
+from .listing import Copied, LeftOut, Listing, Tree, list_tree
+from .needed import left_out_command, left_out_note
+from .staging import Manifest, Progress
 
 TRAINER = "trainer"
 TOOLS = "tools"
@@ -32,21 +35,34 @@ class HostFiles:
 
     def __init__(self) -> None:
         self._manifests = staging.Manifests()
+        self._left_out: dict[LeftOut, bool] = {}
+        """Links that are not copied, and whether they have been named."""
 
     def places(self, plan: Plan, host: HostPlan, welcome: Welcome) -> tuple[str, str, str]:
         """The folders there of workdir, trainer and tools."""
         stage = welcome.stage
-        workdir = f"{stage}/{WORK}" if plan.workdir or host.data else welcome.home
+        workdir = f"{stage}/{WORK}" if plan.copies(host) else welcome.home
         return workdir, f"{stage}/{TRAINER}", f"{stage}/{TOOLS}"
 
     async def manifest(self, plan: Plan, host: HostPlan) -> Manifest:
         """What a host shall have.
 
         Raises:
-            TfmuxError: two of its data directories would have the same path there.
-            OSError: a file cannot be read.
+            TfmuxError: a directory is refused, a file cannot be read, two data directories would
+                have the same path there, or a task's command is among what is left out.
         """
-        return await self._manifests.of(trees_of(plan, host))
+        manifest = await self._manifests.of(trees_of(plan, host))
+        copied = Copied([pair for pair in manifest.listings if pair[0].name == WORK])
+        if why := await asyncio.to_thread(left_out_command, plan, host, copied):
+            raise TfmuxError(why)
+        self._left_out = dict.fromkeys(copied.left_out, False) | self._left_out
+        return manifest
+
+    def new_note(self) -> str:
+        """A sentence about the links that are not copied; empty where all have been named."""
+        found = [link for link, named in self._left_out.items() if not named]
+        self._left_out |= dict.fromkeys(found, True)
+        return left_out_note(found) if found else ""
 
     async def send(
         self,
@@ -61,7 +77,8 @@ class HostFiles:
         Raises:
             HostError: the host did not take it.
         """
-        await staging.stage(program, manifest, stage_key(plan, host.name), progress)
+        key = stage_key(plan, host.name)
+        await staging.stage(program, manifest, key, progress)
 
 
 def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
@@ -71,18 +88,57 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
         TfmuxError: two of its data directories would have the same path there.
     """
     places = data_places(host.data, plan.workdir)
+    inside = frozenset(place for place, _ in places)
     trees = [
-        Tree(WORK, path, prefix="" if place == "." else f"{place}/", filtered=False)
+        Tree(
+            WORK,
+            path,
+            prefix="" if place == "." else f"{place}/",
+            filtered=False,
+            top=plan.workdir if plan.workdir and path.is_relative_to(plan.workdir) else None,
+        )
         for place, path in places
     ]
-    inside = frozenset(place for place, _ in places)
-    if plan.workdir is not None and "." not in inside:
-        trees.insert(0, Tree(WORK, plan.workdir, plan.exclude, skip=inside))
+    if plan.workdir is not None and plan.copies(host) and "." not in inside:
+        workdir = Tree(
+            WORK,
+            plan.workdir,
+            plan.exclude,
+            skip=inside,
+            exclude_places=plan.exclude_places,
+            named=plan.workdir_named,
+        )
+        trees.insert(0, workdir)
     trainer = installed_trainer()
     if trainer:
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
     trees.append(Tree(TOOLS, Path(installed_scripts()), exclude=_SENT))
     return tuple(trees)
+
+
+class CopiedFiles:
+    """What is copied to the hosts of a plan, read without contents; each tree is read once."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._read: dict[Tree, asyncio.Task[Listing]] = {}
+        self.told: set[object] = set()
+        """What has been said of one host, and holds for all."""
+
+    async def of(self, host: HostPlan) -> Copied:
+        """Lists what goes into the workdir of a host.
+
+        Raises:
+            TfmuxError: what a launch would say: a directory is refused, or cannot be read.
+        """
+        found = []
+        for tree in trees_of(self._plan, host) if self._plan.copies(host) else ():
+            if tree.name != WORK:
+                continue
+            if tree not in self._read:
+                self._read[tree] = asyncio.create_task(asyncio.to_thread(list_tree, tree))
+            found.append((tree, await asyncio.shield(self._read[tree])))
+        return Copied(found)
 
 
 def stage_key(plan: Plan, host: str) -> str:

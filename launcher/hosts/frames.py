@@ -476,6 +476,13 @@ class Answer(Frame):
     WHAT: ClassVar[str] = ""
 
 
+class DirectoryAnswer(Answer):
+    """Why a task cannot start in a directory; empty if it can."""
+
+    WHAT = "directory"
+    why: Text
+
+
 class PortsAnswer(Answer):
     """Those of the ports in use that are taken: by whom, and the `busy` candidates."""
 

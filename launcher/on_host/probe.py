@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import re
+import stat
 import subprocess
 import time
 from contextlib import suppress
@@ -201,6 +202,19 @@ def _ports(check: Sequence[int]) -> Said:
     return {"owners": ports.look(check, ())["owners"]}
 
 
+def directory_problem(path: str) -> str:
+    """Reason for which a task cannot start in a directory; empty if it can."""
+    whole = _absolute(path)
+    try:
+        if not stat.S_ISDIR(os.stat(whole).st_mode):
+            return f"{whole} is not a directory"
+    except FileNotFoundError:
+        return f"{whole}: no such directory"
+    except OSError as error:
+        return f"{whole}: {error.strerror}"
+    return "" if os.access(whole, os.X_OK) else f"{whole} cannot be entered: permission denied"
+
+
 def leftovers() -> Said:
     """Processes of ours that carry the tag of a run, while no agent of that run lives here."""
     everyone = processes.table()
@@ -262,6 +276,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},
+    "directory": lambda asked, folders: {"why": directory_problem(asked["path"])},
     "leftovers": lambda asked, folders: leftovers(),
     "ports": lambda asked, folders: _ports(asked["check"]),
     "resolve": lambda asked, folders: resolve(asked["host"], asked["seconds"]),

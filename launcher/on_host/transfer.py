@@ -2,8 +2,9 @@
 
 Staging: the request names the trees' entries with the SHA-256 of each file; the program says which
 contents are missing in the user's cache there, reads them one after the other, and builds the trees
-beside their final place. A launch sends what changed. Where a connection is cut, the file that was
-under way is sent again from its beginning.
+beside their final place. A content that is not what was announced (its file has changed) is named,
+and the launcher sends other entries. A launch sends what changed. Where a connection is cut, the
+file that was under way is sent again from its beginning.
 
 Results: what tasks have made or changed in the workdir, which the agent keeps (`agent/tree.py`). It
 is found by comparing sizes and times with what was staged.
@@ -91,10 +92,14 @@ class Staging:
         finally:
             os.close(file)
         private(self._cache)
-        missing = self._missing(entries)
-        self._pipe.send({"missing": [entry.content for entry in missing]})
-        for entry in missing:
-            self._receive(entry)
+        while True:
+            missing = self._missing(entries)
+            self._pipe.send({"missing": [entry.content for entry in missing]})
+            changed = [entry.content for entry in missing if not self._receive(entry)]
+            if not changed:
+                break
+            self._pipe.send({"changed": changed})
+            entries = [TreeEntry(*row) for row in self._pipe.receive()["entries"]]
         new = f"{self._target}.{self._own}"
         try:
             tree.build(new, self._cached_tree, entries, self._blob, ignored)
@@ -117,8 +122,8 @@ class Staging:
                     missing[entry.content] = entry
         return list(missing.values())
 
-    def _receive(self, entry: TreeEntry) -> None:
-        """Stores one content."""
+    def _receive(self, entry: TreeEntry) -> bool:
+        """Stores one content; False: other bytes have come, since the file has changed."""
         path = self._blob(entry.content)
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         part, left, digest = f"{path}.{self._own}", entry.size, hashlib.sha256()
@@ -133,8 +138,10 @@ class Staging:
             finally:
                 os.close(file)
             if digest.hexdigest() != entry.content:
-                raise ValueError(f"{entry.path}: it changed while it was being sent")
+                os.unlink(part)
+                return False
             os.rename(part, path)
+            return True
         except BaseException:
             with suppress(OSError):
                 os.unlink(part)

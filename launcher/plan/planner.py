@@ -105,6 +105,8 @@ class TaskPlan:
     pty: bool = False
     stop: Stop = Stop.ALL
     stop_signal: StopSignal = StopSignal.TERM
+    directory: bool = False
+    """It starts in a directory that the host has, not in a copy of the workdir."""
     ready_key: str = ""
     """Key of the cluster file that says when it is ready, and its line, for people."""
     warm: WarmStart | None = None
@@ -173,6 +175,10 @@ class Plan:
     workdir: Path | None
     """The local directory to copy to the other hosts; None = copy nothing."""
     exclude: tuple[str, ...]
+    exclude_places: tuple[str, ...]
+    """Where people find each of these patterns."""
+    workdir_named: bool
+    """The file has the whole path of the workdir: it is copied even if it is a home."""
     cluster_spec: Mapping[str, list[str]]
     chief: TaskId | None
 
@@ -198,6 +204,13 @@ class Plan:
     @cached_property
     def _hosts(self) -> Mapping[str, HostPlan]:
         return {host.name: host for host in self.hosts}
+
+    def copies(self, host: HostPlan) -> bool:
+        """Whether files are copied to a host for its tasks to start in."""
+        if host.local:
+            return False
+        started = any(not task.directory for task in self.on_host(host.name))
+        return bool(host.data or (self.workdir is not None and started))
 
     def stage_of(self, task: TaskId) -> int:
         """Returns the number of a task's stage."""
@@ -286,8 +299,12 @@ class _Planner:
             start_timeout=cluster.start.timeout,
             total_steps=cluster.metrics.total,
             metrics_pattern=cluster.metrics.pattern,
-            workdir=Path(self._local_workdir()) if run.workdir else None,
+            workdir=Path(self._local_workdir()) if run.workdir and not run.directory else None,
             exclude=run.exclude,
+            exclude_places=tuple(
+                cluster.place("run", "exclude", number) for number in range(len(run.exclude))
+            ),
+            workdir_named=run.workdir.startswith(("/", "~")),
             cluster_spec=self._spec,
             chief=cluster.chief,
         )
@@ -323,6 +340,7 @@ class _Planner:
             pty=pty,
             stop=job.stop or run.stop or self._stop,
             stop_signal=job.stop_signal or run.stop_signal,
+            directory=self._written_directory(task) is not None,
             env_from=tuple(dict.fromkeys((*run.env_from, *job.env_from))),
             warm=None if cold else self._warm_start(task, argv, values["python"]),
         )
@@ -359,6 +377,7 @@ class _Planner:
             ),
             variables=self._variables(task, values) | {"TFMUX_PYTHON": (values["python"],)},
             ready=Finished(),
+            directory=self._written_directory(task) is not None,
             shell=self._shells(host, None)[1],
             cwd=values["workdir"],
             logdir=values["logdir"],
@@ -427,10 +446,10 @@ class _Planner:
         facts = self._facts[name]
         collect = {
             os.path.join(
-                facts.workdir,
-                _expand_home(expand(path, self._values(task), self._shared), facts.home),
+                values["workdir"],
+                _expand_home(expand(path, values, self._shared), facts.home),
             )
-            for task in self._on[name]
+            for task, values in ((task, self._values(task)) for task in self._on[name])
             for path in (*cluster.run.collect, *cluster.jobs[task.job].collect)
         }
         data = dict.fromkeys(path for table in tables for path in table.data)
@@ -476,15 +495,37 @@ class _Planner:
             )
         home = facts.home or "~"
         folder = f"{home}/.local/state/tfmux/{self._run_id}/{host}"
-        run = self._cluster.run
-        copied = run.workdir or run.data or any(job.data for job in self._jobs_on(host))
         return replace(
             facts,
             home=home,
-            workdir=facts.workdir or (f"{folder}/work" if copied else home),
+            workdir=facts.workdir or (f"{folder}/work" if self._copies(host) else home),
             trainer=facts.trainer or f"{folder}/trainer",
             tools=facts.tools or f"{folder}/tools",
         )
+
+    def _copies(self, host: str) -> bool:
+        """As `Plan.copies`, before there is a plan."""
+        run, jobs = self._cluster.run, self._jobs_on(host)
+        if run.data or any(job.data for job in jobs):
+            return True
+        return bool(run.workdir) and not run.directory and any(not job.directory for job in jobs)
+
+    def _written_directory(self, task: TaskId) -> str | None:
+        """The directory in which a task starts by the file; None: in its host's workdir. `prepare`
+        lines start where all jobs of their host do."""
+        run = self._cluster.run
+        if task.job in self._cluster.jobs:
+            return self._cluster.jobs[task.job].directory or run.directory
+        places = {job.directory or run.directory for job in self._jobs_on(self._host_of(task))}
+        return places.pop() if len(places) == 1 else run.directory
+
+    def _workdir(self, task: TaskId, values: Mapping[str, str]) -> str:
+        host = self._host_of(task)
+        written = self._written_directory(task)
+        if written is None:
+            return self._facts[host].workdir
+        path = _expand_home(expand(written, values, self._shared), self._facts[host].home)
+        return str(self._cluster.local_path(path)) if self._cluster.is_local(host) else path
 
     def _jobs_on(self, host: str) -> list[Job]:
         names = dict.fromkeys(task.job for task in self._on[host])
@@ -530,7 +571,6 @@ class _Planner:
             "port": self._port_text(task),
             "address": bracketed(self._cluster.address(host)),
             "home": self._facts[host].home,
-            "workdir": self._facts[host].workdir,
             "trainer": f"{self._facts[host].trainer}/trainer",
         }
         if (rank := self._ranks.get(task)) is not None:
@@ -543,6 +583,7 @@ class _Planner:
                 "master_addr": bracketed(self._cluster.address(self._host_of(rank.master))),
                 "master_port": self._port_text(rank.master),
             }
+        values["workdir"] = self._workdir(task, values)
         return values | {"logdir": self._logdir(host, values)}
 
     def _gpu_shares(self) -> dict[TaskId, GpuShare]:
@@ -666,6 +707,12 @@ def missing(task: TaskPlan, *, started: bool) -> str:
             return f"it has neither {', nor '.join(signs)} ({task.ready_key})"
         case _:
             return "its process was not started"
+
+
+def cannot_run(tasks: Sequence[TaskId], host: str, why: str) -> str:
+    """Writes a sentence about tasks whose command, or directory, a host does not have."""
+    named = ", ".join(map(str, tasks[:_MAX_LISTED])) + (", …" if len(tasks) > _MAX_LISTED else "")
+    return f"{named} cannot run on {host}: {why}"
 
 
 _MAX_LISTED = 4

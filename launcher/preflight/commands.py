@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import posixpath
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from ..cluster.file_model import ClusterModel
+from ..files.listing import Copied, Listed
+from ..files.needed import MOVES, SHELLS, CopiedPath, copied_path, is_python, script_of
 from ..frozen import frozen
 from ..ids import TaskId
-from ..on_host.executables import program_problem
+from ..on_host.executables import HEAD_BYTES, first_line
 from ..plan.environment import EXTENDED, STACKS_FOLDER
 from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
@@ -20,14 +22,14 @@ from .probes import QUICK, SLOW, CommandAnswer, PathAnswer, ProbeSession
 
 _MOST_SHELLS = 20
 """Different commands of one host for which a program is started there."""
-_MOVES = re.compile(r"\b(cd|pushd)\b")
 _OURS = ("/trainer", f"/{STACKS_FOLDER}")
 """Ends of paths that a launch makes, and in which nothing of the user's is."""
 _RELATIVE = re.compile(r"(^|[\s;&|(='\"])(\.{1,2}/|(\.|source|cd|pushd)\s+[^-/~$\s])", re.MULTILINE)
 """A path in `setup` that depends on the working directory."""
 
-Place = Path | str | None
-"""File that a task needs: here, where it is copied to the host; there; None: not known yet."""
+Place = CopiedPath | str | None
+"""File that a task needs: among those that are copied to the host; on the host; None: not known
+yet."""
 
 
 @frozen
@@ -37,6 +39,8 @@ class _Command:
     program: Place
     script: Place
     module: str
+    left_out: str
+    """Why a module of the workdir is not the one that is needed: it is not copied."""
     shell: tuple[str, ...]
     search: tuple[str | None, ...]
     """Paths on which program and module are searched."""
@@ -47,12 +51,18 @@ class CommandCheck:
     """Looks for all that the commands of a host's tasks need."""
 
     def __init__(
-        self, cluster: ClusterModel, plan: Plan, host: HostPlan, session: ProbeSession
+        self,
+        cluster: ClusterModel,
+        plan: Plan,
+        host: HostPlan,
+        session: ProbeSession,
+        copied: Copied,
     ) -> None:
         self._cluster = cluster
         self._plan = plan
         self._host = host
         self._session = session
+        self._copied = copied
 
     async def run(self, tasks: tuple[TaskPlan, ...], report: Callable[[Finding], None]) -> None:
         """Looks for each once for all tasks that have it in common.
@@ -73,19 +83,26 @@ class CommandCheck:
             if starts and shells > _MOST_SHELLS:
                 unknown += names
                 continue
-            if why := await self._problem(command, having[0]):
+            why, asked = await self._problem(command, having[0])
+            if why:
                 problems += 1
-                unless = may_come(self._plan, self._host, having[0])
+                unless = may_come(self._plan, self._host, having[0], asked=asked)
                 report(evaluation.command(self._host.name, names, why, unless=unless))
             elif command.program is None or command.script is None:
                 unknown += names
         if not problems:
             report(evaluation.commands(self._host.name, unknown))
 
-    async def _problem(self, command: _Command, task: TaskPlan) -> str:
-        program = command.program
-        if isinstance(program, Path) and (why := program_problem(str(program), None)):
-            return why
+    async def _problem(self, command: _Command, task: TaskPlan) -> tuple[str, bool]:
+        """Reason for which a command cannot run, and whether the host has said it, to which
+        nothing has been copied yet."""
+        program, before = command.program, ""
+        if isinstance(program, CopiedPath):
+            before = f"{self._copied.local(program.path)}: "
+            why, interpreter = await asyncio.to_thread(self._copied_problem, program.path)
+            if why:
+                return why, False
+            program = interpreter or None
         if isinstance(program, str) or command.shell:
             answer = await self._session.ask(
                 CommandAnswer,
@@ -96,13 +113,39 @@ class CommandCheck:
                 shell=command.shell,
                 cwd=command.cwd,
             )
+            if answer.why and before and program:
+                return f"{before}its first line names {program}: {answer.why}", bool(command.shell)
+            if answer.why and command.left_out:
+                return f"{answer.why}: {command.left_out}", False
             if answer.why:
-                return answer.why
-        return await self._script_problem(command.script)
+                return answer.why, True
+        return await self._script_problem(command.script, task), False
 
-    async def _script_problem(self, script: Place) -> str:
-        if isinstance(script, Path):
-            return "" if script.exists() else f"{script}: no such file"
+    def _copied_problem(self, path: str) -> tuple[str, str]:
+        """Reason for which a program that is copied cannot be run, and its interpreter."""
+        found = self._copied.find(path)
+        if found is None:
+            return self._missing(path), ""
+        if found.kind == "d":
+            return f"{self._copied.local(path)} is a directory", ""
+        if not found.mode & 0o100:
+            return f"{found.source} is not executable", ""
+        head = _head(found)
+        why, interpreter = first_line(head)
+        return why and f"{found.source}: {why}", interpreter
+
+    def _missing(self, path: str) -> str:
+        return self._copied.problem(path) or f"{self._copied.local(path)}: no such file"
+
+    async def _script_problem(self, script: Place, task: TaskPlan) -> str:
+        if isinstance(script, CopiedPath):
+            found = await asyncio.to_thread(self._copied.find, script.path)
+            if found is None:
+                return await asyncio.to_thread(self._missing, script.path)
+            name = posixpath.basename(task.argv[0])
+            if found.kind == "f" and name in SHELLS and b"\r\n" in _head(found):
+                return f"{found.source}: its lines end as in Windows: sed -i 's/\\r$//' FILE"
+            return ""
         if script:
             answer = await self._session.ask(PathAnswer, QUICK, path=script)
             return "" if answer.exists else f"{script}: no such file"
@@ -112,11 +155,12 @@ class CommandCheck:
         program: Place = task.argv[0]
         script: Place = ""
         module: str | None = ""
-        words = split_python(task.argv) if is_python(task) else None
+        left_out = ""
+        words = split_python(task.argv) if is_python(task.argv) else None
         if words is not None and words[1][0] == "-m":
-            module = self._needed_module(task, words[1][1])
-        elif words is not None and words[1][0] != "-c":
-            script = self._place(task, words[1][0])
+            module, left_out = self._needed_module(task, words[1][1])
+        elif path := script_of(task.argv):
+            script = self._place(task, path)
         if "/" in task.argv[0]:
             program = self._place(task, task.argv[0])
         env = public_env(self._cluster, self._host, task)
@@ -125,66 +169,71 @@ class CommandCheck:
         if module is None:
             script, module = None, ""
         cwd = probe_cwd(self._plan, self._host, task)
-        return _Command(program, script, module, shell, search, cwd)
+        return _Command(program, script, module, left_out, shell, search, cwd)
 
     def _place(self, task: TaskPlan, path: str) -> Place:
-        copied = _copied(self._plan, self._host)
-        if copied and path.startswith(f"{task.cwd}/"):
-            return self._source(path[len(task.cwd) + 1 :])
+        copied = _copied(self._plan, self._host, task)
+        if copied and (place := copied_path(task, path)) is not None:
+            return place
         if path.startswith(("/", "~/")):
             if self._plan.run_id in path:  # made by the launch
                 return "" if path.endswith(_OURS) else None
             return path  # the plan's ~ is the home there
-        if _MOVES.search(task.setup):
+        if copied or MOVES.search(task.setup):
             return None
-        inside = posixpath.normpath(path)
-        return self._source(inside) if copied else f"{task.cwd}/{inside}"
+        return f"{task.cwd}/{posixpath.normpath(path)}"
 
-    def _source(self, inside: str) -> Path | None:
-        """The file here that is copied to this path below the host's workdir."""
-        workdir = self._plan.workdir
-        for source in self._host.data:
-            within = workdir is not None and source.is_relative_to(workdir)
-            if not within and inside.partition("/")[0] == source.name:
-                return source.parent / inside
-        return None if workdir is None or inside.startswith("../") else workdir / inside
-
-    def _needed_module(self, task: TaskPlan, name: str) -> str | None:
-        """The module that a task's Python must have: no part of the workdir, nor of what is copied
-        to a directory of its `PYTHONPATH`, and not the bundled trainer. None: not known yet."""
+    def _needed_module(self, task: TaskPlan, name: str) -> tuple[str | None, str]:
+        """The module that a task's Python must have: none that is copied to the workdir or to a
+        directory of its `PYTHONPATH`, and not the bundled trainer. None: not known yet. The other
+        text says why one of the workdir is not copied."""
         name = name.partition(".")[0]
         path = public_env(self._cluster, self._host, task).get("PYTHONPATH", "")
-        places = [self._place(task, each) for each in path.split(":") if each]
-        here = [each for each in (self._plan.workdir, *places) if isinstance(each, Path)]
-        files = [file for each in here for file in (each / name, each / f"{name}.py")]
-        if name == "trainer" or any(file.exists() for file in files):
-            return ""
-        return None if None in places else name
+        places: list[Place] = [self._place(task, each) for each in path.split(":") if each]
+        if _copied(self._plan, self._host, task):
+            places.append(copied_path(task, "."))
+        files = [
+            posixpath.normpath(f"{place.path}/{file}")
+            for place in places
+            if isinstance(place, CopiedPath)
+            for file in (name, f"{name}.py")
+        ]
+        here = self._plan.workdir if self._host.local and not task.directory else None
+        local = here is not None and any((here / file).exists() for file in (name, f"{name}.py"))
+        if name == "trainer" or local or any(self._copied.find(file) for file in files):
+            return "", ""
+        left_out = next(filter(None, map(self._copied.problem, files)), "")
+        return (None if None in places else name), left_out
 
 
 def probe_cwd(plan: Plan, host: HostPlan, task: TaskPlan) -> str:
     """The directory in which a task starts; the root where the launch makes that directory."""
-    return "/" if _copied(plan, host) else task.cwd
+    return "/" if _copied(plan, host, task) else task.cwd
 
 
-def may_come(plan: Plan, host: HostPlan, task: TaskPlan) -> str:
-    """What of a launch may yet bring what a task's command or interpreter needs; empty: nothing."""
+def may_come(plan: Plan, host: HostPlan, task: TaskPlan, *, asked: bool = True) -> str:
+    """What of a launch may yet bring what a task's command or interpreter needs; empty: nothing.
+    `asked`: the host has been asked, and not only the files that will be copied."""
     if host.prepare:
         return "prepare brings it"
     program = task.argv[0] if task.argv else ""
     relative = "/" in program and program[0] not in "/~"
-    if _copied(plan, host) and (relative or _RELATIVE.search(task.setup)):
+    if asked and _copied(plan, host, task) and (relative or _RELATIVE.search(task.setup)):
         return "the files that are copied bring it"
     return ""
 
 
-def _copied(plan: Plan, host: HostPlan) -> bool:
-    return not host.local and bool(plan.workdir is not None or host.data)
+def _copied(plan: Plan, host: HostPlan, task: TaskPlan) -> bool:
+    """Whether a task starts in a copy that the launch makes."""
+    return plan.copies(host) and not task.directory
 
 
-def is_python(task: TaskPlan) -> bool:
-    """Whether the task runs a Python program."""
-    return bool(task.argv) and posixpath.basename(task.argv[0]).startswith("python")
+def _head(found: Listed) -> bytes:
+    try:
+        with open(found.source, "rb") as file:
+            return file.read(HEAD_BYTES)
+    except OSError:
+        return b""
 
 
 def public_env(cluster: ClusterModel, host: HostPlan, task: TaskPlan | None) -> dict[str, str]:

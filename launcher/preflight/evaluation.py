@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ..cluster.addresses import is_loopback
 from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
 from ..errors import HostError
+from ..files.listing import Copied, LeftOut
+from ..files.needed import left_out_note, other_files
+from ..files.trees import CopiedFiles
 from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
-from ..plan.planner import Plan, Role
+from ..plan.planner import HostPlan, Plan, Role, cannot_run
 from ..plan.tilde import tilde_problems
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
@@ -33,6 +38,10 @@ DISK_LOW = 1024**3
 MEMORY_LOW = 512 * 1024**2
 """Bytes for each task: about what an imported TensorFlow takes."""
 CLOCK_OFF = 2.0
+COPY_LARGE = 1024**3
+"""Bytes of a copy from which on somebody should know."""
+MOST_FILES = 8
+"""Files that are named by commands and not copied, of one host."""
 TRAINER_PYTHON = (3, 10)
 """The oldest Python that the bundled trainer runs in."""
 _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
@@ -172,7 +181,7 @@ def tensorflow(
 
 def command(host: str, tasks: Sequence[TaskId], why: str, *, unless: str = "") -> Finding:
     """Reports a command that cannot run; `unless` says what may yet make it run."""
-    sentence = f"{_named(tasks)} cannot run on {host}: {why}"
+    sentence = cannot_run(tasks, host, why)
     todo = "correct command, python or setup, or install it there"
     if unless:
         sentence += f", unless {unless}"
@@ -192,6 +201,81 @@ def commands(host: str, unknown: Sequence[TaskId]) -> Finding:
 
 def _named(tasks: Sequence[TaskId]) -> str:
     return ", ".join(map(str, tasks[:4])) + (", …" if len(tasks) > 4 else "")
+
+
+def _copied(host: str, files: Copied, workdir: Path | None) -> Iterator[Finding]:
+    """Reports what is copied to a host."""
+    brief = f"{counted(files.files, 'file')}, {size(files.bytes)}"
+    what = "data" if workdir is None else str(workdir)
+    sentence = f"{brief} are copied to {host}, of {what}"
+    if files.bytes < COPY_LARGE:
+        yield passed(Check.FILES, host, brief, sentence)
+        return
+    place, most = files.largest()
+    sentence += f"; most are below {place}: {size(most)}" if place else ""
+    todo = (
+        "leave out what tasks do not need by exclude or .gitignore, or use directory where hosts "
+    )
+    todo += "have the files already"
+    yield warning(Check.FILES, "files-large", host, brief, sentence, todo)
+
+
+async def copies(
+    files: CopiedFiles, plan: Plan, host: HostPlan, name: str
+) -> AsyncIterator[Finding]:
+    """Reports what is copied to a host, and what is not; what holds for all hosts once. `name` is
+    the host that findings are about.
+
+    Raises:
+        TfmuxError: a launch would be refused with this sentence.
+    """
+    copied = await files.of(host)
+    for finding in _copied(name, copied, plan.workdir):
+        yield finding
+    if copied.left_out and copied.left_out not in files.told:
+        files.told.add(copied.left_out)
+        yield links_left_out(name, copied.left_out)
+    others = await asyncio.to_thread(lambda: list(other_files(plan, host, copied)))
+    for task, why in others[:MOST_FILES]:
+        if why not in files.told:
+            files.told.add(why)
+            yield file_left_out(name, task, why)
+
+
+def refused(host: str, why: str) -> Finding:
+    """Reports why nothing would be copied to a host."""
+    todo = "correct workdir, data or exclude"
+    return blocking(Check.FILES, "files-refused", host, "refused", why, todo)
+
+
+def links_left_out(host: str, links: Sequence[LeftOut]) -> Finding:
+    """Reports links that are not copied."""
+    todo = "copy what they lead to into the workdir, or name it in data"
+    brief = counted(len(links), "link")
+    return warning(Check.FILES, "links-left-out", host, brief, left_out_note(links), todo)
+
+
+def file_left_out(host: str, task: TaskId, why: str) -> Finding:
+    """Reports a file that a command names, maybe to read it."""
+    sentence = f"the command of {task} names it, but {why}"
+    todo = "take it back in .gitignore (!NAME), or name it in data"
+    return warning(Check.FILES, "file-left-out", host, "not copied", sentence, todo, task=task)
+
+
+def directory(host: str, tasks: Sequence[TaskId], why: str) -> Finding:
+    """Reports a directory in which tasks of a host cannot start."""
+    todo = "make it there, or correct directory"
+    sentence = cannot_run(tasks, host, why)
+    brief = "no directory"
+    return blocking(Check.FILES, "directory-missing", host, brief, sentence, todo, task=tasks[0])
+
+
+def same_workdir(host: str, workdir: str) -> Finding:
+    """Reports a workdir that is copied to a host which has it already."""
+    sentence = f"{host} has the workdir {workdir} already, on a file system that it shares with "
+    sentence += "this machine, and it is copied there all the same"
+    todo = f'to copy nothing write directory = "{workdir}" instead of workdir'
+    return warning(Check.FILES, "workdir-shared", host, "shared", sentence, todo)
 
 
 def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:

@@ -38,6 +38,7 @@ class Check(StrEnum):
     LOGIN = "login"
     SHELL = "shell"
     AGENT = "agent"
+    FILES = "files"
     PYTHON = "python"
     TENSORFLOW = "tensorflow"
     COMMAND = "command"
@@ -53,7 +54,7 @@ class Check(StrEnum):
     REACH = "reach"
 
 
-ENGINE_CHECKS = (Check.QUEUE, Check.LIMITS, Check.PYTHON)
+ENGINE_CHECKS = (Check.QUEUE, Check.LIMITS, Check.FILES, Check.PYTHON)
 """The checks of an engine, before it has given any host."""
 CHECKS = tuple(check for check in Check if check not in (Check.QUEUE, Check.LIMITS))
 """The checks of a host."""

@@ -14,10 +14,13 @@ from typing import Any
 from ..cluster.choices import Framework
 from ..cluster.file_model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
-from ..errors import AgentError, HostError
+from ..errors import AgentError, HostError, TfmuxError
+from ..files.listing import Copied
+from ..files.needed import is_python
+from ..files.trees import CopiedFiles
 from ..frozen import frozen
 from ..hosts.bootstrap import arrive
-from ..hosts.frames import GpusAnswer, PortsAnswer
+from ..hosts.frames import DirectoryAnswer, GpusAnswer, PortsAnswer
 from ..hosts.transport import channel_problem
 from ..hosts.ways import open_via
 from ..ids import TaskId
@@ -26,7 +29,7 @@ from ..plan.planner import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluation, reachability
-from .commands import CommandCheck, is_python, may_come, probe_cwd, public_env
+from .commands import CommandCheck, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed, warning
 from .probes import (
     QUICK,
@@ -84,7 +87,11 @@ class HostCheck:
         session: ProbeSession,
         report: OnFinding,
         mark: str,
+        files: CopiedFiles,
+        shared_marks: tuple[str, ...],
     ) -> None:
+        """`mark` is the name of a file in log directories, `shared_marks` are paths of one that is
+        in the workdir here."""
         self.name = host.name
         self.session = session
         self.listening: asyncio.Future[TaskPorts | None] = (
@@ -99,9 +106,14 @@ class HostCheck:
         self._tasks = tuple(task for task in everything if task.role is not Role.PREPARE)
         self._report = report
         self._mark = mark
+        self._files = files
+        self._shared_marks = shared_marks
+        self._unusable: set[str] = set()
+        """Directories in which no task can start."""
 
     async def run(self, *, keep_mark: bool) -> None:
         """Makes all checks; `keep_mark` leaves the mark in the log directory for other hosts."""
+        listing = asyncio.create_task(self._list_files())
         try:
             if self._host.via:
                 finding = await _check_via(self._host, self._plan.run_id)
@@ -116,19 +128,23 @@ class HostCheck:
             took = self.session.start_seconds
             sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
             self._report(passed(Check.AGENT, self.name, f"{took:.1f} s", sentence))
+            await self._asked(Check.FILES, Severity.ERROR, self._directories)
             await asyncio.gather(
+                self._asked(Check.FILES, Severity.WARN, self._shared),
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
                 self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
                 self._asked(Check.PYTHON, Severity.ERROR, self._python),
-                self._asked(Check.COMMAND, Severity.ERROR, self._commands),
+                self._asked(Check.COMMAND, Severity.ERROR, lambda: self._commands(listing)),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
                 self._asked(Check.DISK, Severity.ERROR, self._room),
                 self._asked(Check.CLOCK, Severity.WARN, self._clock),
                 self._asked(Check.LEFTOVERS, Severity.WARN, self._leftovers),
                 self._asked(Check.LOGDIR, Severity.ERROR, lambda: self._logdirs(keep_mark)),
             )
+            await listing  # it needs no host
         finally:
+            listing.cancel()
             if not self.listening.done():
                 self.listening.set_result(None)
 
@@ -242,9 +258,52 @@ class HostCheck:
         found = evaluation.tensorflow(self.name, python, answer, needed=needed, used=used)
         self._report(found)
 
-    async def _commands(self) -> None:
-        check = CommandCheck(self._cluster, self._plan, self._host, self.session)
-        await check.run(self._tasks, self._report)
+    async def _commands(self, listing: asyncio.Task[Copied | None]) -> None:
+        copied = await listing
+        if copied is not None:  # else nothing of it would come
+            check = CommandCheck(self._cluster, self._plan, self._host, self.session, copied)
+            await check.run(self._startable(), self._report)
+
+    def _startable(self) -> tuple[TaskPlan, ...]:
+        """The tasks whose directory is there, as far as is known."""
+        tasks = self._tasks
+        return tuple(t for t in tasks if not t.directory or t.cwd not in self._unusable)
+
+    async def _list_files(self) -> Copied | None:
+        """Reports what is copied to the host; None: a launch would be refused."""
+        if not self._plan.copies(self._host):
+            return Copied(())
+        try:
+            async for finding in evaluation.copies(self._files, self._plan, self._host, self.name):
+                self._report(finding)
+            return await self._files.of(self._host)
+        except TfmuxError as error:
+            self._report(evaluation.refused(self.name, str(error)))
+            return None
+
+    async def _directories(self) -> None:
+        """Looks for the directories that the host must have already."""
+        if not (self._plan.copies(self._host) or all(task.directory for task in self._tasks)):
+            sentence = f"nothing is copied to {self.name}"
+            self._report(passed(Check.FILES, self.name, "none", sentence))
+        places: dict[str, list[TaskId]] = {}
+        for task in self._tasks:
+            if task.directory:
+                places.setdefault(task.cwd, []).append(task.id)
+        for place, tasks in places.items():
+            answer = await self.session.ask(DirectoryAnswer, QUICK, path=place)
+            if answer.why:
+                self._unusable.add(place)
+                self._report(evaluation.directory(self.name, tasks, answer.why))
+            else:
+                self._report(passed(Check.FILES, self.name, "in place", f"{place} is there"))
+
+    async def _shared(self) -> None:
+        """Looks whether the host has the very workdir that would be copied there."""
+        for mark in self._shared_marks if self._plan.copies(self._host) else ():
+            if (await self.session.ask(PathAnswer, QUICK, path=mark)).exists:
+                self._report(evaluation.same_workdir(self.name, posixpath.dirname(mark)))
+                return
 
     async def _gpus(self) -> None:
         answer = await self.session.ask(GpusAnswer, SLOW)
@@ -291,8 +350,8 @@ class HostCheck:
 
     def _pythonic(self) -> TaskPlan | None:
         """The first task that runs Python, tasks of cluster jobs before others."""
-        for task in sorted(self._tasks, key=lambda task: not task.in_cluster):
-            if is_python(task):
+        for task in sorted(self._startable(), key=lambda task: not task.in_cluster):
+            if is_python(task.argv):
                 return task
         return None
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING
 from ..cluster.addresses import join
 from ..cluster.file_model import ClusterModel, hook_problem
 from ..errors import AgentError, TfmuxError
+from ..files.listing import MARKER
+from ..files.trees import CopiedFiles
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
@@ -108,6 +111,7 @@ async def _check_queue(
         for found in evaluation.tildes(cluster, plan, host.name, Check.QUEUE, _SLURM):
             add(found)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
+    await _check_files(make_plan(cluster, new_run_id("check")), add)
     try:
         async for finding in job.examine():
             add(_finding(finding))
@@ -129,6 +133,22 @@ async def _check_queue(
     )
 
 
+async def _check_files(plan: Plan, add: Callable[[Finding], None]) -> None:
+    """Reports what is copied to the nodes, and that of each kind once."""
+    files, told = CopiedFiles(plan), set()
+    for host in plan.hosts:
+        if not plan.copies(host):
+            continue
+        try:
+            async for finding in evaluation.copies(files, plan, host, _SLURM):
+                if finding.brief not in told:
+                    told.add(finding.brief)
+                    add(finding)
+        except TfmuxError as error:
+            add(evaluation.refused(_SLURM, str(error)))
+            return
+
+
 def _finding(finding: SlurmFinding) -> Finding:
     check = _CHECKS[finding.about]
     if finding.verdict is Verdict.PASSED:
@@ -148,6 +168,26 @@ async def _check_hooks(
         if problem := await asyncio.to_thread(hook_problem, command, cluster.base):
             sentence = f"{cluster.where('hooks', key)}: {problem}, here on the launching machine"
             report(warning(check, "hook-missing", host, f"{key}: missing", sentence, _HOOK_TODO))
+
+
+@contextmanager
+def _shared_mark(plan: Plan) -> Iterator[tuple[str, ...]]:
+    """Makes a file in the workdir, by which a host that has the same directory is known, and
+    removes it; its paths, none where no host gets a copy or nothing can be written."""
+    if plan.workdir is None or not any(plan.copies(host) for host in plan.hosts):
+        yield ()
+        return
+    path = str(plan.workdir / f"{MARKER}{secrets.token_hex(8)}")
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except OSError:
+        path = ""
+    try:
+        yield tuple(dict.fromkeys((path, os.path.realpath(path)))) if path else ()
+    finally:
+        if path:
+            with suppress(OSError):
+                os.unlink(path)
 
 
 class _Preflight:
@@ -207,10 +247,14 @@ class _Preflight:
     def _open_all(self, sessions: AsyncExitStack) -> dict[str, HostCheck]:
         """The checks of each host; their sessions will be closed at the same time."""
         mark = f".{self._plan.run_id}"
+        files = CopiedFiles(self._plan)
+        shared = sessions.enter_context(_shared_mark(self._plan))
         checks = {}
         for host in self._plan.hosts:
             session = ProbeSession(host, self._plan.run_id, self._logins)
-            check = HostCheck(self._cluster, self._plan, host, session, self._add_finding, mark)
+            check = HostCheck(
+                self._cluster, self._plan, host, session, self._add_finding, mark, files, shared
+            )
             checks[host.name] = check
 
         async def close_all() -> None:

@@ -18,6 +18,7 @@ from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import (
+    DirectoryAnswer,
     Exited,
     Gpus,
     KillReceipt,
@@ -37,7 +38,7 @@ from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.environment import PROXIES, VISIBLE
 from ..plan.facts import HostFacts
-from ..plan.planner import HostPlan, Plan, TaskPlan
+from ..plan.planner import HostPlan, Plan, TaskPlan, cannot_run
 from ..quantities import counted, size
 from ..run import events as ev
 from ..run.machine import RunStateMachine
@@ -256,7 +257,7 @@ class LaunchPreparation:
         connections = self._connections([host.name for host in plan.hosts])
         gpus = asyncio.gather(*(self._ask_gpus(host) for host in plan.hosts))
         try:
-            if ports and not await self._has_ports(plan):
+            if ports and not (await self._has_directories(plan) and await self._has_ports(plan)):
                 return
             await gpus
         finally:
@@ -282,6 +283,27 @@ class LaunchPreparation:
             if isinstance(event, ev.HostRefused):
                 return False
         return True
+
+    async def _has_directories(self, plan: Plan) -> bool:
+        """Whether every host has the directories in which its tasks start; whoever has not is
+        refused."""
+        places: dict[str, dict[str, list[TaskId]]] = {}
+        for task in plan.tasks:
+            if task.directory:
+                places.setdefault(task.host, {}).setdefault(task.cwd, []).append(task.id)
+        asked = {host: self._check_directories(host, each) for host, each in places.items()}
+        return await self._are_free(asked)
+
+    async def _check_directories(self, host: str, places: Mapping[str, Sequence[TaskId]]) -> str:
+        """Has a host look for directories; why no task can start in one of them, if so."""
+        questions = [{"path": place} for place in places]
+        try:
+            answers = await self._ask(host, DirectoryAnswer, _DIRECTORY_SECONDS, questions)
+        except HostError as error:
+            return error.reason
+        problems = zip(places.values(), answers, strict=True)
+        said = [cannot_run(tasks, host, each.why) for tasks, each in problems if each.why]
+        return "; ".join(said)
 
     async def pick_ports(self, plan: Plan, tasks: Sequence[TaskId]) -> None:
         """Picks new ports for tasks that start again and may have any, and has their hosts look at
@@ -452,6 +474,8 @@ class LaunchPreparation:
         try:
             assert self._files is not None
             manifest = await self._files.manifest(plan, host)
+            if note := self._files.new_note():
+                self._feed(ev.NoteAdded(time.time(), note))
             progress = partial(self._transfers.staged, host.name)
             program = await self._program(host.name)
             self._programs.pop(host.name, None)
@@ -481,6 +505,7 @@ async def _end_program(starting: asyncio.Task[Program]) -> None:
 
 
 _CLOSE_SECONDS = 8.0
+_DIRECTORY_SECONDS = 10.0
 _NO_REASON = "its agent does not say why"
 
 

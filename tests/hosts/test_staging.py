@@ -129,15 +129,35 @@ def test_a_second_launch_sends_what_changed_here(ssh_server: SshServer, tmp_path
     }
 
 
-def test_a_link_that_leads_outside_is_refused(ssh_server: SshServer, tmp_path: Path) -> None:
-    """Given a workdir with a link to `/etc/passwd`, when a run is launched, then exit 3, and stderr
-    names the link and where it leads."""
+def test_links_that_lead_nowhere_on_a_host_are_left_out_and_named(
+    ssh_server: SshServer, tmp_path: Path
+) -> None:
+    """Given links to `/etc/passwd`, to nothing, and by whole paths into the workdir, when a run is
+    launched, then it goes on; the task finds those that lead inside, by relative paths, and a note
+    names the others."""
     root = tmp_path / "work"
-    root.mkdir()
-    (root / "secret").symlink_to("/etc/passwd")
+    (root / "a/b").mkdir(parents=True)
+    (root / "a/b/file").write_text("x")
+    for name, target in {
+        "secret": "/etc/passwd",
+        "nothing": "gone",
+        "whole": f"{root}/a/b/file",
+        "a/up": f"{root}/a",
+        "a/round": "../../work/a/b",
+    }.items():
+        (root / name).symlink_to(target)
     with Up("up", str(write(tmp_path, on_server(ssh_server, "work"))), "--json") as up:
-        assert up.wait() == 3, up.transcript()
-    assert "secret" in up.said and "/etc/passwd" in up.said
+        assert up.wait() == 0, up.transcript()
+    text = next(e["text"] for e in up.of("log") if e["text"].startswith("FOUND "))
+    assert json.loads(text.removeprefix("FOUND ")) == {
+        "./a/b/file": code(b"x"),
+        "./whole": "-> a/b/file",
+        "./a/up": "-> .",
+        "./a/round": "-> b",
+    }
+    (note,) = [e["note"] for e in up.of("note")]
+    assert "secret is a link to /etc/passwd" in note and "nothing is a link to gone" in note
+    assert "whole" not in note
 
 
 def test_staging_goes_on_after_a_cut(ssh_server: SshServer, tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def _prepare(command: str, action: Any) -> None:
         action.complete = _RUNS
     elif action.dest in ("file", "files"):
         action.complete = _FILE
-    elif action.type is Path or action.dest == "workdir":
+    elif action.type is Path or action.dest in ("workdir", "directory"):
         directory = metavar == "DIR" or action.dest == "workdir"
         action.complete = shtab.DIRECTORY if directory else shtab.FILE
     if isinstance(metavar, str):

@@ -4,22 +4,28 @@ JSON Schema of the cluster file, for text editors."""
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shlex
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from launcher.cluster.reference import schema_text
+from launcher.errors import TfmuxError
+from launcher.files.needed import left_out_command
+from launcher.files.trees import CopiedFiles
+from launcher.frozen import frozen
 from launcher.ids import new_run_id
-from launcher.plan import make_plan, plan_json, plan_schema
+from launcher.plan import Plan, make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
 from launcher.plan.tilde import tilde_problems
 from launcher.printable import pictured
+from launcher.quantities import counted, size
 from launcher.slurm.script import JobRequest, request_of
 from tui import streams
 from tui.commands.hosts_from import read_cluster
@@ -31,6 +37,7 @@ def output_schema() -> dict[str, Any]:
     """The JSON Schema of `tfmux plan --json`."""
     made = plan_schema()
     slurm = TypeAdapter(JobRequest).json_schema(mode="serialization")
+    made["properties"]["files"] = TypeAdapter(list[FilesRecord]).json_schema(mode="serialization")
     made["properties"]["slurm"] = slurm | {"description": f"with `[slurm]`: {slurm['description']}"}
     return made
 
@@ -49,17 +56,58 @@ def plan(arguments: argparse.Namespace) -> int:
     for problem in dict.fromkeys(tilde_problems(cluster)):
         print(f"tfmux: {problem}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
+    files = asyncio.run(_copied(planned))
+    answer["files"] = [asdict(each) for each in files]
     if arguments.json:
         if request is not None:
             answer["slurm"] = asdict(request)
         streams.write_json(answer)
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
-    lines = _lines(answer)
+    lines = chain(_lines(answer), _files_lines(files))
     if request is not None:
         lines = chain(lines, ["", *request_text(request, whole=not screen).splitlines()])
     streams.write((pictured(line) if screen else line) + "\n" for line in lines)
     return Exit.SUCCESS
+
+
+@frozen
+class FilesRecord:
+    """What a launch copies to a host, before the host is asked what it has."""
+
+    host: str
+    files: int
+    bytes: int
+    left_out: Annotated[tuple[str, ...], Field(description="links that are not copied, and why")]
+    refused: Annotated[str, Field(description="why a launch would be refused; empty: it would not")]
+
+
+async def _copied(planned: Plan) -> list[FilesRecord]:
+    """What is copied to each host that gets a copy."""
+    copied, found = CopiedFiles(planned), []
+    for host in planned.hosts:
+        if not planned.copies(host):
+            continue
+        try:
+            files = await copied.of(host)
+        except TfmuxError as error:
+            found.append(FilesRecord(host.name, 0, 0, (), str(error)))
+            continue
+        why = await asyncio.to_thread(left_out_command, planned, host, files)
+        links = tuple(f"{link.path} is {link.why}" for link in files.left_out)
+        found.append(FilesRecord(host.name, files.files, files.bytes, links, why))
+    return found
+
+
+def _files_lines(records: Iterable[FilesRecord]) -> Iterable[str]:
+    """Hosts that get the same, in one line."""
+    hosts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for each in records:
+        text = each.refused or f"{counted(each.files, 'file')}, {size(each.bytes)}"
+        hosts.setdefault((text, each.left_out), []).append(each.host)
+    for (text, links), names in hosts.items():
+        yield f"copied to {', '.join(names)}: {text}"
+        yield from (f"  not copied: {link}" for link in links)
 
 
 def schema(arguments: argparse.Namespace) -> int:

@@ -26,6 +26,7 @@ from launcher.cluster.addresses import loopback_problem
 from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
 from launcher.cluster.saved_file import write
 from launcher.errors import TfmuxError
+from launcher.files.listing import refusal
 from launcher.hosts.dial import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.paths import expand_user
@@ -68,7 +69,8 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
             command=command,
             jobs=jobs,
             name=arguments.name or hostfile.default_name(command),
-            workdir=_workdir(arguments.workdir, here, base),
+            workdir=_workdir(arguments.workdir, here, base, copied=_any_other(logins)),
+            directory=_directory(arguments.directory, arguments.workdir),
             framework=framework,
             max_restarts=_max_restarts(arguments.max_restarts, framework),
             collect=[literal(path) for path in arguments.collect],
@@ -93,18 +95,46 @@ def _working_directory() -> Path:
         raise TfmuxError("the working directory does not exist any more: change it") from None
 
 
-def _workdir(given: str | None, here: Path, base: Path) -> str:
-    """The `workdir` of a file in `base`, in which placeholders hold.
+def _workdir(given: str | None, here: Path, base: Path, *, copied: bool) -> str:
+    """The `workdir` of a file in `base`, in which placeholders hold; `copied`: there are hosts to
+    copy it to.
 
     Raises:
-        TfmuxError: there is no such user as it names.
+        TfmuxError: there is no such user as it names, or a directory is copied only where it is
+            named by its whole path, and is not.
     """
-    if given is None:
-        return "." if base == here else literal(str(here))
+    if not given and given is not None:
+        return ""
     try:
-        return str(Path(literal(str(here)), expand_user(given))) if given else ""
+        path = expand_user(given or ".")
     except TfmuxError as error:
         raise TfmuxError(f"--workdir {error}") from None
+    if base == here and not path.is_absolute():
+        return given or "."  # as in a file: a launch refuses a home
+    if copied and not path.is_absolute() and (why := refusal(here / path)):
+        raise TfmuxError(why)
+    return str(Path(literal(str(here)), path))
+
+
+def _directory(given: str | None, workdir: str | None) -> str:
+    """The `directory` of the file; empty: there is none.
+
+    Raises:
+        TfmuxError: it is empty, or there is a `workdir` beside it.
+    """
+    if given is not None and workdir:
+        raise TfmuxError(
+            "--directory and --workdir exclude each other: tasks start in a directory that the "
+            "hosts have, or in a copy of one of this machine: remove one of them"
+        )
+    if given == "":
+        raise TfmuxError('--directory is empty: write such as --directory "~/proj"')
+    return given or ""
+
+
+def _any_other(logins: Collection[SshDestination]) -> bool:
+    """Whether a host is another machine."""
+    return any(not is_loopback(login.host) or login.port is not None for login in logins)
 
 
 def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:

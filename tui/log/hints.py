@@ -270,8 +270,8 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "no such module",
         r"ModuleNotFoundError: No module named ['\"](?P<name>[\w.]+)['\"]",
-        "the host's Python lacks {name}: set `python` of this host to one that has it, or bring "
-        "it with `workdir`",
+        "the host's Python lacks {name}: set `python` of this host to one that has it, or copy "
+        "it with `workdir` (`tfmux check` names what is not copied)",
     ),
     _sign(
         "NaN",

@@ -216,13 +216,16 @@ async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
     testbed: Testbed, tmp_path: Path
 ) -> None:
     """Given a host and a workdir that has not been copied there, when the preflight runs, then what
-    can be found here is fine, and the rest is a warning."""
+    can be found here is fine, `setup` that needs it a warning, and an interpreter that is a link
+    out of the workdir an error: it is not copied."""
     environment(tmp_path)
     report = await of(of_the_workdir("tf1:auto", ".", testbed.hosts_toml()), tmp_path)
-    assert report.ok, report.findings
-    module, other_module, sourced, _ = by_job(report, OF_THE_WORKDIR)
+    module, other_module, sourced, interpreter = by_job(report, OF_THE_WORKDIR)
     assert module == other_module == ""
     assert "unless the files that are copied bring it" in sourced
+    assert "venv/bin/python3 is not copied: it is a link to" in interpreter
+    errors = {str(f.task) for f in report.findings if f.severity is Severity.ERROR}
+    assert errors == {"job3:0"}
 
 
 async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:

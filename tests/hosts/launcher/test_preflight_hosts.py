@@ -34,6 +34,7 @@ from tests.testbed.namespaces import Testbed
 JOBS = cluster_text(
     {"ps": "tf1:2222", "worker": "tf2:2222 tf3:2222 tf4:2222 tf4"},
     command=["{python}", "-m", "trainer", "async"],
+    workdir="",
 )
 RUN = "old-20261120-183002-7f3a"
 
@@ -185,7 +186,9 @@ async def test_one_home_for_two_hosts_is_seen_as_shared(testbed: Testbed) -> Non
     if faults.can_shift_clock():
         faults.shift_clock(testbed["tf3"], -3600)
     faults.share_home(testbed["tf3"], testbed["tf4"])
-    jobs = '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\ncommand = ["true"]\n'
+    jobs = (
+        '[jobs.worker]\ntasks = ["tf3:2222", "tf4:2222"]\n[run]\nworkdir = ""\ncommand = ["true"]\n'
+    )
     text = testbed.hosts_toml() + jobs + 'logdir = "~/logs"\non_failure = "restart"\n'
     report = await preflight(loads(text, "testbed.toml", Path("/")))
     assert report.ok and codes(report, "tf4") == set()
@@ -208,7 +211,7 @@ async def test_login_shells_of_other_kinds_do(testbed: Testbed) -> None:
     for host in there:
         faults.login_shell(host, SHELLS[host.name])
     tasks = json.dumps([f"{host.name}:2222" for host in there])
-    jobs = f'[jobs.worker]\ntasks = {tasks}\n[run]\ncommand = ["{{python}}", "-V"]\n'
+    jobs = f'[jobs.worker]\ntasks = {tasks}\n[run]\nworkdir = ""\ncommand = ["{{python}}", "-V"]\n'
     report = await preflight(loads(testbed.hosts_toml() + jobs, "testbed.toml", Path("/")))
     assert report.ok, json.dumps(report.json(), indent=1)
     for host in there:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster import IgnoreRules
-from launcher.files.staging import Tree, read_tree
+from launcher.files.listing import Tree
+from launcher.files.staging import read_tree
 
 
 def sent(root: Path, exclude: tuple[str, ...] = ()) -> set[str]:

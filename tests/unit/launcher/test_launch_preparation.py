@@ -12,6 +12,7 @@ import pytest
 from launcher.cluster import loads
 from launcher.errors import AgentError
 from launcher.files import staging
+from launcher.files.listing import Tree
 from launcher.files.trees import HostFiles
 from launcher.hosts.programs import Program
 from launcher.plan.planner import Plan
@@ -55,7 +56,7 @@ async def test_files_that_go_to_a_host_again_go_once(
     built once. Built a second time they would be gone for a moment, after tasks have started."""
     may_read = threading.Event()
 
-    def read(tree: staging.Tree) -> staging.Manifest:
+    def read(tree: Tree) -> staging.Manifest:
         may_read.wait(PATIENCE)
         return staging.Manifest((), {})
 

@@ -15,7 +15,7 @@ from launcher.agent.tree import TreeEntry, keep_for_reuse
 from launcher.on_host.pipe import Pipe, PipeEnded
 from launcher.on_host.transfer import Staging
 from tests.support.fixtures.launcher import NOBODY
-from tests.support.short_programs import Running
+from tests.support.short_programs import Running, message
 
 
 def staging(home: Path, data: bytes) -> Running:
@@ -176,10 +176,18 @@ def test_a_content_that_came_in_part_is_removed(home: Path) -> None:
     assert not [path for path in (home / "cache").rglob("*") if path.is_file()]
 
 
-def test_contents_that_changed_while_they_were_sent_are_refused(home: Path) -> None:
-    """Their name is said, and they are not kept."""
+def test_contents_that_changed_while_they_were_sent_are_asked_for_again(home: Path) -> None:
+    """They are not kept; the launcher sends other entries, and may do so without the file."""
     with staging(home, b"this") as changed:
-        changed.receive()
+        (content,) = changed.receive()["missing"]
         changed.write(b"that")
-    assert "a: it changed while it was being sent" in str(changed.error)
-    assert not [path for path in (home / "cache").rglob("*") if path.is_file()]
+        assert changed.receive() == {"changed": [content]}
+        digest = hashlib.sha256(b"that one").hexdigest()
+        changed.write(message({"entries": [["work", "a", "f", 0o640, 8, digest]]}))
+        assert changed.receive() == {"missing": [digest]}
+        changed.write(b"that one")
+        assert changed.receive() == {"built": True}
+    assert (home / "1/stage/work/a").read_bytes() == b"that one"
+    assert (home / "1/stage/work/a").stat().st_mode & 0o777 == 0o640
+    kept = [path.name for path in (home / "cache").glob("??/*") if path.is_file()]
+    assert kept == [digest]
