@@ -45,6 +45,7 @@ from .processes import (
     set_parent_death_signal,
     started_at,
 )
+from .signals import ASK_TO_END, restore_signals
 from .task_logs import Log, TaskLogs
 from .threads import Later, WorkerThread, error_text
 from .wire import Json
@@ -158,6 +159,8 @@ class Attempt:
         self.stopped_by = ""
         """Who had asked it to end before its end was seen (`wire.BY_AGENT` and so on)."""
         self.stopped_why = ""
+        self.signalled = ("", 0.0)
+        """The last signal to the job step that it got, and until when its end is an answer."""
 
     @classmethod
     def ended_before(cls, facts: Json, logs: TaskLogs) -> Attempt:
@@ -189,6 +192,9 @@ class Attempt:
         self.state = State.ENDED
         self.ended_at, self.end_at = time.monotonic(), seconds_since_boot()
         self.cpu = ended.cpu
+        name, until = self.signalled
+        if not self.stopped_by and self.ended_at < until:
+            self.stopped_by, self.stopped_why = wire.BY_SIGNAL, f"its job step had got {name}"
         if os.WIFSIGNALED(ended.status):
             self.signal = signal_name(os.WTERMSIG(ended.status))
         else:
@@ -266,7 +272,7 @@ class Program(NamedTuple):
                 fcntl.ioctl(output, termios.TIOCSCTTY, 0)
             for number in _HANDLED:
                 signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOP_SIGNALS)
+            restore_signals(_STOP_SIGNALS)
             restore_limit()
             os.umask(self.umask)
             null = gate if self.gated else os.open("/dev/null", os.O_RDONLY)
@@ -577,6 +583,19 @@ class Attempts:
                 first, leader = attempt.stop_first and living, attempt.terminal and living
                 found[attempt.task] = Stop(attempt.stop_signal, first, leader)
         return found
+
+    def pass_on(self, number: int, grace: float) -> int:
+        """Sends a signal to the first process of each task that runs; returns to how many. What
+        ends within the grace may have done so in answer to it."""
+        count = 0
+        for attempt in self.all:
+            if attempt.state is State.RUNNING and not attempt.gated and is_child(attempt.pid):
+                if number in ASK_TO_END:
+                    attempt.signalled = f"SIG{signal_name(number)}", time.monotonic() + grace
+                with suppress(OSError):  # it has become another user's
+                    os.kill(attempt.pid, number)
+                    count += 1
+        return count
 
     def ask_to_end(self, tasks: set[str] | None, by: str, why: str) -> None:
         """Records who ends those of these that have not been seen to end; who came first stays."""

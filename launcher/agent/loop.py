@@ -21,10 +21,11 @@ from contextlib import suppress
 from typing import Callable
 
 from . import ports, processes, wire
-from .attempts import Attempt, Attempts, State
+from .attempts import Attempt, Attempts, State, signal_name
 from .channel import Channel, Channels, Greeting, Rules
 from .folders import Before, Folders, Word, lock_within
 from .kills import Kills
+from .signals import has_come
 from .stack_taker import StackTaker
 from .stats import StatsSampler
 from .task_logs import TaskLogs
@@ -36,6 +37,9 @@ _LOOK_FOR_WORD = 0.1
 _BEAT_WATCHDOG = 1.0
 _LOOK_AGAIN = 0.04
 _LOOK_AT_OUTPUT = 0.005
+_LOOK_AT_SIGNALS = 0.05
+_MOST_SIGNALS = 64
+_SAME_SIGNAL = 0.3
 _WAIT_FOR_OUTPUT = 1.0
 _BEFORE_WELCOME = (wire.HELLO, wire.BEAT)
 """Frames that a launcher sends before it has read our welcome."""
@@ -55,8 +59,9 @@ class Agent:
     """Owner of a run's tasks on one host until nothing of them is left.
 
     `config` is what the launcher's bootstrap sent, `umask` that of the login; `watchdog` is a
-    pipe to the watchdog; `before` is what an earlier agent has left, whose watchdog has ended when
-    the file `watch` can be locked: then it is locked for the watchdog of this one.
+    pipe to the watchdog, `signals` one from it; `before` is what an earlier agent has left, whose
+    watchdog has ended when the file `watch` can be locked: then it is locked for the watchdog of
+    this one.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class Agent:
         folders: Folders,
         listener: socket.socket,
         watchdog: int,
+        signals: int,
         before: Before,
         watch: int,
     ) -> None:
@@ -75,6 +81,11 @@ class Agent:
         self._folders = folders
         self._listener = listener
         self._watchdog = watchdog
+        self._signals = signals
+        self._passing: list[tuple[float, int]] = []
+        """Signals for the tasks, each with its time."""
+        self._passed: dict[int, float] = {}
+        """Signals that were passed on, each with its last time."""
         self._before = before
         self._previous_end = before.text
         self._watch = watch
@@ -140,6 +151,7 @@ class Agent:
         signal.signal(signal.SIGTERM, self._on_term)
         self._selector.register(self._wakeups.read_fd, selectors.EVENT_READ, None)
         self._selector.register(self._listener, selectors.EVENT_READ, None)
+        self._selector.register(self._signals, selectors.EVENT_READ, None)
         write_lines_by(self._disk)
         self._logs.drain.start()
         sys.setswitchinterval(0.0005)  # the drain must not wait 5 ms for its turn
@@ -165,6 +177,8 @@ class Agent:
             elif key.fd == self._wakeups.read_fd:
                 self._woken = time.monotonic()
                 self._wakeups.drain()
+            elif key.fd == self._signals:
+                self._take_signals()
             elif isinstance(key.data, socket.socket):
                 self._channels.open(key.data)
             elif isinstance(key.data, Attempt):
@@ -176,6 +190,7 @@ class Agent:
         self._attempts.poll()
         self._kills.step()
         now = time.monotonic()
+        self._pass_signals_on(now)
         if now >= self._attempts.next_scan:
             self._attempts.find_listeners()
         if self._due("processes", now, _LOOK_AT_PROCESSES):
@@ -198,6 +213,7 @@ class Agent:
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
         waits.append(self._attempts.next_scan - now)
         waits += [kill.next_look - now for kill in self._kills]
+        waits += [due - now for due, _ in self._passing]
         if self._attempts.unreported or self._ending:
             waits.append(_LOOK_AT_OUTPUT)
         if self._logs.has_grown():
@@ -275,6 +291,31 @@ class Agent:
         watchdog = None if self._unguarded else processes.read_process(os.getppid())
         if watchdog is not None and watchdog.state in "Tt":
             processes.send(watchdog, (signal.SIGKILL,))
+
+    def _take_signals(self) -> None:
+        """Signals to our job step, which the watchdog has got."""
+        numbers = os.read(self._signals, 4096)
+        if not numbers:  # it is dead
+            self._selector.unregister(self._signals)
+        due = time.monotonic() + _LOOK_AT_SIGNALS
+        self._passing += [(due, number) for number in numbers[:_MOST_SIGNALS]]
+
+    def _pass_signals_on(self, now: float) -> None:
+        """Passes on to the tasks what is due; not what has come to this process, too: its sender
+        has signalled all processes of the step."""
+        while self._passing and self._passing[0][0] <= now:
+            number = self._passing.pop(0)[1]
+            if has_come(number):
+                continue
+            before = self._passed.get(number)
+            if before is not None and now - before < _SAME_SIGNAL:
+                continue  # `scancel --full` signals the batch script as well, which passes it on
+            count = self._attempts.pass_on(number, self._rules.grace)
+            self._passed[number] = now
+            if count and before is None:
+                what = f"SIG{signal_name(number)}, sent to the job step, was passed on to "
+                text = f"{what}{count} task{'' if count == 1 else 's'}"
+                self._channels.send(wire.NOTE, {"text": text})
 
     def _on_term(self, *_: object) -> None:
         self._term = True

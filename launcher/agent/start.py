@@ -27,6 +27,7 @@ from .processes import (
     send,
     variable,
 )
+from .signals import block_signals
 from .threads import log_traceback
 from .watchdog import guard
 from .wire import Json
@@ -50,9 +51,11 @@ hang, or a debugger may hold it. Then the new agent looks for that word (`Agent`
 def main(config: Json) -> None:
     """Connects the channel on descriptors 0 and 1 with the agent; `config` is made by
     the launcher (`hosts.bootstrap.LinkSettings`)."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     by_engine = bool(config.get("by_engine"))
+    # In a job step its TERM is for the agent, whose last words go through this bridge.
+    in_step = not by_engine and "SLURM_STEP_ID" in os.environ
+    block_signals(*((signal.SIGTERM,) if in_step else ()))
+    umask = os.umask(0o077)  # the login's, for tasks; what is ours is private
     try:
         if by_engine:
             _forget_step(os.environ)
@@ -259,8 +262,7 @@ def _guard(
     """Lets go of whatever this process was started with, and becomes the watchdog, which keeps the
     lock `watch` once that of an earlier agent has ended; `new`: the run's folder was not there."""
     os.chdir("/")
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     null = os.open("/dev/null", os.O_RDWR)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
     errors = os.open(folders.errors, flags, 0o600)
@@ -273,7 +275,7 @@ def _guard(
     os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
     before = folders.begin(new, alone=lock_within(watch, 0.0))
 
-    def run(pulse: int) -> None:
+    def run(pulse: int, signals: int) -> None:
         try:
             if config.get("by_engine"):
                 os.setsid()  # the watchdog leads the step's group, slurmstepd knows it by that
@@ -281,7 +283,7 @@ def _guard(
             from .loop import Agent  # most bridges find an agent and need none of it
 
             listener.listen(8)
-            Agent(config, umask, folders, listener, pulse, before, watch).run()
+            Agent(config, umask, folders, listener, pulse, signals, before, watch).run()
         except BaseException:
             log_traceback()  # the watchdog then ends what is left
             os._exit(1)

@@ -26,15 +26,17 @@ from .processes import (
     send,
     set_parent_death_signal,
 )
-from .threads import log_line
+from .signals import next_signal
+from .threads import log_line, start_thread
 from .wire import FROZEN_SECONDS
 
 _LAST_SECONDS = 2.0
 _PATIENCE = 10.0
 
 
-def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) -> bool | None:
-    """Forks the agent, watches it, and cleans up after it. Returns, when the agent died, whether
+def guard(run_id: str, listener: socket.socket, agent: Callable[[int, int], None]) -> bool | None:
+    """Forks the agent, which gets a pipe to beat and one that brings signals; watches it, and
+    cleans up after it. Returns, when the agent died, whether
     the kernel confirms that nothing of it is left; an agent that goes by itself speaks for itself.
 
     The agent alone keeps the `listener`: with a copy here, a bridge could still connect after the
@@ -42,16 +44,18 @@ def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) ->
     """
     become_subreaper()
     pulse, beats = os.pipe()
+    signals, passed_on = os.pipe()
     me = os.getpid()
     pid = os.fork()
     if pid == 0:
         os.close(pulse)
+        os.close(passed_on)
         set_parent_death_signal(signal.SIGTERM)
         if os.getppid() != me:
             os._exit(1)
         become_subreaper()
         try:
-            agent(beats)
+            agent(beats, signals)
         finally:
             os._exit(0)
     started = read_process(pid)
@@ -60,7 +64,10 @@ def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) ->
         # agent gives its tasks their grace.
         signal.signal(signal.SIGTERM, lambda *_: _pass_on(started))
     os.close(beats)
+    os.close(signals)
     listener.close()
+    with suppress(OSError):  # no thread can be started: then signals to the step reach nobody
+        start_thread(lambda: _pass_signals_on(passed_on), "signals")
     if _watch(pulse):
         return None
     proven = end_everything(ProcessTracker(run_id), last=pid, ours=True)
@@ -71,6 +78,14 @@ def guard(run_id: str, listener: socket.socket, agent: Callable[[int], None]) ->
 def _pass_on(agent: Process) -> None:
     with suppress(OSError):  # no descriptor is left on the whole machine
         send(agent, (signal.SIGTERM,))
+
+
+def _pass_signals_on(agent: int) -> None:
+    """Writes down for the agent each signal of another process."""
+    while True:
+        number = next_signal()
+        with suppress(OSError):  # the agent has gone
+            os.write(agent, bytes([number]))
 
 
 def _watch(pulse: int) -> bool:

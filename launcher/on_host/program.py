@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from ..agent.folders import FolderError, Folders
+from ..agent.signals import block_signals
 from ..agent.threads import error_text
 from .pipe import CHUNK, Pipe, PipeEnded, write_all
 
@@ -26,6 +27,7 @@ def main(config: dict[str, Any]) -> None:
     """Answers until the pipe ends. `config` names the run and its host, and for a preflight
     (`lease`) the seconds of silence after which the launcher is taken for dead; for a run its
     agent decides, but for one that may be over (`alone`)."""
+    block_signals()
     try:
         folders = Folders(config["run"], config["host"], None, dict(os.environ))
         if config["lease"]:  # nobody else tries whether there can be a run

@@ -25,6 +25,30 @@ STEP_SECONDS = 30
 """How long a step in a job of the user's may wait for its turn: srun would try for ever, and start
 an agent when the run is over."""
 
+_NOT_PASSED_ON = {*(4, 7, 8, 11, 9, 19), *(15, 17, 18, 20, 21, 22)}
+"""Faults of the shell, what nobody can handle, and what is the shell's own."""
+_OF_ALL_STEPS = "15 18 20 21 22"
+"""TERM, and CONT, TSTP, TTIN and TTOU, with which Slurm suspends jobs: all steps get them beside
+the batch script, which waits for the agents."""
+_PASSED_ON = " ".join(map(str, sorted({*range(1, 32), *range(34, 65)} - _NOT_PASSED_ON)))
+"""What comes to the batch script alone, such as by `--signal=B:USR1@60`."""
+_WAIT = """\
+status=0
+for agent in $agents; do
+    ended=127
+    while :; do
+        interrupted=
+        wait "$agent"
+        code=$?
+        [ "$code" = 127 ] || ended=$code
+        [ -n "$interrupted" ] || break
+    done
+    [ "$ended" = 0 ] || status=$ended
+done
+exit "$status\""""
+"""Waits for the agents. A signal interrupts `wait`, and one more `wait` for the same agent may find
+that it has ended (127)."""
+
 CORES = 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
 """Line of a shell that sets an option of srun, which since 22.05 does not inherit it of the job."""
 
@@ -121,7 +145,8 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
 
 def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
     yield "#!/bin/sh"
+    yield 'pass_on() { interrupted=1; scancel --signal="$1" "$SLURM_JOB_ID" & }'
+    yield f'for number in {_PASSED_ON}; do trap "pass_on $number" "$number"; done'
+    yield f"trap interrupted=1 {_OF_ALL_STEPS}"
     yield from _agents(table, run_id, payload, '$(scontrol show hostnames "$SLURM_JOB_NODELIST")')
-    yield "status=0"
-    yield 'for agent in $agents; do wait "$agent" || status=$?; done'
-    yield 'exit "$status"'
+    yield _WAIT
