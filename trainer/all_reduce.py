@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import inputs, peers, server
-from trainer.devices import local_devices
+from trainer.devices import described, local_devices, local_gpus, why_no_gpu
 from trainer.exceptions import TrainerError
 from trainer.model import MLP
 from trainer.modes import Context
@@ -36,7 +36,10 @@ class MirroredWorker(Training):
 
     def __init__(self, context: Context) -> None:
         role, options, *_ = context
+        gpus = local_gpus()
         self._gpus = set_devices(role, options)
+        self._towers = local_devices(options.devices)
+        print(f"{role} computes on {described(self._towers, gpus, why_no_gpu())}")
         self._batch = options.batch * options.devices
         super().__init__(context, self._batch * len(role.clients))
         self._others = role.others(role.clients)
@@ -90,7 +93,7 @@ class MirroredWorker(Training):
         """One step: the gradients of this worker's devices, and their mean over all workers."""
         shared, layout, count = self._shared, self._shared.layout, self.options.devices
         (flat,) = shared.flats
-        devices = local_devices(count) if count > 1 else [""]
+        devices = self._towers if count > 1 else [""]
 
         def replica(images: Any, labels: Any, asked: Any) -> Any:
             rate = self.schedule(tf.cast(shared.step.read_value(), tf.float32))
@@ -125,20 +128,17 @@ class MirroredWorker(Training):
 
 
 def set_devices(role: Role, options: Namespace) -> int:
-    """One batch a device: as many GPUs, or logical CPU devices where there are fewer.
+    """One batch a device: GPUs, in turn where there are fewer, or logical CPU devices.
 
-    Returns how many GPUs it uses: `options.devices`, or none.
+    Returns how many GPUs it uses.
     """
     tf.config.threading.set_intra_op_parallelism_threads(server.threads(role, options))
     count: int = options.devices
     gpus = tf.config.list_physical_devices("GPU")
-    if len(gpus) >= count:
-        tf.config.set_visible_devices(gpus[:count], "GPU")
-        return count
     if gpus:
-        tf.config.set_visible_devices([], "GPU")
-    if count > 1:
+        tf.config.set_visible_devices(gpus[:count], "GPU")
+    elif count > 1:
         cpu = tf.config.list_physical_devices("CPU")[0]
         parts = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
         tf.config.set_logical_device_configuration(cpu, parts)
-    return 0
+    return min(count, len(gpus))

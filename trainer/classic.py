@@ -9,9 +9,10 @@
 
 Nobody waits for anybody; with `--sync` each step waits for a gradient of every worker.
 
-Nothing of the rest of this package but the data and the role: images go through `feed_dict`, the
-chief updates the moving average at every step, `MonitoredTrainingSession` initialises, saves and
-waits. The other modes do the same faster and say more; this is what they are measured beside.
+Nothing of the rest of this package but the data, the role and the line about devices: images go
+through `feed_dict`, the chief updates the moving average at every step, `MonitoredTrainingSession`
+initialises, saves and waits. The other modes do the same faster and say more; this is what they are
+measured beside.
 """
 
 import os
@@ -23,6 +24,7 @@ import tensorflow.compat.v1 as tf
 
 from trainer import data, role
 from trainer.data.tutorial import DataSet
+from trainer.devices import described, local_devices, local_gpus, why_no_gpu
 from trainer.exceptions import UsageError
 
 BATCH = 100
@@ -64,6 +66,7 @@ def _network(x: Any) -> tuple[Any, Any]:
 
 def _train(options: Namespace, target: str, cluster: Any, index: int, workers: int) -> None:
     is_chief = index == 0
+    print(f"worker:{index} computes on {described(local_devices(1), local_gpus(), why_no_gpu())}")
     dataset = data.load(options.data, in_memory=True)
     train = DataSet(dataset.train, one_hot=False, dtype="float32", reshape=True, seed=index)
     task = f"/job:worker/task:{index}"

@@ -1,6 +1,7 @@
 """`convert`: digits from IDX to TFRecord files and back, checked by reading them again."""
 
 import pathlib
+import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -33,10 +34,13 @@ def run(options: Namespace) -> int:
 
 
 def _write(target: pathlib.Path, stem: str, split: Split, options: Namespace) -> None:
-    if there := sorted(target.glob(f"{stem}-*")):
+    names = (f"{stem}-*", f"{stem}.tfrecord*", *([tfrecord.OUTPUT] if stem == "train" else []))
+    if there := sorted(path for name in names for path in target.glob(name)):
         raise DataError(f"{there[0]}: already exists; give an empty directory")
     if options.format == "tfrecord":
-        tfrecord.write(target, stem, split, options.shards)
+        paths = tfrecord.write(target, stem, split, options.shards)
+        if stem == "train" and len(paths) == 1:
+            shutil.copyfile(paths[0], target / tfrecord.OUTPUT)
     else:
         images = split.images.reshape(-1, data.SIDE, data.SIDE)
         idx.write(target / f"{stem}-images-idx3-ubyte.gz", images)

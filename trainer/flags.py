@@ -180,7 +180,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         DATA,
         Flag("to", "where to write; made if missing", metavar="DIR", required=True),
         Flag("format", "what to write", "tfrecord", choices=("tfrecord", "idx")),
-        Flag("shards", "TFRecord files a split", 4, COUNT),
+        Flag("shards", "TFRecord files a split; 1: with the names that tutorials read", 4, COUNT),
     ),
     "tf.data service": (
         Flag("part", "what this task is", choices=PARTS, required=True),

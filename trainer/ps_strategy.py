@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import inputs, peers, server
-from trainer.devices import common_devices
+from trainer.devices import common_devices, described, gpus_of
 from trainer.model import MLP
 from trainer.modes import Context
 from trainer.parameters import Parameters, Values, mean, subtract
@@ -65,8 +65,10 @@ class Coordinator(Training):
         with strategy.scope():  # round robin: the first of each kind is on the first ps
             first = self.checkpoints.first_values()
             self._shared = Parameters(MLP, [""] * len(self._ps), self.options, first)
+        towers = self._towers()
         self._steps = {
-            with_loss: self._step_function(strategy, with_loss) for with_loss in (True, False)
+            with_loss: self._step_function(strategy, towers, with_loss)
+            for with_loss in (True, False)
         }
         make = tf.autograph.experimental.do_not_convert(
             lambda: inputs.pipeline(self.dataset, self._examples, None)
@@ -121,20 +123,23 @@ class Coordinator(Training):
         return f"{self.role}: lost {lost}" if lost else ""
 
     def _towers(self) -> list[str]:
-        """The devices of a step on whichever worker is free: GPUs where every worker has as many.
+        """The devices of a step on whichever worker is free: GPUs that every worker has.
 
         The chief, which computes nothing, has connected to all tasks and knows their devices.
         """
         count, role = self.options.devices, self.role
-        if count == 1:
-            return [""]
         names = [device.name for device in tf.config.list_logical_devices()]
-        return common_devices(map(role.device_of, role.tasks("worker")), count, names)
+        workers = [role.device_of(task) for task in role.tasks("worker")]
+        devices = common_devices(workers, count, names)
+        gpus = min(gpus_of(worker, names) for worker in workers)
+        why = "there is a worker without a GPU"
+        print(f"each worker computes on {described(devices, gpus, why)}")
+        return devices if count > 1 else [""]
 
-    def _step_function(self, strategy: Any, with_loss: bool) -> Any:
-        """One step, as a function that the coordinator runs on a worker; it returns the loss or
-        nothing."""
-        shared, layout, towers = self._shared, self._shared.layout, self._towers()
+    def _step_function(self, strategy: Any, towers: list[str], with_loss: bool) -> Any:
+        """One step, as a function that the coordinator runs on a worker's `towers`; it returns the
+        loss or nothing."""
+        shared, layout = self._shared, self._shared.layout
 
         def replica(iterator: Any) -> Any:
             with tf.device(shared.step.device):  # left alone it would travel to the worker and back

@@ -10,14 +10,14 @@ import tensorflow as tf
 
 from trainer import peers, server
 from trainer.checkpoint import Checkpoints, read
-from trainer.devices import devices_of, local_devices
+from trainer.devices import described, devices_of, gpus_of, local_devices, local_gpus, why_no_gpu
 from trainer.exceptions import TrainerError
 from trainer.inputs import Input
 from trainer.model import MLP, Model, Schedule
 from trainer.modes import Context
 from trainer.parameters import Parameters, Values, assign, variable
 from trainer.progress import Progress, Step, Summaries
-from trainer.role import ALONE
+from trainer.role import ALONE, Task
 
 _POLL = 0.1
 LOST = (tf.errors.AbortedError, tf.errors.UnavailableError, tf.errors.FailedPreconditionError)
@@ -123,13 +123,7 @@ class Worker(Training):
         batch = options.batch * (1 if self.one_by_one else count)
         super().__init__(context, batch * gradients, model)
         self._target = server.start(role, options) if ps else ""
-        self.devices = local_devices(options.devices, role.device)
-        if self.everywhere:
-            names = self._all_devices()
-            places = map(role.device_of, workers)
-            self.devices = [
-                name for place in places for name in devices_of(place, options.devices, names)
-            ]
+        self.devices = self._all_devices(workers) if self.everywhere else self._own_devices()
         self.cpu = f"{role.device}/device:CPU:0"
         shared_devices = [f"{role.device_of(task)}/device:CPU:0" for task in ps or [role.task]]
         self.session: Any = None
@@ -174,7 +168,22 @@ class Worker(Training):
                     print(f"{self.role} lost {lost}")
                     self.stop.wait(_POLL)
 
-    def _all_devices(self) -> list[str]:
+    def _own_devices(self) -> list[str]:
+        devices = local_devices(self.options.devices, self.role.device)
+        print(f"{self.role} computes on {described(devices, local_gpus(), why_no_gpu())}")
+        return devices
+
+    def _all_devices(self, workers: list[Task]) -> list[str]:
+        """The devices of all workers."""
+        names, devices, texts = self._names_of_all(), [], []
+        for task in workers:
+            place = self.role.device_of(task)
+            devices += (own := devices_of(place, self.options.devices, names))
+            texts.append(f"{self.role.label(task)}: {described(own, gpus_of(place, names))}")
+        print(f"{self.role} computes on {'; '.join(texts)}")
+        return devices
+
+    def _names_of_all(self) -> list[str]:
         """Names of the devices of all tasks, which say themselves what they have."""
         with tf.Graph().as_default():
             while not self.stop.requested:

@@ -171,7 +171,7 @@ def test_records_of_something_else_are_named(
             writer.write(example)
     with pytest.raises(DataError) as raised:
         data.load(str(tmp_path))
-    assert message in str(raised.value) and f"{stem}-00000-of-00001" in str(raised.value)
+    assert message in str(raised.value) and f"{stem}.tfrecords" in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
@@ -210,6 +210,10 @@ def test_to_records_and_back(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
         return tmp_path / target
 
     directory = example_directory(tmp_path / "data")
+    single = run(directory, "single", "--shards=1")
+    names = ["output.tfrecords", "test.tfrecords", "train.tfrecords"]
+    assert sorted(path.name for path in single.iterdir()) == names  # the tutorials'
+    assert len({(single / name).read_bytes() for name in names}) == 2
     records = run(directory, "records", "--shards=3")
     assert len(list(records.glob("train-*-of-00003.tfrecord"))) == 3
     again = run(records, "again", "--format=idx")

@@ -9,7 +9,7 @@ import signal
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from tests.support.lazily import checkpoint, devices, model, parameters
+from tests.support.lazily import checkpoint, devices, model, parameters, tf
 from tests.support.trainer_tasks import ACCURATE, STEPS, Cluster, Tasks
 from trainer.flags import parse
 
@@ -60,7 +60,7 @@ def test_one_client_trains_on_all_workers(
     assert by_hand.wait() == 0
 
 
-def test_gpus_are_used_where_a_task_has_enough() -> None:
+def test_gpus_are_used_where_a_task_has_one() -> None:
     """Each task of a graph by itself; all of them alike where any may run a call."""
     names = [
         *(
@@ -74,8 +74,37 @@ def test_gpus_are_used_where_a_task_has_enough() -> None:
     first, second, third = (f"/job:worker/task:{index}" for index in (0, 1, 10))
     assert devices.devices_of(first, 2, names) == [f"{first}/device:GPU:{n}" for n in range(2)]
     assert devices.devices_of(second, 1, names) == [f"{second}/device:GPU:0"]
-    assert devices.devices_of(second, 2, names) == [f"{second}/device:CPU:{n}" for n in range(2)]
+    assert devices.devices_of(second, 2, names) == [f"{second}/device:GPU:0"] * 2
+    assert devices.devices_of(third, 2, names) == [f"{third}/device:CPU:{n}" for n in range(2)]
     assert devices.devices_of(third, 1, names) == [f"{third}/device:CPU:0"]
     assert devices.common_devices([first, second], 1, names) == ["/device:GPU:0"]
-    assert devices.common_devices([first, second], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
+    assert devices.common_devices([first, second], 2, names) == ["/device:GPU:0"] * 2
+    assert devices.common_devices([first, third], 2, names) == ["/device:CPU:0", "/device:CPU:1"]
     assert devices.common_devices([first, third], 1, names) == ["/device:CPU:0"]
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "text"),
+    [
+        (1, 1, "GPU:0"),
+        (2, 2, "GPU:0 and GPU:1"),
+        (3, 3, "GPU:0, GPU:1 and GPU:2"),
+        (1, 4, "GPU:0 of 4 GPUs: --devices=4 takes all"),
+        (2, 1, "GPU:0 for 2 devices: it has no more"),
+        (5, 2, "GPU:0 and GPU:1 in turn for 5 devices: it has no more"),
+        (1, 0, "CPU:0: it has no GPU"),
+        (2, 0, "CPU:0 and CPU:1: it has no GPU"),
+    ],
+)
+def test_a_line_says_which_devices_compute(count: int, gpus: int, text: str) -> None:
+    """And why not others."""
+    names = [f"/job:worker/task:0/device:{kind}:{n}" for n in range(gpus) for kind in ("GPU",)]
+    chosen = devices.devices_of("/job:worker/task:0", count, names)
+    assert len(chosen) == count and devices.described(chosen, gpus) == text
+
+
+@pytest.mark.parametrize("hidden", ["", "-1"])
+def test_hidden_gpus_are_told_as_hidden(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+    monkeypatch.setattr(tf.test, "is_built_with_gpu_support", lambda: True)
+    assert devices.why_no_gpu() == f"CUDA_VISIBLE_DEVICES={hidden} hides its GPUs"

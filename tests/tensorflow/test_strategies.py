@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import signal
 from collections.abc import Iterator
 
@@ -80,6 +81,7 @@ def test_all_reduce_saves_on_term_and_goes_on(
         started = STARTED.search(worker.text)
         assert started and int(started[1]) == saved
         assert "global steps of 100 examples" in worker.text  # 25 a device, 2 devices, 2 workers
+        assert re.search(r"worker:\d computes on \w+:0", worker.text)
     assert workers[0].accuracy >= ACCURATE
 
 
@@ -96,12 +98,12 @@ def test_clusters_of_the_wrong_shape(tasks: Tasks) -> None:
 
 @pytest.mark.parametrize(
     ("gpus", "devices", "visible", "logical"),
-    [soak(4, 1, 1, 0), (4, 2, 2, 0), soak(1, 2, 0, 2), (0, 2, None, 2)],
+    [soak(4, 1, 1, 0), (4, 2, 2, 0), (1, 2, 1, 0), (0, 2, None, 2)],
 )
 def test_devices_of_all_reduce(
     monkeypatch: pytest.MonkeyPatch, gpus: int, devices: int, visible: int | None, logical: int
 ) -> None:
-    """A worker sees as many GPUs as it uses; where there are fewer, none, but CPU devices."""
+    """A worker sees as many GPUs as it uses, fewer in turn; where there is none, CPU devices."""
     import tensorflow as tf
 
     from trainer import all_reduce, flags, role

@@ -174,7 +174,7 @@ def test_keras_fit_with_legacy_keras(tasks: Tasks) -> None:
     workers = [cluster.start_by_tf_config("worker", index, env=legacy) for index in range(2)]
     assert [worker.wait() for worker in workers] == [0, 0]
     for worker in workers:
-        assert "tf_keras on 2 workers" in worker.text
+        assert "tf_keras on 2 replicas, here on " in worker.text
         assert "trained by fit" in worker.text
         assert "pip install" not in worker.text
         assert worker.accuracy > 0.9

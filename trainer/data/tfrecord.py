@@ -1,4 +1,5 @@
-"""Reads and writes digits as sharded TFRecord files, `train-00000-of-00004.tfrecord` and so on.
+"""Reads and writes digits as sharded TFRecord files, `train-00000-of-00004.tfrecord` and so on, or
+as the single files that tutorials read, `train.tfrecords` and `test.tfrecords`.
 
 An example has the features `image_raw` (the pixels' bytes), `label` and `pixels` (their number),
 which is what TensorFlow's MNIST tutorials wrote.
@@ -19,6 +20,8 @@ from trainer.data.idx import CLASSES
 from trainer.exceptions import DataError, reason
 
 _SHARD = re.compile(r"-(?P<number>\d{5})-of-(?P<count>\d{5})\.tfrecords?")
+OUTPUT = "output.tfrecords"
+"""What some tutorials call the file to train on."""
 _BATCH = 1000
 _PARALLEL = 2
 _SHUFFLED = 10000
@@ -29,8 +32,10 @@ _FEATURES = {
 
 
 def write(directory: pathlib.Path, stem: str, split: Split, shards: int) -> list[pathlib.Path]:
-    """Writes the examples in turn to `shards` files; returns their paths."""
-    paths = [directory / f"{stem}-{n:05d}-of-{shards:05d}.tfrecord" for n in range(shards)]
+    """Writes the examples in turn to `shards` files, a single one under the tutorials' name;
+    returns their paths."""
+    names = [f"{stem}-{n:05d}-of-{shards:05d}.tfrecord" for n in range(shards)]
+    paths = [directory / name for name in (names if shards > 1 else [f"{stem}.tfrecords"])]
     for number, path in enumerate(paths):
         with _naming(path), tf.io.TFRecordWriter(str(path)) as writer:
             for at in range(number, len(split), shards):
@@ -71,7 +76,7 @@ def find(directory: pathlib.Path, stem: str) -> list[pathlib.Path]:
             counts.add(int(match["count"]))
     if not found:
         names = [f"{stem}.tfrecords", f"{stem}.tfrecord"]
-        names += ["output.tfrecords"] if stem == "train" else []
+        names += [OUTPUT] if stem == "train" else []
         for name in names:
             if (directory / name).is_file():
                 return [directory / name]

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer import data
+from trainer.devices import local_gpus, why_no_gpu
 from trainer.exceptions import UsageError
 
 EPOCHS = 3
@@ -37,7 +38,9 @@ def run(options: Namespace) -> int:
         model = keras.Sequential([keras.layers.Input((data.PIXELS,)), hidden, output])
         model.compile(keras.optimizers.SGD(0.2), loss)
     package = keras.Sequential.__module__.partition(".")[0]
-    print(f"{package} on {strategy.num_replicas_in_sync} workers")
+    here = " and ".join(name.rpartition("device:")[2] for name in strategy.extended.worker_devices)
+    why = "" if local_gpus() else f": {why_no_gpu()}"
+    print(f"{package} on {strategy.num_replicas_in_sync} replicas, here on {here}{why}")
     try:
         model.fit(batches, epochs=EPOCHS, steps_per_epoch=STEPS, verbose=2)
         print("trained by fit")

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer.devices import local_devices
+from trainer.devices import described, local_devices, local_gpus, why_no_gpu
 from trainer.examples.tour import executed, table, traced
 from trainer.exceptions import reason
 
@@ -14,9 +14,10 @@ ABSENT = "/device:GPU:7"
 
 def run(options: Namespace) -> int:
     """Prints five small runs, four of them of the same product of two matrices."""
-    devices = local_devices(max(options.devices, 2))
-    first, second = devices[:2]
-    print(f"devices: {', '.join(devices)}")
+    devices = list(dict.fromkeys(local_devices(max(options.devices, 2))))
+    first, second = [*devices, "/device:CPU:0"][:2]
+    text = described(devices, local_gpus(), why_no_gpu())
+    print(f"devices: {text}")
     print("1. left to TensorFlow")
     _multiply(None, None, len(devices))
     print(f"2. factors pinned to {first}, product to {second}")
