@@ -19,6 +19,7 @@ _STRAY = re.compile(r"[\s'\"`\u2018\u2019\u201c\u201d]")
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 _USER = re.compile(r"[^\s:/'\"`$;&|<>(){}\\\x00-\x1f-][^\s:/'\"`$;&|<>(){}\x00-\x1f]*")
 _MAX_NAME = 253  # RFC 1035
+_MOST_JUMPS = 16
 
 
 class AddressPart(StrEnum):
@@ -115,7 +116,10 @@ def parse_jump(text: str) -> str:
     Raises:
         AddressError: one of them is not a destination.
     """
-    return ",".join(str(SshDestination.parse(hop)) for hop in text.split(","))
+    hops = text.split(",", _MOST_JUMPS)
+    if len(hops) > _MOST_JUMPS:
+        raise AddressError(f"more than {_MOST_JUMPS} hosts to jump over")
+    return ",".join(str(SshDestination.parse(hop)) for hop in hops)
 
 
 def parse_address(text: str) -> str:

@@ -14,6 +14,11 @@ from typing import Any
 
 import re2
 
+_LONGEST = 4096
+"""Bytes of an expression, and of a pattern: of longer ones time and memory grow faster."""
+_MOST_MEMORY = 2 << 20
+"""Bytes that RE2 may take for one expression."""
+
 
 @lru_cache(maxsize=64)  # thousands of tasks have the same ones
 def compile_pattern(source: str | bytes) -> Any:
@@ -24,8 +29,11 @@ def compile_pattern(source: str | bytes) -> Any:
         ValueError: it is not valid; the text says what to write instead.
     """
     raw = source.encode() if isinstance(source, str) else source
+    if len(raw) > _LONGEST:
+        raise ValueError(f"a regular expression of {len(raw):,} bytes: write at most {_LONGEST:,}")
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = _MOST_MEMORY
     options.never_nl = True
     try:
         return re2.compile(b"(?m)" + raw, options)
@@ -123,6 +131,8 @@ def parse_ignore_pattern(line: str) -> tuple[Any, bool] | None:
     """
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # slow, and rarely needed
 
+    if len(line) > _LONGEST:
+        raise ValueError(f"longer than {_LONGEST:,} characters, and so is no path")
     try:
         line = _LAST_STARS.sub(_at_least_one, _PARTS.sub(_portable, line))
         expression, include = GitIgnoreSpecPattern.pattern_to_regex(line)

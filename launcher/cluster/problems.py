@@ -25,6 +25,7 @@ from ..errors import Problem
 from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import escaped
+from ..quantities import size
 from .addresses import (
     LOCALHOST,
     AddressPart,
@@ -59,6 +60,8 @@ _NO_LOGDIR = frozenset({"logdir"})
 _NO_WORKDIR = frozenset({"logdir", "workdir"})
 _SHOWN = 60
 _LONGEST_MESSAGE = 1000
+_MOST_EXPRESSIONS = 1 << 14
+"""Characters of all different expressions: RE2 takes up to 50 µs to compile one character."""
 _LONGEST_KEY = 100
 """Characters of an unknown key in a message."""
 
@@ -78,13 +81,12 @@ class Violation:
 
 def violations(
     cluster: ClusterModel, raw: Mapping[str, Any], *, for_launch: bool
-) -> list[Violation]:
-    """Makes all checks between the values of a cluster, whose tables are `raw`; the order is
-    arbitrary. `for_launch` also looks for the local files and directories that it names."""
-    if beyond := list(_limits(cluster)):
-        return beyond
+) -> Iterator[Violation]:
+    """Makes all checks between the values of a cluster, whose tables are `raw`, as far as they are
+    asked for; the order is arbitrary. `for_launch` also looks for the local files and directories
+    that it names."""
     checks = (*_CHECKS, _missing_paths) if for_launch else _CHECKS
-    return [_at_default(each, raw) for check in checks for each in check(cluster)]
+    return (_at_default(each, raw) for check in checks for each in check(cluster))
 
 
 def value_problems(details: Sequence[ErrorDetails]) -> list[Violation]:
@@ -158,6 +160,7 @@ _SENTENCES = {
     "finite_number": "write a number that ends, not inf or nan",
     "greater_than_equal": "write a number from {ge:.0f} on",
     "less_than_equal": "write a number up to {le:.0f}",
+    "too_long": "write at most {max_length:,}",
 }
 """What to write, for each type of pydantic's errors that needs no more than its bounds."""
 _EMPTY = {
@@ -246,15 +249,30 @@ def _unknown(path: KeyPath, value: object) -> str:
     return f"unknown key: the keys here are {', '.join(_known(table))}"
 
 
-def _limits(cluster: ClusterModel) -> Iterator[Violation]:
-    """What one launcher process does not hold; the other checks of so many would take long."""
-    tasks = sum(len(job.tasks) for job in cluster.jobs.values())
-    counts = (("hosts", len(cluster.hosts), MOST_HOSTS), ("jobs", tasks, MOST_TASKS))
+def limits(raw: Mapping[str, Any]) -> Iterator[Violation]:
+    """What one launcher process does not hold, by the tables of a file; all other checks of so much
+    would take long."""
+    found = (raw.get(name) for name in ("hosts", "jobs"))
+    hosts, jobs = (table if isinstance(table, dict) else {} for table in found)
+    lists = [job.get("tasks") for job in jobs.values() if isinstance(job, dict)]
+    tasks = sum(len(listed) for listed in lists if isinstance(listed, list))
+    counts = (("hosts", len(hosts), MOST_HOSTS), ("jobs", tasks, MOST_TASKS))
     for table, count, most in counts:
         if count > most:
             what = "tasks" if table == "jobs" else table
             message = f"the file has {count:,} {what}, and a run has at most {most:,}: "
             yield Violation((table,), None, f"{message}write fewer, or start several runs")
+    ready = [raw.get("start"), *jobs.values()]
+    readies = [one["ready"] for one in ready if isinstance(one, dict) and "ready" in one]
+    readies += [each for one in readies if isinstance(one, dict) for each in one.values()]
+    logs = {one["log"] for one in readies if isinstance(one, dict) and _is_text(one.get("log"))}
+    if (size := sum(map(len, logs))) > _MOST_EXPRESSIONS:
+        message = f"the expressions for logs have {size:,} characters together, "
+        yield Violation(("jobs",), None, f"{message}and {_MOST_EXPRESSIONS:,} are the most")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _hosts(cluster: ClusterModel) -> Iterator[Violation]:
@@ -609,6 +627,8 @@ def _machine(cluster: ClusterModel, host: str) -> object:
 LONGEST_WORD = 128 * 1024 - 1
 """Bytes of a word, or of a variable with its name and `=`."""
 _ANY_PORT = 65535
+_MOST_WORDS = 64 << 20
+"""Characters of the commands and variables of all tasks, without what placeholders stand for."""
 
 
 def _too_long(cluster: ClusterModel) -> Iterator[Violation]:
@@ -642,6 +662,26 @@ def _too_long(cluster: ClusterModel) -> Iterator[Violation]:
             )
             message += "let the program read addresses from a file, or name fewer tasks"
             yield Violation(path, text, message)
+
+
+def _too_much(cluster: ClusterModel) -> Iterator[Violation]:
+    """Finds words and variables that are too long for so many tasks."""
+    hosts = {name: _size(host) for name, host in cluster.hosts.items()}
+    total = 0
+    for name, job in cluster.jobs.items():
+        own = _size(job) + (0 if job.command else sum(map(len, cluster.run.command or ())))
+        each = own + sum(len(key) + len(value) for key, value in cluster.run.env.items())
+        total += sum(each + hosts.get(place.host, 0) for place in job.tasks)
+        if total > _MOST_WORDS:
+            message = f"command and env have {size(each)} for each of its tasks, and with those of "
+            message += f"other jobs more than {size(_MOST_WORDS)}: let the program read a file"
+            yield Violation(("jobs", name), None, message)
+            return
+
+
+def _size(table: Job | Host) -> int:
+    words = (table.command or ()) if isinstance(table, Job) else ()
+    return sum(map(len, words)) + sum(len(key) + len(value) for key, value in table.env.items())
 
 
 def _texts(cluster: ClusterModel) -> Iterator[tuple[KeyPath, str]]:
@@ -732,6 +772,7 @@ _CHECKS: tuple[Callable[[ClusterModel], Iterator[Violation]], ...] = (
     _logdir,
     _directory,
     _too_long,
+    _too_much,
     _unused_defaults,
     _unsupported,
 )

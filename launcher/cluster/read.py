@@ -10,7 +10,8 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,10 +20,15 @@ from ..errors import ClusterFileError, Problem
 from ..printable import escaped
 from .file_model import ClusterModel
 from .key_lines import FileLines, KeyLines
-from .problems import Violation, as_problem, value_problems, violations
+from .problems import Violation, as_problem, limits, value_problems, violations
 from .values import nearest
 
 _LARGEST = 16 * 1024 * 1024
+_MOST_VALUES = 1 << 16
+_DEEPEST = 20
+"""Parts of a key, and brackets around a value; no key needs more than four."""
+_MOST_PROBLEMS = 100
+"""Problems that are told at once."""
 _SHOWN = 60
 _NOT_UTF8 = "it has bytes that are not UTF-8, which a cluster file cannot hold: write other names"
 _NAME_ADDED = "  # the name of the file"
@@ -66,6 +72,8 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
     except UnicodeEncodeError as error:  # bytes of a command line, which Python keeps as surrogates
         line = text.count("\n", 0, error.start) + 1
         raise ClusterFileError(source, [Problem("", line, "", _NOT_UTF8)]) from None
+    if too_much := _too_much(text):
+        raise ClusterFileError(source, [too_much])
     lines = KeyLines(text.replace("\r\n", "\n"))
     try:
         raw = tomllib.loads(text)
@@ -74,20 +82,79 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
         raise ClusterFileError(source, [as_problem(violation, line)]) from None
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
     raw.setdefault("name", stem or "cluster")
+    if beyond := list(limits(raw)):
+        raise _error(source, beyond, lines)
     try:
         cluster = ClusterModel.model_validate(raw)
     except ValidationError as error:
-        raise _error(source, value_problems(error.errors(include_url=False)), lines) from None
+        details = error.errors(include_url=False)
+        wrong = value_problems(details[: _MOST_PROBLEMS + 1])
+        raise _error(source, wrong, lines, error.error_count()) from None
     place = FileLines(lines, _lines_added(text), source)
     cluster = cluster.based_on(base, place).with_pending_nodes()
-    if wrong := violations(cluster, raw, for_launch=for_launch):
+    found = violations(cluster, raw, for_launch=for_launch)
+    if wrong := list(islice(found, _MOST_PROBLEMS + 1)):
         raise _error(source, wrong, lines)
     return cluster
 
 
-def _error(source: str, wrong: Iterable[Violation], lines: KeyLines) -> ClusterFileError:
-    problems = dict.fromkeys(as_problem(each, lines.of(each.path)) for each in wrong)
-    return ClusterFileError(source, sorted(problems, key=lambda p: p.line or 0))
+def _error(
+    source: str, wrong: Sequence[Violation], lines: KeyLines, count: int = 0
+) -> ClusterFileError:
+    """What is wrong, in the order of the lines; of more than a hundred problems the first ones.
+    `count` is the number of all, where it is known."""
+    found = dict.fromkeys(as_problem(each, lines.of(each.path)) for each in wrong[:_MOST_PROBLEMS])
+    problems = sorted(found, key=lambda p: p.line or 0)
+    if len(wrong) > _MOST_PROBLEMS:
+        more = f"{count - _MOST_PROBLEMS:,} more problems" if count else "more problems"
+        problems.append(Problem("", None, "", f"and {more}: mend these first"))
+    return ClusterFileError(source, problems)
+
+
+_TOKEN = re.compile(
+    r"#[^\n]*"
+    r'|"""(?:[^"\\]++|\\.|"{1,2}(?!"))*+(?:"{3,5}|\Z)'
+    r"|'''(?:[^']++|'{1,2}(?!'))*+(?:'{3,5}|\Z)"
+    r'|"(?:[^"\\\n]++|\\.)*+(?:"|(?=\n)|\Z)'
+    r"|'[^'\n]*+'?"
+    r"|(?P<sign>[=,.\[\]{}])",
+    re.DOTALL,
+)
+
+
+def _too_much(text: str) -> Problem | None:
+    """What no cluster file has, and would take long to parse: parsers need more time for each part
+    of a key than for the one before."""
+    if len(text) > _LARGEST:
+        return Problem("", None, "", _TOO_LARGE)
+    values = dots = depth = 0
+    for match in _TOKEN.finditer(text):
+        match match["sign"]:
+            case None:
+                continue
+            case ".":
+                dots += 1
+            case "[" | "{":
+                dots, depth = 0, depth + 1
+            case "]" | "}":
+                dots, depth = 0, depth - 1
+            case _:
+                dots = 0
+        values += 1
+        if max(dots, depth) > _DEEPEST or values > _MOST_VALUES:
+            line = text.count("\n", 0, match.start()) + 1
+            found = _line_text(text, line)
+            if values > _MOST_VALUES:
+                message = f"the file has more than {_MOST_VALUES:,} keys and values"
+            elif dots > _DEEPEST:
+                message = f"the key has more than {_DEEPEST} parts: no key needs more than four"
+            else:
+                message = _advice("too deep", "")
+            return as_problem(Violation((), found, message), line)
+    return None
+
+
+_TOO_LARGE = "larger than 16 MiB: this cannot be a cluster file"
 
 
 def with_file_name(text: str, name: str) -> str:
@@ -106,7 +173,7 @@ def _bytes(path: Path) -> bytes:
             raise ValueError("not a regular file")
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
-        raise ValueError("larger than 16 MiB: this cannot be a cluster file")
+        raise ValueError(_TOO_LARGE)
     return data
 
 

@@ -283,7 +283,9 @@ Directory = Annotated[
 ]
 Flag = StrictBool
 WordList = tuple[Words, ...]
-IgnorePatterns = tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...]
+IgnorePatterns = Annotated[
+    tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...], Field(max_length=10_000)
+]
 Command = Annotated[
     tuple[Text, ...],
     Field(min_length=1),

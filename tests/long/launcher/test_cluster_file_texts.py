@@ -19,7 +19,7 @@ def test_a_large_file_is_read_and_a_huge_one_refused(tmp_path: Path) -> None:
     text = f'[run]\ncommand = ["{"y" * 10_000}"]\n{hosts}[jobs.worker]\ntasks = [{tasks}]\n'
     began = time.process_time()
     assert len(loads(text, "c", Path("/")).jobs["worker"].tasks) == 500
-    assert len(problems(text.replace('"h', '"g'))) >= 500
+    assert len(problems(text.replace('"h', '"g'))) == 101
     assert time.process_time() - began < 60  # a blow-up, not a measurement: it takes about a second
     file = tmp_path / "c.toml"
     file.write_bytes(b"#" * 17_000_000)
