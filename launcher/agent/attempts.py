@@ -615,6 +615,10 @@ class Attempts:
         if tasks is None and self._killer is None:
             self._killer = Killer()
 
+    def knows(self, task: str, number: int) -> bool:
+        """Whether an attempt was started here, or by an agent that has written down its end."""
+        return any(attempt.number == number for attempt in self._of({task}))
+
     def kills_ended(self) -> None:
         """No kill is under way any more."""
         self._killer = None

@@ -23,6 +23,7 @@ _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
 _STAYS = {"results", "stage", "stage.index"}
 """What may stay of a run's folder when its agent has removed it."""
+_REBOOTED = "the host has rebooted"
 _AGENT_DIED = "the agent died"
 """How an agent ended that could not write it down."""
 
@@ -232,7 +233,10 @@ class Folders:
         tasks, left = tuple(end.get("tasks", ())), () if booted_since else self._left(end)
         signalled = end.get("signalled")
         signalled = signalled if isinstance(signalled, int) else 0
-        text = end.get("text", "") or _AGENT_DIED
+        text = str(end.get("text", ""))
+        if booted_since:
+            text = f"{text}; {_REBOOTED} since" if text else _REBOOTED
+        text = text or _AGENT_DIED
         return Before(word, began, text, tasks, left, signalled)
 
     def word(self, began: str, alone: bool) -> Word:

@@ -119,7 +119,7 @@ class Agent:
             wire.RELEASE: lambda _, body: self._attempts.release(body),
             wire.KILL: lambda _, body: self._kills.request(body),
             wire.LEAVE: self._leave,
-            wire.READ_LOG: self._logs.open,
+            wire.READ_LOG: self._read_log,
             wire.CREDIT: lambda channel, body: channel.allow(int(body["up_to"])),
             wire.PORTS: self._answer_ports,
             wire.STATS: self._answer_stats,
@@ -370,6 +370,12 @@ class Agent:
     def _start(self, channel: Channel, body: Json) -> None:
         self._kills.proven = False
         self._attempts.start(body, refused=bool(self._ending) or self._kills.covers(body["task"]))
+
+    def _read_log(self, channel: Channel, body: Json) -> None:
+        attempt = int(body.get("attempt", 0))
+        # Of an agent before this one, which has died: nobody else tells its end.
+        unseen = attempt and not self._attempts.knows(str(body["task"]), attempt)
+        self._logs.open(channel, body, self._wakeups.do_later if unseen else None)
 
     def _answer_ports(self, channel: Channel, body: Json) -> None:
         channel.answer_in_thread(

@@ -14,12 +14,13 @@ import struct
 import sys
 import time
 from contextlib import suppress
-from typing import Mapping, MutableMapping
+from typing import Callable, Mapping, MutableMapping
 
 from . import wire
 from .folders import FolderError, Folders, Word, lock_file, lock_within
 from .processes import (
     AGENT_TAG,
+    Process,
     ProcessTracker,
     close_others,
     raise_limit,
@@ -37,11 +38,15 @@ ANSWER_SECONDS = 12.0
 that it froze."""
 
 _LOOK_AGAIN = 0.05
+_GO_ON_SECONDS = 1.0
+"""How long an agent may take to go on that was stopped; one that a debugger holds does not."""
 _OF_A_STEP = (
     "SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_NTASKS SLURM_NPROCS SLURM_TASK_PID "
     "SLURM_GTIDS SLURM_TASKS_PER_NODE SLURM_NTASKS_PER_NODE"
 ).split()
 """Variables by which a framework believes that srun has launched it as one of several tasks."""
+_STOPPED = "Tt"
+"""States of a process that was stopped, or is held by a debugger."""
 _WATCHDOG_SECONDS = 6.5
 """How long the watchdog of an earlier agent is waited for: its agent may still be cleaning up, or
 it may be ending what a dead one had started, and have a word to leave. Not for ever: its disk may
@@ -92,10 +97,13 @@ def _connected(config: Json, umask: int, folders: Folders) -> socket.socket | No
         OSError: no agent answers.
     """
     _wake_watchdog(folders)
-    if config.get("end_before"):
+    if config.get("end_before") or config.get("rouse"):
         before = _connect(folders)
         if before is not None:
-            _end_agent(before, config["run_id"])
+            agent = _agent_behind(before, config["run_id"])
+            before.close()
+            if agent is not None and (config.get("end_before") or not _rouse(agent)):
+                _end_agent(agent)
     until = time.monotonic() + ANSWER_SECONDS + _WATCHDOG_SECONDS
     while time.monotonic() < until:
         link = _reach(config, umask, folders)
@@ -134,22 +142,37 @@ def _hand_over(link: socket.socket) -> bool:
         return False
 
 
-def _end_agent(link: socket.socket, run_id: str) -> None:
-    """Kills the agent behind a link, which speaks another version. Its watchdog then ends all that
-    it has started."""
+def _agent_behind(link: socket.socket, run_id: str) -> Process | None:
+    """The agent of the run at the other end of a link."""
     pid = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-    link.close()
     agent = read_process(pid)
-    if agent is not None and variable(pid, AGENT_TAG) == f"{run_id};".encode():
-        send(agent, (signal.SIGKILL,))
-        deadline = time.monotonic() + ANSWER_SECONDS  # a thread of it may wait in the kernel
-        while (
-            time.monotonic() < deadline
-            and (left := read_process(pid))
-            and left.start == agent.start
-            and not left.dead
-        ):
-            time.sleep(0.01)
+    return agent if variable(pid, AGENT_TAG) == f"{run_id};".encode() else None
+
+
+def _rouse(agent: Process) -> bool:
+    """Has an agent go on that somebody has stopped: the run is being ended, and it gives its tasks
+    their grace. False where it stays as it is."""
+    if agent.state not in _STOPPED:
+        return True
+    send(agent, (signal.SIGCONT,))
+    return _changes(agent, _GO_ON_SECONDS, lambda now: now.state not in _STOPPED)
+
+
+def _end_agent(agent: Process) -> None:
+    """Kills an agent, which speaks another version, or does not go on. Its watchdog then ends all
+    that it has started."""
+    send(agent, (signal.SIGKILL,))
+    _changes(agent, ANSWER_SECONDS, lambda now: now.dead)  # a thread may wait in the kernel
+
+
+def _changes(process: Process, seconds: float, has: Callable[[Process], bool]) -> bool:
+    """Whether a process has changed in time, or gone."""
+    deadline = time.monotonic() + seconds
+    while (now := read_process(process.pid)) and now.start == process.start and not has(now):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _reach(config: Json, umask: int, folders: Folders) -> socket.socket | None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Callable
 from . import wire
 from .folders import Folders
 from .processes import EXHAUSTED, check_for_task
-from .threads import WorkerThread, error_text, log_line
+from .threads import Later, WorkerThread, error_text, log_line
 from .wire import Json
 
 if TYPE_CHECKING:
@@ -246,15 +246,30 @@ class TaskLogs:
                 raise
         check_for_task(log.fd)
 
-    def open(self, channel: Channel, wanted: Json) -> None:
-        """Opens a log for a launcher, from some byte on."""
+    def open(self, channel: Channel, wanted: Json, later: Later | None = None) -> None:
+        """Opens a log for a launcher, from some byte on; one of this machine reads it itself. Where
+        it is given what to do `later` with, nobody writes to the log any more, and the launcher is
+        told its size."""
         log = self.log(wanted["task"], int(wanted.get("log_limit", 1 << 62)))
         number, offset = int(wanted["number"]), int(wanted["offset"])
         if not (0 <= number < 1 << 16 and 0 <= offset < 1 << 62):
             raise ValueError("a number of 16 bits and an offset of 62 are needed")
-        channel.open_log(number, log, offset)
-        if log.fd < 0:
-            self._disk.do(lambda: self._open(log))
+        if not self._local:
+            channel.open_log(number, log, offset)
+        attempt = int(wanted.get("attempt", 0))
+
+        def tell() -> None:
+            if not channel.closed:
+                said = {"task": wanted["task"], "size": log.size, "attempt": attempt}
+                channel.send(wire.LOG_SIZE, said)
+
+        def look() -> None:
+            self._open(log)
+            if later is not None:
+                later(tell)
+
+        if log.fd < 0 or later is not None:
+            self._disk.do(look)
 
     def _open(self, log: Log) -> None:
         try:

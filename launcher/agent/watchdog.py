@@ -97,7 +97,7 @@ def _watch(pulse: int) -> bool:
         ready, _, _ = select.select([pulse], [], [], 1.0)
         now = time.monotonic()
         if now - before > 3.0:
-            last = now  # we were stopped ourselves: the agent may have been, too
+            last = now  # we were stopped ourselves: the agent may have been, and go on, too
         if ready:
             data = os.read(pulse, 4096)
             if not data:

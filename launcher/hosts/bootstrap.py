@@ -172,14 +172,21 @@ class LinkSettings:
         return min(2.0, self.rules.lease / 4)
 
     def config(
-        self, *, make: bool = True, known: bool = False, end_before: bool = False
+        self,
+        *,
+        make: bool = True,
+        known: bool = False,
+        rouse: bool = False,
+        end_before: bool = False,
     ) -> wire.Json:
         """Configuration for the bridge. Without `make` it only looks for an agent, for `wait`
-        seconds; one that is `known` has been there before, and is not waited for. With
-        `end_before` it first ends the agent that is there, and all that this has started."""
+        seconds; one that is `known` has been there before, and is not waited for. With `rouse` an
+        agent that somebody has stopped goes on, or is ended with all that it has started; with
+        `end_before` it is ended whatever it does."""
         wait = AGENT_SECONDS if make and self.has_agent and not known else 0.0
         make = make and not self.has_agent
-        return {**self._shared, "make": make, "wait": wait, "end_before": end_before}
+        wanted = {"make": make, "wait": wait, "rouse": rouse, "end_before": end_before}
+        return {**self._shared, **wanted}
 
     @property
     def engine_config(self) -> wire.Json:

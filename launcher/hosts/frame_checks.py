@@ -69,6 +69,7 @@ class Reply:
 class _OpenLog:
     task: TaskId
     position: int
+    attempt: int
 
 
 class FrameChecker:
@@ -107,8 +108,8 @@ class FrameChecker:
             case Start(task=task, attempt=attempt):
                 self._attempts.add((task, attempt))
                 self._budget += _BUDGET_A_START
-            case ReadLog(task=task, number=number, offset=offset):
-                self._logs[number] = _OpenLog(task, offset)
+            case ReadLog(task=task, number=number, offset=offset, attempt=attempt):
+                self._logs[number] = _OpenLog(task, offset, attempt)
             case Credit(up_to=up_to):
                 self._granted = max(self._granted, up_to)
             case Kill():
@@ -200,7 +201,12 @@ class FrameChecker:
 
     def _size(self, message: LogSize) -> None:
         self._own(message.task, "LOG_SIZE")
-        if not self._local:
+        if message.attempt is not None:
+            asked = {(log.task, log.attempt) for log in self._logs.values()}
+            if (message.task, message.attempt) not in asked:
+                what = f"attempt {message.attempt} of {message.task}"
+                raise self._broken(f"LOG_SIZE for {what}, which was not asked about")
+        elif not self._local:
             raise self._broken("LOG_SIZE, although its logs come as bytes")
         self._within_limit(message.task, message.size, "LOG_SIZE")
 

@@ -224,11 +224,14 @@ class WelcomeHead(Frame):
 
 
 class LogSize(Message):
-    """Size in bytes of a log that lies on the launching machine."""
+    """Size in bytes of a log that lies on the launching machine; with an `attempt` of any log, to
+    which nobody writes any more: the agent has not started that attempt, and the one that did has
+    died."""
 
     TYPE = wire.LOG_SIZE
     task: Task
     size: Number
+    attempt: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
 
 
 class Pong(Message):
@@ -452,13 +455,16 @@ class Leave(Request):
 
 @frozen
 class ReadLog(Request):
-    """Sends a task's log from a byte on, under a number; `log_limit` as in `START`."""
+    """Sends a task's log from a byte on, under a number; `log_limit` as in `START`. `attempt` is
+    the last one that is known to have had a process: where it is another agent's, the answer is a
+    `LOG_SIZE`. A log of the launching machine is not sent."""
 
     TYPE = wire.READ_LOG
     task: TaskId
     number: int
     offset: int
     log_limit: int = 1 << 62
+    attempt: int = 0
 
 
 @frozen

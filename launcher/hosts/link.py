@@ -28,6 +28,7 @@ from .frames import (
     Beat,
     Credit,
     Gone,
+    Kill,
     Leave,
     LogSize,
     Message,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
+ROUSE_SECONDS = 2.0
+"""Silence behind a kill after which another bridge looks whether the agent was stopped."""
+_ROUSED_TIMES = 3
+_SILENT_SECONDS = 2.0
+"""A bridge that has arrived on a host has an answer of its agent in this time."""
 _FRAMES_AT_ONCE = 4
 """Frames of a host that are handled without a look at others: after a kill a thousand hosts answer
 at the same time, and beats, clients and a second kill must not wait for all that they say."""
@@ -83,6 +89,7 @@ class Listener(Protocol):
     def link_lost(self, host: str, reason: str) -> None: ...
     def link_refused(self, host: str, error: HostError) -> None: ...
     def link_superseded(self, host: str, by: str) -> None: ...
+    def agent_silent(self, host: str) -> None: ...
     def agent_said(self, host: str, message: Message) -> None: ...
 
 
@@ -125,6 +132,9 @@ class Link:
         self.closed = False
         """The link has ended and will not come back."""
         self._leaving = False
+        self._heard = 0
+        """Number of chunks that have come from the agent."""
+        self._rousing: asyncio.Task[None] | None = None
         self._farewell: Leave | None = None
         """How we have left; sent again where the connection ended before the agent read it."""
 
@@ -167,11 +177,16 @@ class Link:
             delay = min(5.0, delay * 2)
 
     def send(self, request: Request, ident: int | None = None) -> bool:
-        """Sends a frame, a question with its number; False when the host cannot be reached now."""
+        """Sends a frame, a question with its number; False when the host cannot be reached now. A
+        kill wants a sign of life soon."""
+        if isinstance(request, Kill) and (self._rousing is None or self._rousing.done()):
+            self._rousing = asyncio.create_task(self._rouse(), name=f"rouse {self.settings.host}")
         if self._transport is None or not self.connected:
             return False
         self._transport.write(request.encode(ident))
         self._checker.sent(request)
+        if isinstance(request, Kill):
+            self._transport.write(Beat().encode())
         return True
 
     async def ask(self, question: Question[A], timeout: float = REPLY_SECONDS) -> A:
@@ -215,11 +230,12 @@ class Link:
             run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
         )
 
-    def follow(self, task: TaskId, number: int, log_limit: int) -> None:
-        """Reads a task's log from where our copy ends; a log of this machine lies here."""
+    def follow(self, task: TaskId, number: int, log_limit: int, attempt: int = 0) -> None:
+        """Reads a task's log from where our copy ends; a log of this machine lies here. `attempt`
+        is the last that had a process."""
         self._numbers[number] = task
-        if not self.settings.local:
-            self.send(ReadLog(task, number, self._logs.size(task), log_limit))
+        if not self.settings.local or attempt:
+            self.send(ReadLog(task, number, self._logs.size(task), log_limit, attempt))
 
     async def forward(self, port: int, wanted: int = 0) -> int:
         """A port of this machine's loopback that leads to `port` of the host: `wanted`, when
@@ -244,6 +260,8 @@ class Link:
     async def aclose(self) -> None:
         """Lets go of the host; its agent goes on by its lease, or has been told to leave."""
         self.closed = True
+        if self._rousing is not None:
+            self._rousing.cancel()
         await self._drop()
 
     # --- one connection -------------------------------------------------------------------
@@ -258,7 +276,8 @@ class Link:
         nonce = secrets.token_hex(8)
         transport = self._transport = await self._open(self.settings.run_id, nonce)
         end_before, self._other_version = self._other_version and self._ending(), False
-        config = self.settings.config(known=self.sessions > 0, end_before=end_before)
+        known, rouse = self.sessions > 0, self._ending()
+        config = self.settings.config(known=known, rouse=rouse, end_before=end_before)
         rest = await greet(transport, nonce, config, self.settings.hello(self._token))
         decoder = wire.Decoder()
         self._checker.connected()
@@ -271,6 +290,7 @@ class Link:
             data = rest or await self._read_first(transport)
             while data and not self.closed:
                 self.last_heard = time.monotonic()
+                self._heard += 1
                 for number, frame in enumerate(decoder.feed(data), 1):
                     self._handle(frame)
                     if number % _FRAMES_AT_ONCE == 0:
@@ -289,12 +309,47 @@ class Link:
             )
 
     async def _read_first(self, transport: Transport) -> bytes:
+        host = self.settings.host
+        loop = asyncio.get_running_loop()
+        silent = loop.call_later(_SILENT_SECONDS, self._listener.agent_silent, host)
         try:
             async with asyncio.timeout(START_SECONDS):
                 return await transport.read()
         except TimeoutError as error:
             reason = f"the agent did not answer the handshake within {START_SECONDS:.0f} s"
-            raise AgentError(self.settings.host, reason) from error
+            raise AgentError(host, reason) from error
+        finally:
+            silent.cancel()
+
+    async def _rouse(self) -> None:
+        """Where nothing comes back of a kill, has another bridge beside the channel wake an agent
+        that was stopped, and its watchdog: the silence of the channel itself is seen much later."""
+        heard = self._heard
+        for _ in range(_ROUSED_TIMES):
+            await asyncio.sleep(ROUSE_SECONDS)
+            if self._heard != heard or self.closed:
+                return
+            beside = self._transport
+            if beside is None and not self.settings.local:
+                continue  # a login is under way, and its bridge does the same
+            with contextlib.suppress(HostError, OSError):  # the next one may arrive
+                await self._knock(beside)
+
+    async def _knock(self, beside: Transport | None) -> None:
+        """Makes one bridge ask the agent for a sign of life.
+
+        Raises:
+            HostError: it does not arrive, or nothing answers it.
+        """
+        nonce = secrets.token_hex(8)
+        transport = await self._open(self.settings.run_id, nonce, beside)
+        try:
+            config = self.settings.config(make=False, rouse=True)
+            hello = self.settings.hello("", query=True)
+            if not await greet(transport, nonce, config, hello):
+                await self._read_first(transport)
+        finally:
+            await transport.aclose()
 
     async def _beat(self, transport: Transport) -> None:
         """Beats, and gives the connection up when nothing came back for three beats."""
@@ -353,7 +408,7 @@ class Link:
             case Refusal() as refusal:
                 self._other_version = refusal.code == wire.OTHER_VERSION
                 raise self.settings.refused(refusal)
-            case LogSize() as grown:
+            case LogSize(attempt=None) as grown:
                 self._logs.grown(grown.task, grown.size)
             case Pong():
                 pass

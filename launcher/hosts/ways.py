@@ -23,7 +23,7 @@ from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.planner import HostPlan
 from ..printable import printable
-from ..subprocesses import let_go, start_session
+from ..subprocesses import let_go, start_session, stop_reading
 from . import bootstrap
 from .auth_prompt import PromptHandler
 from .bootstrap import first_difference, last_line
@@ -41,6 +41,8 @@ _EOF_STATUS = 9
 """Status of our line when its input ends early (`bootstrap`)."""
 _NOT_FOUND = (126, 127)
 _LONGEST = 100
+_BRIDGE_SECONDS = 2.0
+"""An agent lets go of its bridge at once, unless it was stopped."""
 
 
 def ssh_connector(ask: PromptHandler | None = None, **options: Any) -> SshConnector:
@@ -150,9 +152,10 @@ class LocalTransport(Transport):
     async def aclose(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
+        stop_reading(self._process)  # an agent that was stopped holds it open
         try:
             with suppress(TimeoutError):
-                async with asyncio.timeout(5):  # the agent lets go of the bridge at once
+                async with asyncio.timeout(_BRIDGE_SECONDS):
                     await self._process.wait()
             if self._process.returncode is None:
                 self._process.kill()

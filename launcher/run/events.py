@@ -173,6 +173,13 @@ class HostLost(Event):
 
 
 @frozen
+class AgentSilent(Event):
+    """A host can be reached, and its agent does not answer."""
+
+    host: str
+
+
+@frozen
 class Superseded(Event):
     """A launcher on another machine has taken a host over."""
 

@@ -18,7 +18,7 @@ from .instructions import (
     StartTask,
 )
 from .restart import Restart
-from .shutdown import KILL_PATIENCE, Shutdown
+from .shutdown import AGENT_SILENT, KILL_PATIENCE, Shutdown
 from .snapshot import TaskView
 from .state import RunData
 from .states import AT_WORK, Cause, HostState, RunPhase, TaskState
@@ -38,7 +38,8 @@ class Hosts:
         """An agent has greeted us: for the first time, or after a cut."""
         data, record = self._data, self._data.hosts[event.host]
         first, record.greeted = not record.greeted, True
-        record.agent_gone, record.last_word = False, None
+        record.agent_gone, record.agent_silent, record.last_word = False, False, None
+        record.back_at = event.time
         record.previous_agent_exit = event.previous_agent_exit
         data.update_host(
             event.host, state=HostState.UP, reason="", lease_until=None, contacted=True
@@ -146,6 +147,14 @@ class Hosts:
         lease = 0.0 if event.agent_gone else max(0.0, event.lease_until - event.time)
         timer = SetTimer(ev.LeaseEnd(host), lease + data.plan.settings.grace + KILL_PATIENCE)
         return [timer, *(self._when_all_answered() if data.attaching else ())]
+
+    def on_silent(self, event: ev.AgentSilent) -> list[Instruction]:
+        """Says of a lost host that it is there, and what of it is not."""
+        data, host = self._data, event.host
+        data.hosts[host].agent_silent = True
+        if data.host(host).state is HostState.LOST:
+            data.update_host(host, reason=AGENT_SILENT)
+        return []
 
     def on_lease_end(self, host: str) -> list[Instruction]:
         """Ends the run when the host is still lost; one that was to be kept, only where nothing of

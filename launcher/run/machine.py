@@ -93,6 +93,7 @@ class RunStateMachine:
             ev.HostUp: self._hosts.on_up,
             ev.HostRefused: self._hosts.on_refused,
             ev.HostLost: self._hosts.on_lost,
+            ev.AgentSilent: self._hosts.on_silent,
             ev.Superseded: self._superseded,
             ev.LauncherFailed: self._launcher_failed,
             ev.HostsChecked: self._hosts.on_checked,
@@ -282,7 +283,7 @@ class RunStateMachine:
                 lease_until=None,
                 contacted=contacted,
             )
-            record.greeted = record.staged = record.agent_gone = False
+            record.greeted = record.staged = record.agent_gone = record.agent_silent = False
             record.receipt = record.last_word = None
         if killing:
             data.update_run(state=RunPhase.KILLING)

@@ -20,6 +20,10 @@ from .states import CONNECT_SECONDS, Cause, HostState, Outcome, RunPhase, TaskSt
 KILL_PATIENCE = FROZEN_SECONDS + 6.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up: its
 watchdog's patience with an agent that is frozen, and a reconnect to the next agent."""
+RECEIPT_SECONDS = 8.0
+"""A host that has come back has so long for its receipt: its agent waits five seconds for survivors
+of KILL."""
+AGENT_SILENT = "its agent does not answer: it may be stopped, or frozen with its container"
 
 
 class Shutdown:
@@ -129,12 +133,13 @@ class Shutdown:
 
     def on_timeout(self) -> list[Instruction]:
         """Names a host that did not come back in time as unconfirmed; one that is still being
-        connected to has longer."""
+        connected to, or has just come back, has longer."""
         data = self._data
         missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
         connecting = [host for host in missing if data.host(host).state is HostState.CONNECTING]
+        back = any(self._has_come_back(host) for host in missing)
         waited = data.waited_longer
-        if connecting and waited < CONNECT_SECONDS:
+        if (connecting or back) and waited < CONNECT_SECONDS:
             data.waited_longer += 1.0
             return [SetTimer(ShutdownTimeout(), 1.0)]
         for host in connecting:
@@ -146,10 +151,18 @@ class Shutdown:
             data.hosts[host].receipt = self._unreachable(host, until)
         return self._finish()
 
+    def _has_come_back(self, host: str) -> bool:
+        back_at = self._data.hosts[host].back_at
+        up = self._data.host(host).state is HostState.UP
+        return up and 0.0 <= self._data.now - back_at < RECEIPT_SECONDS
+
     def _unreachable(self, host: str, lease_until: float | None) -> HostReceipt:
         """No receipt; until when the host's agent acts by itself, which it never does under
-        `keep`. Where that time has passed, nobody knows whether it has."""
+        `keep`, nor where it stands still. Where that time has passed, nobody knows whether it
+        has."""
         data, settings = self._data, self._data.plan.settings
+        if data.hosts[host].agent_silent:
+            return HostReceipt(host, doubt=AGENT_SILENT)
         until = None if lease_until is None else lease_until + settings.grace
         if settings.on_disconnect is OnDisconnect.KEEP or (until or 0.0) <= data.now:
             until = None

@@ -44,6 +44,10 @@ class HostRecord:
     previous_agent_exit: str = ""
     agent_gone: bool = False
     """It is lost for good."""
+    agent_silent: bool = False
+    """The host can be reached, and its agent does not answer."""
+    back_at: float = 0.0
+    """When its agent has greeted this launcher last."""
     receipt: HostReceipt | None = None
     last_word: HostReceipt | None = None
     """What its agent said when it had ended everything by itself."""

@@ -23,6 +23,7 @@ from ..hosts.frames import (
     Gpus,
     KillReceipt,
     Listening,
+    LogSize,
     Message,
     Note,
     OutputEnded,
@@ -584,7 +585,9 @@ class Connections:
         self.welcomes[host] = welcome
         link = self.links[host]
         for task in self._run.plan.on_host(host):
-            link.follow(task.id, self._numbers[task.id], task.log_limit)
+            attempts = self._run.task(task.id).attempts
+            last = attempts[-1].number if attempts else 0
+            link.follow(task.id, self._numbers[task.id], task.log_limit, last)
         held = tuple(ev.HeldTask(one.task, one.attempt, one.gated) for one in welcome.tasks)
         self._feed(ev.HostUp(time.time(), host, held, welcome.previous_end))
         for facts in welcome.tasks:
@@ -603,6 +606,10 @@ class Connections:
     def link_superseded(self, host: str, by: str) -> None:
         self._feed(ev.Superseded(time.time(), host, by))
 
+    def agent_silent(self, host: str) -> None:
+        if self.links[host].sessions or self._persistent:  # else it is being made
+            self._feed(ev.AgentSilent(time.time(), host))
+
     def agent_said(self, host: str, message: Message) -> None:
         match message:
             case KillReceipt() as receipt:
@@ -615,6 +622,8 @@ class Connections:
                 self._listens(facts)
             case Exited() as facts:
                 self._exited(facts)
+            case LogSize(task=task, size=size, attempt=int(attempt)):
+                self._outputs.ended_unseen(task, attempt, size)
             case OutputEnded() as facts:
                 self._outputs.ended(facts)
                 for size, why in ((facts.lost, "the disk there is full"), (facts.cut, "log_limit")):

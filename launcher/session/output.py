@@ -435,7 +435,8 @@ class Outputs:
         self._exits: dict[TaskId, TaskFacts] = {}
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
-        self._ends: dict[TaskId, TaskFacts] = {}
+        self._ends: dict[TaskId, tuple[int, int]] = {}
+        """The last attempt of each task whose output has ended, and the log's size then."""
         self._lost: dict[TaskId, int] = {}
         """Sizes up to which logs of this machine cannot be followed: somebody has removed them."""
         self._listeners: dict[str, Callable[[], None]] = {}
@@ -581,9 +582,20 @@ class Outputs:
 
     def ended(self, facts: TaskFacts) -> None:
         """Nobody will write to the log of this attempt any more."""
-        self._ends[facts.task] = facts
+        self._ends[facts.task] = facts.attempt, facts.size
         self._count_local(facts.task, facts.size)
         self._notify_host(facts.task)
+
+    def ended_unseen(self, task: TaskId, attempt: int, size: int) -> None:
+        """The agent that had started this attempt has died: its log is as long as it will be, also
+        where an exit had told of more, which was lost with a disk."""
+        self._ends[task] = attempt, size
+        self._count_local(task, size)
+        exited = self._exits.get(task)
+        if exited is not None and exited.attempt <= attempt and exited.size > size:
+            self._lost[task] = max(self._lost.get(task, 0), exited.size)
+            self._check_exit(task)
+        self._notify_host(task)
 
     async def report_exits(self) -> None:
         """The disk takes nothing: the run goes on without what finds no room, with the lines
@@ -610,9 +622,9 @@ class Outputs:
         """The end of the last attempt's output is known, and all up to it is here, but for what
         `is_cut` says."""
         end = self._ends.get(view.id)
-        if end is None or end.attempt < view.attempts[-1].number or view.id in self._exits:
+        if end is None or end[0] < view.attempts[-1].number or view.id in self._exits:
             return False
-        return self._is_here(view.id, end.size)
+        return self._is_here(view.id, end[1])
 
     def is_cut(self, view: TaskView) -> bool:
         """The last bytes of a log of this machine are gone: somebody has removed the file."""

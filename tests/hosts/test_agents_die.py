@@ -24,7 +24,7 @@ DEATHS = {
     "tf1": "the agent died",
     "tf2": "the agent died",
     "tf3": "told to stop",
-    "tf4": "the agent died",
+    "tf4": "the host has rebooted",
 }
 HIDDEN = ("sh", "-c", "sleep 3002; :")
 
@@ -78,8 +78,11 @@ def test_agents_that_die_are_told_and_take_everything_with_them(scenario: FaultS
         assert up.wait() == 1, up.transcript()
     for name, why in DEATHS.items():
         assert any(note.startswith(name) and why in note for note in notes(up)), notes(up)
-    for place in ("worker:0 on tf1", "worker:1 on tf2", "worker:3 on tf4"):
+    for place in ("worker:0 on tf1", "worker:1 on tf2"):
         assert f"{place}: failed (the agent died)" in up.said
+    assert "worker:3 on tf4: failed (the host has rebooted)" in up.said
+    # Nobody waits for log bytes of agents that are not there any more.
+    assert not any("did not come" in note for note in notes(up)), notes(up)
     assert "first failure: worker:0 on tf1: ended unseen, the agent died" in up.said
     assert confirmed(up)
     scenario.wait_dead()
@@ -96,6 +99,22 @@ def test_a_kill_beside_a_frozen_agent_is_confirmed(scenario: FaultScenario) -> N
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
         assert confirmed(up)
+        assert not any("did not come" in note for note in notes(up)), notes(up)
+    scenario.wait_dead()
+
+
+def test_a_kill_wakes_an_agent_and_a_watchdog_that_were_stopped(scenario: FaultScenario) -> None:
+    """Given both stopped on a host, when a person ends the run, then the agent goes on: its task
+    has the grace, and the host confirms it."""
+    file = scenario.file(PLACES, run="lease = 600\ngrace = 60", modes={"worker": "daemon child"})
+    with scenario.up(file) as up:
+        ready(up, "ps:0", "worker:0")
+        for process in scenario.agents("tf3"):
+            proc.signal_process(process, signal.SIGSTOP)
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+        assert confirmed(up)
+        assert notes(up) == []
     scenario.wait_dead()
 
 

@@ -57,6 +57,11 @@ LIES: dict[str, tuple[int, dict[str, Any], str]] = {
         {**RECEIPT, "tasks": ["worker:1"]},
         "of some tasks only",
     ),
+    "the end of a log of an attempt that was not asked about": (
+        wire.LOG_SIZE,
+        {"task": "worker:1", "size": 0, "attempt": 7},
+        "which was not asked about",
+    ),
     "a kill that is confirmed beside survivors": (
         wire.RECEIPT,
         {**RECEIPT, "survivors": [{"pid": 5, "command": "x", "state": "D"}]},

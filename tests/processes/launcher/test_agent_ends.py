@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -152,7 +152,8 @@ def held_by_a_debugger(process: proc.Process) -> Iterator[None]:
         yield
     finally:
         if ptrace(PTRACE_DETACH, process.pid, None, None) != 0:
-            os.waitpid(process.pid, WALL)  # it was killed
+            with suppress(ChildProcessError):  # somebody waits for it already
+                os.waitpid(process.pid, WALL)  # it was killed
 
 
 def test_a_watchdog_that_has_not_ended_is_a_doubt_until_its_word_comes(client: Client) -> None:

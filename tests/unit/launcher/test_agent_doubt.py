@@ -81,6 +81,24 @@ def test_a_doubt_ends_with_the_boot(begin: Begin, monkeypatch: pytest.MonkeyPatc
     assert begin()[1]
 
 
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ("", "the host has rebooted"),
+        ("the agent was told to stop", "the agent was told to stop; the host has rebooted since"),
+    ],
+)
+def test_a_reboot_is_told_as_one(
+    begin: Begin, monkeypatch: pytest.MonkeyPatch, left: str, said: str
+) -> None:
+    """A power cut, and a machine that was shut down in order."""
+    found, _ = begin()
+    if left:
+        found.write_end(left, proven=True)
+    monkeypatch.setattr(folders, "boot_id", lambda: "another boot")
+    assert found.begin(found.make()).text == said
+
+
 def test_a_folder_without_a_beginning_is_a_doubt(begin: Begin) -> None:
     """Its files were lost, but somebody has made it."""
     found, _ = begin()

@@ -7,7 +7,14 @@ import pytest
 from launcher.run import events as ev
 from launcher.run.background import LeftProcess, LeftProcesses
 from launcher.run.events import RestartDelay, ShutdownTimeout
-from launcher.run.instructions import End, KillHost, ReleaseHost, SetTimer, WatchSilence
+from launcher.run.instructions import (
+    End,
+    Instruction,
+    KillHost,
+    ReleaseHost,
+    SetTimer,
+    WatchSilence,
+)
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
@@ -406,6 +413,61 @@ def test_a_task_that_a_person_kills_is_no_press_of_the_kill_key(driver: RunDrive
 def test_by_term_the_exit_code_is_another(driver: RunDriver) -> None:
     driver.feed(ev.KillAll, by_person=False)
     assert driver.confirmed() == driver.end(Outcome.TERMINATED, 143)
+
+
+def silent_until_the_end(driver: RunDriver, host: str) -> list[Instruction]:
+    """A kill that this host does not answer, up to the end of the patience with it."""
+    driver.feed(ev.KillAll)
+    driver.receipt("a" if host == "b" else "b")
+    driver.now += 5.0 + KILL_PATIENCE
+    return driver.fired(ShutdownTimeout())
+
+
+def test_nothing_is_promised_for_an_agent_that_stands_still(driver: RunDriver) -> None:
+    """Its host can be reached, so it will not act when its lease ends."""
+    driver.lost("b", lease=600.0)
+    driver.feed(ev.AgentSilent, "b")
+    assert driver.run.host("b").reason.startswith("its agent does not answer")
+    assert silent_until_the_end(driver, "b") == [ReleaseHost("a"), End(Outcome.KILLED, 4)]
+    receipt = driver.seen.receipt
+    assert receipt is not None
+    (said,) = [one for one in receipt.hosts if one.host == "b"]
+    assert said.unreachable_until is None and said.doubt.startswith("its agent does not answer")
+
+
+def test_an_agent_that_answers_again_is_no_silent_one(driver: RunDriver) -> None:
+    """It was stopped once; now its host is cut off, and it acts by itself."""
+    driver.lost("b")
+    driver.feed(ev.AgentSilent, "b")
+    driver.up("b", tasks=[held("worker:1"), held("worker:2")])
+    driver.lost("b", lease=600.0)
+    silent_until_the_end(driver, "b")
+    receipt = driver.seen.receipt
+    assert receipt is not None and receipt.hosts[-1].unreachable_until is not None
+
+
+def test_a_host_that_has_just_come_back_gets_some_seconds(driver: RunDriver) -> None:
+    """For its receipt; but not for ever, where it comes and goes."""
+    driver.lost("b")
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    driver.now += 4.0 + KILL_PATIENCE
+    driver.up("b", tasks=[held("worker:1"), held("worker:2")])
+    driver.now += 1.0
+    assert timers(driver.fired(ShutdownTimeout())) == {ShutdownTimeout(): 1.0}
+    assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
+
+
+def test_a_host_that_comes_and_goes_does_not_hold_a_kill_for_ever(driver: RunDriver) -> None:
+    driver.feed(ev.KillAll)
+    driver.receipt("a")
+    for _ in range(1000):
+        driver.lost("b")
+        driver.up("b", tasks=[held("worker:1"), held("worker:2")])
+        driver.now += 1.0
+        if ends(driver.fired(ShutdownTimeout())):
+            break
+    assert driver.phase() is RunPhase.ENDED and driver.seen.exit_code == 4
 
 
 def test_nothing_starts_any_more_once_everything_is_being_ended() -> None:
