@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import shlex
@@ -16,6 +17,7 @@ from .listing import Copied, LeftOut
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "csh", "tcsh", "fish")
 _INTERPRETERS = (*SHELLS, "perl", "ruby", "node", "Rscript", "julia", "lua", "php")
+_LARGEST_SCRIPT = 1 << 20
 _SHOWN = 4
 """Links that a note names."""
 MOVES = re.compile(r"\b(cd|pushd)\b")
@@ -78,8 +80,9 @@ def left_out_command(plan: Plan, host: HostPlan, copied: Copied) -> str:
 
 
 def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[TaskId, str]]:
-    """Yields the files that words of commands, `setup` and `prepare` name and that are not copied,
-    with the first task that names each; programs and scripts are not among them."""
+    """Yields a sentence for each file that is not copied and that words of commands or `setup`
+    name, or a script imports, with the first task that does; programs and scripts are not among
+    them."""
     known: set[str] = set()
     for task in plan.on_host(host.name) if plan.copies(host) else ():
         if task.directory or not task.argv:
@@ -93,7 +96,37 @@ def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[Ta
                     continue
                 known.add(place.path)
                 if copied.is_file_here(place.path) and (why := copied.problem(place.path)):
-                    yield task.id, why
+                    yield task.id, f"the command of {task.id} names it, but {why}"
+        script = script_of(task.argv) if is_python(task.argv) else ""
+        place = copied_path(task, script) if script else None
+        if place is not None and f"{place.path}/" not in known:
+            known.add(f"{place.path}/")
+            for why in _imports(place.path, copied):
+                yield task.id, why
+
+
+def _imports(script: str, copied: Copied) -> Iterator[str]:
+    """Yields a sentence for each module beside a script that it imports and that is not copied."""
+    found = copied.find(script)
+    try:
+        if found is None or found.size > _LARGEST_SCRIPT:
+            return
+        with open(found.source, "rb") as file:
+            tree = ast.parse(file.read(_LARGEST_SCRIPT))
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return  # the task will say it
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= dict.fromkeys(each.name.partition(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names[node.module.partition(".")[0]] = None
+    folder = posixpath.dirname(found.path)
+    for name in names:
+        files = [posixpath.join(folder, file) for file in (name, f"{name}.py")]
+        if not any(map(copied.find, files)):
+            for why in filter(None, map(copied.problem, files)):
+                yield f"{script} imports {name}, but {why}"
 
 
 def left_out_note(links: Sequence[LeftOut]) -> str:

@@ -255,9 +255,8 @@ def links_left_out(host: str, links: Sequence[LeftOut]) -> Finding:
     return warning(Check.FILES, "links-left-out", host, brief, left_out_note(links), todo)
 
 
-def file_left_out(host: str, task: TaskId, why: str) -> Finding:
-    """Reports a file that a command names, maybe to read it."""
-    sentence = f"the command of {task} names it, but {why}"
+def file_left_out(host: str, task: TaskId, sentence: str) -> Finding:
+    """Reports a file that a command names, or a script imports."""
     todo = "take it back in .gitignore (!NAME), or name it in data"
     return warning(Check.FILES, "file-left-out", host, "not copied", sentence, todo, task=task)
 

@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from ..hosts.host_keys import HostKey
 
 PROBES_AT_ONCE = 32
+_MARK_SECONDS = 3600.0
+"""Age from which on a mark in the workdir is nobody's: a preflight takes seconds."""
 _SLURM = "Slurm"
 _CHECKS = {Subject.REQUEST: Check.QUEUE, Subject.LIMITS: Check.LIMITS}
 _HOOK_TODO = "correct the program, or install it on this machine"
@@ -178,6 +180,10 @@ def _shared_mark(plan: Plan) -> Iterator[tuple[str, ...]]:
         yield ()
         return
     path = str(plan.workdir / f"{MARKER}{secrets.token_hex(8)}")
+    with suppress(OSError):
+        for left in plan.workdir.glob(f"{MARKER}*"):  # by a preflight that was killed
+            if time.time() - left.lstat().st_mtime > _MARK_SECONDS:
+                left.unlink()
     try:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except OSError:

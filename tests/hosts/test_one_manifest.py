@@ -6,13 +6,15 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.cluster_texts import cluster_text
-from tests.support.command import Up, python_task, run, write
+from tests.support.command import Up, python_task, run, start, write
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed.inprocess import SshServer
 
 LISTING = """
@@ -112,8 +114,10 @@ def test_other_words_that_are_not_copied_are_warnings(
     """Given a configuration that the command names and `.gitignore` leaves out, when `check` is
     called, then it is 0, and a warning names file and line; a run goes on."""
     work = tmp_path / "work"
-    make(work, train_py="", configs__local_yaml="x", out__log="x", list_txt="")
-    (work / ".gitignore").write_text("local.*\nout/\nlist.txt\n")
+    script = "import os, json as j\ntry:\n    from secrets_of import x\nexcept ImportError: pass\n"
+    make(work, train_py=script, configs__local_yaml="x", out__log="x", list_txt="")
+    (work / "secrets_of.py").touch()
+    (work / ".gitignore").write_text("local.*\nout/\nlist.txt\nsecrets_*\n")
     command = ["{python}", "train.py", "--config=configs/local.yaml", "--out", "out"]
     file = write(tmp_path, project(ssh_server, command, more='setup = "test ! -e list.txt"'))
     done = run("check", str(file))
@@ -121,7 +125,8 @@ def test_other_words_that_are_not_copied_are_warnings(
     assert done.returncode == 0, done.stdout
     assert f"configs/local.yaml is not copied: it is left out by {work}/.gitignore:1" in said
     assert f"list.txt is not copied: it is left out by {work}/.gitignore:3" in said
-    assert done.stdout.count("[file-left-out]") == 2
+    assert "train.py imports secrets_of, but secrets_of.py is not copied" in said
+    assert done.stdout.count("[file-left-out]") == 3
     with Up("up", str(file), "--json") as up:
         assert up.wait() == 0, up.transcript()
 
@@ -305,3 +310,21 @@ def test_a_workdir_that_the_host_shares_is_told(ssh_server: SshServer, tmp_path:
         assert "[workdir-shared]" in done.stdout
         assert f'directory = "{tmp_path}/work"' in words(done.stdout)
         assert not list((tmp_path / "work").iterdir())
+
+
+def test_a_check_that_is_ended_leaves_no_marker(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Given a check that waits for a login, when it gets SIGTERM, then it ends with 143, and its
+    marker is gone from the workdir; one that an earlier check could not remove goes, too."""
+    work = tmp_path / "work"
+    work.mkdir()
+    old = work / ".tfmux-check-0123"
+    old.touch()
+    os.utime(old, (0, 0))
+    ssh_server.login_delay = 60.0
+    file = write(tmp_path, project(ssh_server, ["true"]))
+    process, stdout, stderr = start(("check", str(file)), os.environ, tmp_path)
+    with stdout, stderr:
+        wait_until(lambda: [*work.iterdir()] not in ([], [old]), "there is a marker")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 143
+    assert not list(work.iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 
 from rich.cells import cell_len
@@ -42,7 +43,12 @@ def check(arguments: argparse.Namespace) -> int:
     """Checks every host of a cluster file, starts nothing, and returns the exit code."""
     cluster, _ = read_cluster(arguments, for_launch=True)
     as_json = arguments.json
-    report = asyncio.run(_preflight(cluster, quiet=as_json, accept_new=arguments.accept_new))
+    ends: list[int] = []
+    checking = _preflight(cluster, quiet=as_json, accept_new=arguments.accept_new, ends=ends)
+    try:
+        report = asyncio.run(checking)
+    except asyncio.CancelledError:
+        return 128 + ends[0]
     if as_json:
         write_json(report.json())
     else:
@@ -54,7 +60,21 @@ def check(arguments: argparse.Namespace) -> int:
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
 
-async def _preflight(cluster: ClusterModel, *, quiet: bool, accept_new: bool) -> Report:
+async def _preflight(
+    cluster: ClusterModel, *, quiet: bool, accept_new: bool, ends: list[int]
+) -> Report:
+    """Makes the checks. A signal that ends the program goes into `ends`, and the checks are
+    cancelled, so that their marks are removed here and on hosts."""
+    checking = asyncio.current_task()
+    assert checking is not None
+
+    def end(number: int) -> None:
+        ends.append(number)
+        checking.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
     progress = _Progress(cluster, quiet or not sys.stderr.isatty())
     ask = None if quiet or not sys.stdin.isatty() else terminal_asker(progress.clear)
     try:
