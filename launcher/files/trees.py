@@ -26,7 +26,10 @@ from .staging import Manifest, Progress
 
 TRAINER = "trainer"
 TOOLS = "tools"
-_SENT = ("executables.py", "pipe.py", "probe.py", "program.py", "reach.py", "transfer.py")
+_SENT = (
+    *("executables.py", "linked.py", "pipe.py", "probe.py", "program.py", "reach.py"),
+    "transfer.py",
+)
 """Modules of the program that is sent when it is needed."""
 
 

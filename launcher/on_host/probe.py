@@ -10,6 +10,7 @@ import json
 import os
 import pwd
 import re
+import shutil
 import stat
 import subprocess
 import time
@@ -20,6 +21,7 @@ from ..agent import ports, processes
 from ..agent.folders import Folders
 from ..agent.stats import Gpus, memory
 from .executables import program_problem
+from .linked import interpreter, mpi_library
 from .reach import connect, resolve
 
 Question = Mapping[str, Any]
@@ -112,6 +114,31 @@ def _with_home(env: Mapping[str, str]) -> dict[str, str]:
 
 def _in_home(path: str) -> str:
     return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
+
+
+def mpi(asked: Question) -> Said:
+    """The MPI library of a task's program, with the `PATH` that its shells set: mpi4py of its
+    Python, or one that it is linked with; empty if none."""
+    path = _with_home(asked["env"]).get("PATH", os.environ.get("PATH", ""))
+    if asked["shell"]:
+        argv = (*asked["shell"], "/bin/sh", "-c", 'echo; echo "$PATH"')
+        path = _last_line(argv, asked["env"], asked["cwd"])[0] or path
+    name = os.path.expanduser(asked["program"])
+    if "/" in name:
+        name = os.path.join(os.path.expanduser(asked["cwd"]), name)
+    program = shutil.which(name, path=path)
+    if program is None:
+        return {"library": ""}
+    words = [program] if _is_python(program) else interpreter(program)[:1]
+    if not words or not _is_python(words[0]):
+        return {"library": mpi_library(program)}
+    argv = (*asked["shell"], words[0], "-c", _MODULE, "mpi4py")
+    last, _ = _last_line(argv, asked["env"], asked["cwd"])
+    return {"library": "mpi4py" if last == "True" else ""}
+
+
+def _is_python(program: str) -> bool:
+    return os.path.basename(program).startswith("python")
 
 
 def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[str, str]:
@@ -272,6 +299,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "account": lambda asked, folders: account(),
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
     "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
+    "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
     "gpus": lambda asked, folders: Gpus().listed(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep

@@ -277,6 +277,13 @@ def same_workdir(host: str, workdir: str) -> Finding:
     return warning(Check.FILES, "workdir-shared", host, "shared", sentence, todo)
 
 
+def mpi(host: str, task: TaskId, problem: str, todo: str, *, sure: bool) -> Finding:
+    """Warns of a program with an MPI library; it is `sure` that the program uses it."""
+    subject = f"the command of {task}" if sure else f"if the command of {task}"
+    about = (Check.COMMAND, "mpi-library", host, "MPI", f"{subject} {problem}", todo)
+    return warning(*about, task=task)
+
+
 def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer.gpus

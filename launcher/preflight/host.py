@@ -24,6 +24,7 @@ from ..hosts.frames import DirectoryAnswer, GpusAnswer, PortsAnswer
 from ..hosts.transport import channel_problem
 from ..hosts.ways import open_via
 from ..ids import TaskId
+from ..plan import mpi
 from ..plan.environment import PROXIES
 from ..plan.planner import HostPlan, Plan, Role, TaskPlan
 from ..plan.shell import shell_prefix
@@ -41,12 +42,15 @@ from .probes import (
     LeftoversAnswer,
     ListenAnswer,
     LogdirAnswer,
+    MpiAnswer,
     PathAnswer,
     ProbeSession,
     PythonAnswer,
     ResolveAnswer,
 )
 
+MOST_ASKED = 20
+"""Different commands of one host whose programs are looked at for an MPI library."""
 _END_SECONDS = 3.0
 """Longest wait for the end of a host's command (`via`) whose input has ended."""
 OnFinding = Callable[[Finding], None]
@@ -136,6 +140,7 @@ class HostCheck:
                 self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
                 self._asked(Check.PYTHON, Severity.ERROR, self._python),
                 self._asked(Check.COMMAND, Severity.ERROR, lambda: self._commands(listing)),
+                self._asked(Check.COMMAND, Severity.WARN, self._mpi),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
                 self._asked(Check.DISK, Severity.ERROR, self._room),
                 self._asked(Check.CLOCK, Severity.WARN, self._clock),
@@ -304,6 +309,37 @@ class HostCheck:
             if (await self.session.ask(PathAnswer, QUICK, path=mark)).exists:
                 self._report(evaluation.same_workdir(self.name, posixpath.dirname(mark)))
                 return
+
+    async def _mpi(self) -> None:
+        """Programs of an MPI library, whose ranks `framework = "mpi-like"` does not make."""
+        size = mpi.size_of(self._cluster)
+        here = {task.id: library for task, library in await self._mpi_here()} if size else {}
+        seen: set[tuple[str, ...]] = set()
+        for task in self._tasks if size else ():
+            if not task.in_cluster or not task.argv or task.argv in seen or len(seen) >= MOST_ASKED:
+                continue
+            seen.add(task.argv)
+            library = (
+                here.get(task.id, "")
+                or (
+                    await self.session.ask(
+                        MpiAnswer,
+                        SLOW,
+                        program=task.argv[0],
+                        env=public_env(self._cluster, self._host, task),
+                        shell=shell_prefix(task.setup, task.shell),
+                        cwd=probe_cwd(self._plan, self._host, task),
+                    )
+                ).library
+            )
+            if library:
+                todo = mpi.advice(self._cluster, task.argv)
+                sure = task.id in here or library != mpi.MPI4PY
+                problem = mpi.problem(library, size)
+                self._report(evaluation.mpi(self.name, task.id, problem, todo, sure=sure))
+
+    async def _mpi_here(self) -> list[tuple[TaskPlan, str]]:
+        return await asyncio.to_thread(lambda: list(mpi.found_here(self._plan, self._tasks)))
 
     async def _gpus(self) -> None:
         answer = await self.session.ask(GpusAnswer, SLOW)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from ..errors import AgentError, HostError
-from ..hosts.frames import Answer, Figure, Number, Port, Seconds, Text
+from ..hosts.frames import Answer, Code, Figure, Number, Port, Seconds, Text
 from ..hosts.programs import Program, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
@@ -71,6 +71,13 @@ class CommandAnswer(Answer):
 
     WHAT = "command"
     why: Text
+
+
+class MpiAnswer(Answer):
+    """The MPI library of a task's program; empty if none."""
+
+    WHAT = "mpi"
+    library: Code
 
 
 class DiskSpaceAnswer(Answer):

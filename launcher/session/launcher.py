@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..agent import wire
 from ..agent.folders import FolderError
+from ..cluster.choices import Framework
 from ..cluster.file_model import ClusterModel
 from ..cluster.readiness import LogMatches
 from ..errors import LauncherError
@@ -30,7 +31,7 @@ from ..hosts.frames import Kill, Release, Start
 from ..hosts.transport import allow_connections
 from ..ids import TaskId, tag
 from ..plan.facts import Resume
-from ..plan.planner import TaskPlan, unset_names, unset_note
+from ..plan.planner import Plan, TaskPlan, unset_names, unset_note
 from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
 from ..run import events as ev
@@ -270,6 +271,7 @@ class RunLoop:
         now = time.time()
         self._first: ev.Event = ev.Attached(now, past.complete) if past else ev.Begin(now)
         self._first_instructions = self.run.handle(self._first)
+        self._cluster = cluster
         self._past = past
         self._publish = publish
         self._writer = writer
@@ -398,11 +400,18 @@ class RunLoop:
         for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
             self.add_note(f"{unset_note(name, tasks)} {start}")
+        if past is None and self._cluster.run.framework is Framework.MPI_LIKE:
+            self._spawn(self._note_mpi(), "look for MPI")
         self.connections.begin(self.outputs, self._on_listening)
         if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(self.outputs), "disk")
+
+    async def _note_mpi(self) -> None:
+        """Notes programs of an MPI library, to which `mpi-like` gives no rank."""
+        for text in await asyncio.to_thread(_mpi_notes, self._cluster, self.run.plan):
+            self.add_note(text)
 
     def add_note(self, text: str) -> None:
         """Tells whoever follows the run."""
@@ -745,3 +754,14 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
     threads = [t for t in threading.enumerate() if t.name.startswith(_THREADS)]
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _mpi_notes(cluster: ClusterModel, plan: Plan) -> list[str]:
+    from ..plan import mpi  # for such runs alone
+
+    if not (size := mpi.size_of(cluster)):
+        return []
+    return [
+        f"{task.id} {mpi.problem(library, size)}: {mpi.advice(cluster, task.argv)}"
+        for task, library in mpi.found_here(plan, plan.tasks)
+    ]
