@@ -264,7 +264,9 @@ class TaskKill:
         self, asked: list[tuple[Process, str, Stop]], members: list[tuple[Process, str]]
     ) -> None:
         """Signals these, but for those that would simply end, and that others need."""
-        readers = pipe_readers(process.pid for process, _ in members)
+        # A reader with children is no filter: a loop over lines would start its next program.
+        parents = {process.ppid for process, _ in members}
+        readers = pipe_readers(process.pid for process, _ in members) - parents
         crowds = Counter(task for _, task in members)
         handling = {
             process.pid

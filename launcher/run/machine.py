@@ -349,8 +349,8 @@ class RunStateMachine:
                 return self._tasks.on_ready(task, attempt)
             case ev.RestartDelay():
                 return self._tasks.on_restart_delay(timer)
-            case ev.RestartTimeout():
-                return self._restart.on_timeout()
+            case ev.RestartTimeout(attempt):
+                return self._restart.on_timeout(attempt)
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
         self._data.note(event.text)

@@ -117,11 +117,11 @@ class Restart:
     def _when_gone(self) -> list[Instruction]:
         return [] if self._data.ending else [PickPorts(self._data.cluster_tasks)]
 
-    def on_timeout(self) -> list[Instruction]:
-        """Ends the run where a host that can be reached has not answered; one that is lost has
-        until the end of its lease."""
+    def on_timeout(self, attempt: int) -> list[Instruction]:
+        """Ends the run where a host that can be reached has not said that nothing of the attempt is
+        left; one that is lost has until the end of its lease."""
         data = self._data
-        if data.phase is not RunPhase.RESTARTING:
+        if data.phase is not RunPhase.RESTARTING or attempt != data.run.attempt:
             return []
         silent = [host for host in data.ending if data.host(host).state is HostState.UP]
         return self.give_up(f"no answer from {named(silent)}") if silent else []

@@ -137,6 +137,19 @@ def test_the_programs_of_scripts_save(
         assert "saved" in (tmp_path / "log").read_text()
 
 
+@pytest.mark.parametrize("shell", ["bash", "dash"])
+@pytest.mark.parametrize("stop", ["all", "first"])
+def test_a_loop_over_lines_starts_no_other_program(
+    client: Client, tmp_path: Path, stop: str, shell: str
+) -> None:
+    """Given a loop that starts a program for each line that another program writes, when it is
+    killed, then the program of the moment saves, and no other one is started."""
+    loop = f"yes | while read line; do {sys.executable} train.py; done"
+    start(client, written(tmp_path), shell, "-c", loop, stop=stop)
+    log = ended_by_itself(client)
+    assert b"saved" in log and log.count(b"up") == 1
+
+
 UNREAD = {
     "not read": "yes | (echo up; exec sleep 1000)",
     "read in vain": "sleep 1000 | python3 -uc 'print(\"up\"); import time; time.sleep(1000)'",

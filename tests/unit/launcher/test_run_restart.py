@@ -177,6 +177,15 @@ def test_a_host_that_does_not_answer_ends_the_run() -> None:
     assert driver.failure.how == "exit 1; not started again: no answer from b"
 
 
+def test_the_time_of_an_earlier_restart_ends_no_later_one() -> None:
+    """Attempts may follow each other faster than the time that a host has for its answer."""
+    driver = running(RESTART)
+    again(driver)
+    fails(driver, 2)
+    assert driver.fired(RestartTimeout(1)) == []
+    assert driver.confirmed() == [PickPorts(tuple(map(name, ALL)))]
+
+
 # --- hosts that are lost ------------------------------------------------------------------------
 
 
