@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from trainer.exceptions import UsageError
 from trainer.modes import Context
-from trainer.parameters import mean
+from trainer.parameters import average_gradients, mean
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -101,14 +101,8 @@ class DownpourWorker(Worker):
 
         `parts` are a batch a device: images, shape (batch, 784), and labels, shape (batch,).
         """
-        layout = self.shared.layout
-        losses, gradients = [], []
-        for device, (images, labels) in zip(self.devices, parts, strict=True):
-            with tf.device(device):
-                weights = layout.split([tf.identity(flat) for flat in local])
-                losses.append(self.loss(weights, images, labels))
-                gradients.append(layout.join(tf.gradients(losses[-1], weights)))
-        return mean(losses), [mean(list(of_devices)) for of_devices in zip(*gradients, strict=True)]
+        losses, tower_gradients = self.tower_gradients(local, parts)
+        return mean(losses), average_gradients(tower_gradients)
 
     def _push(self, changes: list[Any], steps: int) -> tuple[Any, list[Any]]:
         """`w ← w + changes; step ← step + steps`: the global step after them, all operations."""

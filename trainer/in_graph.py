@@ -32,7 +32,7 @@ class InGraphWorker(Worker):
     everywhere = True
 
     def build_graph(self) -> None:
-        shared, layout = self.shared, self.shared.layout
+        shared = self.shared
         # One batch a device: images, shape (batch, 784), and labels, shape (batch,).
         ((_, parts),) = self.input.batches(1)
 
@@ -43,17 +43,12 @@ class InGraphWorker(Worker):
             with tf.device(flat.device):
                 fetched.append(flat.read_value())
 
-        losses, gradients = [], []  # g ← ∇loss(w', part); of each device, of each ps the same
-        for device, (images, labels) in zip(self.devices, parts, strict=True):
-            with tf.device(device):
-                weights = layout.split([tf.identity(flat) for flat in fetched])
-                losses.append(self.loss(weights, images, labels))
-                gradients.append(layout.join(tf.gradients(losses[-1], weights)))
+        losses, tower_gradients = self.tower_gradients(fetched, parts)  # g ← ∇loss(w', part)
         with tf.device(self.cpu):
             loss = mean(losses)
 
         pushed = []  # w ← w − η(step) · mean of all g
-        for flat, *of_devices in zip(shared.flats, *gradients, strict=True):
+        for flat, *of_devices in zip(shared.flats, *tower_gradients, strict=True):
             with tf.device(flat.device):
                 pushed.append(subtract(flat, rate, mean(of_devices)))
 

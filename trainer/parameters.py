@@ -146,6 +146,14 @@ def subtract(flat: Any, factor: Any, tensor: Any) -> Any:
     return tf.raw_ops.ResourceApplyGradientDescent(var=flat.handle, alpha=factor, delta=tensor)
 
 
+def average_gradients(tower_gradients: list[list[Any]]) -> list[Any]:
+    """The mean of each gradient over all towers, which have the same gradients in the same order.
+
+    To take it, all towers have to be done: here a synchronous step waits for the slowest.
+    """
+    return [mean(list(of_towers)) for of_towers in zip(*tower_gradients, strict=True)]
+
+
 def mean(values: list[Any]) -> Any:
     """The mean of tensors of one shape; the tensor itself when there is only one."""
     return values[0] if len(values) == 1 else tf.add_n(values) / len(values)

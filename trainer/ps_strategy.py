@@ -23,7 +23,7 @@ from trainer import inputs, peers, server
 from trainer.devices import common_devices, described, gpus_of
 from trainer.model import MLP
 from trainer.modes import Context
-from trainer.parameters import Parameters, Values, mean, subtract
+from trainer.parameters import Parameters, Values, average_gradients, mean, subtract
 from trainer.progress import Step
 from trainer.worker import Training
 
@@ -156,7 +156,7 @@ class Coordinator(Training):
                     weights = layout.split([tf.identity(flat) for flat in fetched])
                     losses.append(self.loss(weights, images, labels))
                     gradients.append(layout.join(tf.gradients(losses[-1], weights)))
-            means = [mean(list(of_towers)) for of_towers in zip(*gradients, strict=True)]
+            means = average_gradients(gradients)
 
             pushed = []  # w ← w − η(step) · g
             for flat, gradient in zip(shared.flats, means, strict=True):

@@ -20,7 +20,7 @@ import tensorflow as tf
 from trainer import data, stop
 from trainer.convolution import MODELS
 from trainer.modes import Context
-from trainer.parameters import mean, subtract
+from trainer.parameters import average_gradients, mean, subtract
 from trainer.progress import Step
 from trainer.role import LOCAL
 from trainer.stop import Stop
@@ -76,22 +76,18 @@ class TowerWorker(Worker):
     ) -> tuple[list[Any], Any, Any]:
         """The operations of one step of `towers`, each with a part of the batch; its weights and
         their gradient."""
-        shared, layout = self.shared, self.shared.layout
+        shared = self.shared
         (variable,) = shared.flats
         with tf.device(self.cpu):
             step_at_fetch = shared.step.read_value()
             rate = self.schedule(tf.cast(step_at_fetch, tf.float32))  # η(step)
             flat = variable.read_value()  # w' ← w: (all numbers,)
 
-        losses, gradients = [], []  # g ← ∇loss(w', part): of each tower (all numbers,)
-        for tower, (images, labels) in zip(towers, parts, strict=True):
-            with tf.device(tower):
-                weights = layout.split([tf.identity(flat)])
-                losses.append(self.loss(weights, images, labels))
-                gradients += layout.join(tf.gradients(losses[-1], weights))
+        # g ← ∇loss(w', part): of each tower (all numbers,)
+        losses, tower_gradients = self.tower_gradients([flat], parts, towers=towers)
 
         with tf.device(self.cpu):
-            loss, gradient = mean(losses), mean(gradients)
+            loss, (gradient,) = mean(losses), average_gradients(tower_gradients)
             if not shared.momenta:  # w ← w − η(step) · g
                 pushed = subtract(variable, rate, gradient)
             else:  # m ← μ · m + g;  w ← w − η(step) · (g + μ · m)

@@ -142,6 +142,30 @@ class Worker(Training):
         """Makes the operations of the mode's steps."""
         raise NotImplementedError
 
+    def tower_gradients(
+        self,
+        fetched: list[Any],
+        parts: list[tuple[Any, Any]],
+        *,
+        towers: list[str] | None = None,
+        joined: bool = True,
+    ) -> tuple[list[Any], list[list[Any]]]:
+        """The loss of each tower, a device with a batch of its own, and its gradients: of each ps,
+        shape (numbers there,), or not `joined`, of each weight.
+
+        `fetched` are the weights, one tensor a ps; `parts` the batches: images, shape (batch, 784),
+        and labels, shape (batch,).
+        """
+        layout = self.shared.layout
+        losses, gradients = [], []
+        for tower, (images, labels) in zip(towers or self.devices, parts, strict=True):
+            with tf.device(tower):
+                weights = layout.split([tf.identity(flat) for flat in fetched])
+                losses.append(self.loss(weights, images, labels))
+                of_weights = tf.gradients(losses[-1], weights)
+                gradients.append(layout.join(of_weights) if joined else of_weights)
+        return losses, gradients
+
     def begin(self, step: int, joined: bool) -> None:
         """Called once a session, when all shared variables have values.
 

@@ -10,6 +10,7 @@ A GPU that a task does not have is replaced by one that it has, in turn, or by t
 says so.
 """
 
+import threading
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -31,12 +32,14 @@ def install() -> None:
     extend = sessions.BaseSession._extend_graph
 
     def extend_graph(session: Any) -> None:
-        graph = session.graph
-        if getattr(session, "_tf1_version", None) != graph.version:
-            session._tf1_version = graph.version
-            if not hasattr(session, "_tf1_placer"):
-                session._tf1_placer = Placer(*_facts(session, extend))
-            session._tf1_placer.place(graph)
+        # Queue runners call a session from threads of their own, and must find devices chosen.
+        with session.__dict__.setdefault("_tf1_lock", threading.RLock()):
+            version = session.graph.version
+            if getattr(session, "_tf1_version", None) != version:
+                if not hasattr(session, "_tf1_placer"):
+                    session._tf1_placer = Placer(*_facts(session, extend))
+                session._tf1_placer.place(session.graph)
+                session._tf1_version = version
         extend(session)
 
     sessions.BaseSession._extend_graph = extend_graph
@@ -96,18 +99,10 @@ class Placer:
         named = next((spec for spec in specs if spec.task is not None), None)
         named = named or next((spec for spec in specs if spec.job is not None), DeviceSpec())
         first = self._first(named)
-        on_gpus = [one.type for one, spec in zip(group, specs, strict=True) if _is_gpu(spec)]
-        to_cpu = (
-            self._soft
-            and on_gpus
-            and (
-                any(spec.device_type == "CPU" for spec in specs)
-                or not all(
-                    _has_gpu_kernel(operation)
-                    for operation, spec in zip(group, specs, strict=True)
-                    if _is_gpu(spec)
-                )
-            )
+        on_gpus = [one for one, spec in zip(group, specs, strict=True) if _is_gpu(spec)]
+        to_cpu = self._soft and (
+            any(spec.device_type == "CPU" for spec in specs)
+            or not all(map(_has_gpu_kernel, on_gpus))
         )
         for spec, operation in zip(specs, group, strict=True):
             own = spec
