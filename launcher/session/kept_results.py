@@ -55,6 +55,7 @@ async def collect_results(
     allow_connections(len(hosts))
     logins = ssh_connector(ask)
     gate = asyncio.Semaphore(_AT_ONCE)
+    kept = {one.host: one for one in run.snapshot().results_kept}
 
     async def collect(host: HostPlan) -> HostResults:
         open_session = transport_factory(_way(run, host), logins)
@@ -69,9 +70,14 @@ async def collect_results(
         try:
             async with gate:
                 told = partial(progress, host.name)
-                return HostResults(host.name, await fetch_results(program, patterns, folder, told))
+                fetched = await fetch_results(program, patterns, folder, told)
         except (TfmuxError, OSError) as error:
             return HostResults(host.name, problem=reason_of(error))
+        known = kept.get(host.name)
+        if known and known.files and not (fetched.files or fetched.present or patterns):
+            where = f"the run has left {known.files:,} in {known.folder}"
+            return HostResults(host.name, problem=f"no results are there any more; {where}")
+        return HostResults(host.name, fetched)
 
     try:
         return await asyncio.gather(*map(collect, hosts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import sys
 from functools import partial
 from pathlib import Path
@@ -200,6 +201,10 @@ def test_results_are_brought_later_whole_in_part_and_once(
     done = command.run("collect", run_id)
     assert done.stdout == f"far: 3 files, they are here already, in {here}\n"
     assert not here.with_name("far.partial").exists()
+    for folder in (here, there):
+        shutil.rmtree(folder)
+    done = command.run("collect", run_id)
+    assert done.returncode == 1 and "no results are there any more" in done.stderr
 
 
 def test_collecting_goes_on_after_a_cut_and_after_its_end(
