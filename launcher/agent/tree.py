@@ -181,9 +181,11 @@ def workdir_files(
             place = os.path.dirname(place)
             folders.add(place)
     work = os.path.join(stage, WORK)
-    todo = [""] if _is_folder(work) else []  # not where a task has put a link in its place
+    # Not where a task has put a link in its place. Below an ignored folder only staged files count:
+    # whoever had them copied means them.
+    todo = [("", False)] if _is_folder(work) else []
     while todo:
-        below = todo.pop()
+        below, by_product = todo.pop()
         folder = os.path.join(work, below)
         try:
             found = _listed(folder, unlocks)
@@ -200,11 +202,15 @@ def workdir_files(
             except OSError:
                 continue  # it has gone meanwhile
             if stat.S_ISDIR(info.st_mode):
-                if not ignored(inside + "/"):
-                    todo.append(inside + "/")
+                leaves_out = by_product or ignored(inside + "/")
+                if not leaves_out or f"{WORK}/{inside}" in folders:
+                    todo.append((inside + "/", leaves_out))
             elif stat.S_ISREG(info.st_mode) or stat.S_ISLNK(info.st_mode):
                 made = index.get(f"{WORK}/{inside}")
-                result = (made is None or _changed(info, made)) and not ignored(inside)
+                if made is not None:
+                    result = _changed(info, made)
+                else:
+                    result = not by_product and not ignored(inside)
                 yield WorkdirFile(inside, item.path, info, result)
 
 

@@ -792,9 +792,9 @@ class Teardown:
 
     async def _find_results(self, host: HostPlan, brought: Sequence[str], *, moved: bool) -> None:
         """Says what tasks have left in the workdir of a host, which is a copy."""
-        copied = self._run.plan.workdir is not None or bool(host.data)
+        copied = self._run.plan.copies(host)
         begun = any(view.attempt for view in self._views(host.name))
-        if self._results is not None and copied and begun and not host.local:
+        if self._results is not None and copied and begun:
             seconds = FIND_SECONDS_FORCED if self._run.forced else FIND_SECONDS
             link = self._links[host.name]
             await self._results.find(host, link, brought, seconds, moved=moved)

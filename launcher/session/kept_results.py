@@ -36,9 +36,7 @@ def hosts_with_results(run: StoredRun) -> tuple[HostPlan, ...]:
     plan = run.plan
     begun = {view.host for view in run.snapshot().tasks if view.attempt}
     return tuple(
-        host
-        for host in plan.hosts
-        if not host.local and (plan.workdir or host.data) and (host.name in begun or not begun)
+        host for host in plan.hosts if plan.copies(host) and (host.name in begun or not begun)
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from launcher.run.snapshot import HostReceipt, Receipt
-from launcher.run.states import HostState, RunPhase, TaskState
+from launcher.run.snapshot import HostReceipt, KeptResults, Receipt
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, showing, shows, until, visible
 from tui.screens.help import HelpScreen
@@ -108,3 +108,28 @@ async def test_stacks_of_a_run_that_has_ended_leave_no_empty_boxes(run: Scripted
         await pilot.press("b")
         await pilot.pause()
         assert not isinstance(app.screen, StacksScreen)
+
+
+KEPT = KeptResults("tf1", 3, 1_200_000_000, "/home/me/.local/state/tfmux/run-1.tf1/results")
+
+
+async def test_files_that_stay_on_hosts_are_named_when_they_are_known(run: ScriptedRun) -> None:
+    """They come after the receipt, and stand below it."""
+    async with showing(run, (160, 40)) as (app, pilot):
+        run.end()
+        await shows(pilot, "nothing is left on any host")
+        assert not visible(app, "new files")
+        run.change(results_kept=(KEPT,))
+        await shows(pilot, "tf1: 3 new files, 1.2 GB, kept in /home/me/")
+        await shows(pilot, f"`tfmux collect {run.snapshot().run_id}` brings them")
+
+
+async def test_a_receipt_that_is_open_names_them_too(run: ScriptedRun) -> None:
+    """After a kill, which shows the receipt at once."""
+    run.all_tasks(state=TaskState.RUNNING)
+    run.change(state=RunPhase.RUNNING)
+    async with showing(run, (160, 40)) as (_, pilot):
+        run.end(outcome=Outcome.KILLED, exit_code=130)
+        await shows(pilot, "Receipt")
+        run.change(results_kept=(KEPT,))
+        await shows(pilot, "tf1: 3 new files, 1.2 GB, kept in /home/me/")

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-from launcher.agent.tree import begins, is_wanted, keep_results, parts_of, pattern_of, workdir_files
+from launcher.agent.tree import (
+    TreeEntry,
+    begins,
+    is_wanted,
+    keep_results,
+    parts_of,
+    pattern_of,
+    workdir_files,
+)
 from launcher.cluster.patterns import IgnoreRules
 from launcher.on_host import transfer
 from launcher.on_host.pipe import Pipe
 from launcher.on_host.transfer import Staging, expanded
 from tests.support.short_programs import Running
+
+EMPTY = hashlib.sha256().hexdigest()
 
 
 def staged(home: Path, *ignored: str) -> Path:
@@ -163,3 +174,27 @@ def test_results_of_runs_that_are_long_over_are_removed(home: Path) -> None:
     assert (home / "new.far/results/deep/file").exists()
     assert (home / "lives.far/stage/deep/file").exists()
     assert not (home / "left.far/stage").exists()
+
+
+def test_a_changed_file_that_was_copied_is_a_result_whatever_ignores_it(home: Path) -> None:
+    """Git tracks it, or it is in `data`: whoever had it copied means it. What is new beside it is
+    as ignored as it is elsewhere."""
+    stage = home / "1/stage"
+    stage.parent.mkdir(parents=True)
+    names = ["data/deep/a", "data/b", "tracked.log"]
+    entries = [TreeEntry("work", name, "f", 0o644, 0, EMPTY) for name in names]
+    rules = [("", IgnoreRules(["data/", "*.log"]).expressions())]
+
+    def work(pipe: Pipe) -> None:
+        Staging(pipe, str(home / "cache"), str(stage), "key").run(entries, rules)
+
+    with Running(work) as program:
+        program.receive()
+        assert program.receive() == {"built": True}
+    assert results(stage) == set()
+    for name in ["data/deep/a", "data/deep/new", "data/other/new", "tracked.log", "new.log"]:
+        (stage / "work" / name).parent.mkdir(exist_ok=True)
+        (stage / "work" / name).write_text("changed")
+    assert results(stage) == {"data/deep/a", "tracked.log"}
+    assert keep_results(str(stage), str(home / "1/results"))
+    assert not (stage / "work/data/deep/a").exists() and (stage / "work/data/b").exists()

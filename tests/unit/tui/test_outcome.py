@@ -13,6 +13,7 @@ from launcher.run.snapshot import (
     AllocationView,
     Failure,
     HostReceipt,
+    KeptResults,
     Receipt,
     Snapshot,
     Survivor,
@@ -316,3 +317,36 @@ def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
     _, acts, unreachable = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
     assert "a: unreachable; its agent acts by itself at " in acts
     assert unreachable.strip() == "b: unreachable"
+
+
+@pytest.mark.parametrize(
+    ("kept", "line"),
+    [
+        (
+            KeptResults("a", 1, 5, "/r"),
+            "a: 1 new file, 5 B, kept in /r; `tfmux collect r` brings it",
+        ),
+        (
+            KeptResults("a", 2000, 5, "/r", cut=True),
+            "a: at least 2,000 new files (not all were looked at), 5 B, kept in /r; "
+            "`tfmux collect r` brings them",
+        ),
+        (
+            KeptResults("a", 2, 5, "/r", problem="not read: /x"),
+            "a: at least 2 new files (not read: /x), 5 B, kept in /r; "
+            "`tfmux collect r` brings them",
+        ),
+        (
+            KeptResults("a", problem="no answer in 10 s"),
+            "a: it is not known whether its tasks have left files (no answer in 10 s); they stay "
+            "there, and `tfmux collect r` brings them",
+        ),
+    ],
+)
+def test_what_stays_on_a_host_is_one_sentence(kept: KeptResults, line: str, tmp_path: Path) -> None:
+    """Also where it is not known, or not all was looked at; of many hosts some are counted."""
+    ended = replace(ENDED, run_id="r", results_kept=(kept,))
+    assert line in report(ended, tmp_path).splitlines()
+    many = tuple(replace(kept, host=f"h{number}") for number in range(40))
+    lines = report(replace(ended, results_kept=many), tmp_path).splitlines()
+    assert sum("tfmux collect" in line for line in lines) == 16 and "and on 24 more hosts" in lines
