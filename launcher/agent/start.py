@@ -47,6 +47,13 @@ _OF_A_STEP = (
 """Variables by which a framework believes that srun has launched it as one of several tasks."""
 _STOPPED = "Tt"
 """States of a process that was stopped, or is held by a debugger."""
+_OF_A_NODE = (
+    *("SLURM_CPUS_ON_NODE", "SLURM_GPUS_ON_NODE", "SLURM_JOB_GPUS"),
+    *("SLURM_TOPOLOGY_ADDR", "SLURM_TOPOLOGY_ADDR_PATTERN"),
+)
+"""Variables whose values on this node only a step here has; it has all of the job's part."""
+_OF_A_JOB = ("SLURM_JOB", "SLURM_CLUSTER", "SLURM_CONF", "SLURM_JWT")
+"""Beginnings of what srun sets from the job, where that is named from elsewhere."""
 _WATCHDOG_SECONDS = 6.5
 """How long the watchdog of an earlier agent is waited for: its agent may still be cleaning up, or
 it may be ending what a dead one had started, and have a word to leave. Not for ever: its disk may
@@ -262,7 +269,18 @@ def _pop_failure(folders: Folders) -> str:
 
 
 def _forget_step(environ: MutableMapping[str, str]) -> None:
-    """Takes out what tasks must not inherit of the job step."""
+    """Takes out what tasks must not inherit of the job step: what srun has set or changed has the
+    job's value again, or goes, unless it describes the job or this node."""
+    said = environ.pop(wire.SLURM_OF_JOB, None)
+    if said is not None:
+        lines = [line for line in said.splitlines() if line.startswith("SLURM_") and "=" in line]
+        job = dict(line.split("=", 1) for line in lines)
+        for name in [name for name in environ if name.startswith("SLURM_")]:
+            if name in _OF_A_NODE:
+                job.pop(name, None)
+            elif name not in job and not name.startswith(_OF_A_JOB):
+                del environ[name]
+        environ.update(job)
     for name in list(environ):
         if name in _OF_A_STEP or name.startswith(("SLURM_STEP", "SLURM_SRUN", "SLURM_LAUNCH")):
             del environ[name]

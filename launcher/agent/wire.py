@@ -30,6 +30,8 @@ FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
 NO_FOLDER_STATUS = 73
 """Exit status where an engine starts an agent that has no place for its files (`sysexits.h`)."""
+SLURM_OF_JOB = "TFMUX_SLURM"
+"""Variable with Slurm's variables of the job, a line each, for an agent in one of its steps."""
 BY_LAUNCHER, BY_AGENT, BY_SIGNAL = "launcher", "agent", "signal"
 """Who had asked a task to end before it did: a launcher's kill; the agent, by its lease or because
 it was told to stop; a signal to the job step that the agent has passed on."""

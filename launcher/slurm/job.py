@@ -63,6 +63,9 @@ _WAITING = frozenset(
     "PENDING CONFIGURING REQUEUED REQUEUE_HOLD REQUEUE_FED RESV_DEL_HOLD SPECIAL_EXIT".split()
 )
 _AT_WORK = frozenset("RUNNING SUSPENDED RESIZING SIGNALING STAGE_OUT STOPPED".split())
+_PARTS = re.compile(r"(?:^|\s)Nodes=(\S+) CPU_IDs=\S* Mem=\S* GRES=(\S+)")
+"""What a job has on some of its nodes, in `scontrol -d show job`."""
+_GRES = re.compile(r"([A-Za-z_][\w.-]*(?::[A-Za-z_][\w.-]*)?):(\d{1,9})(?=[(,]|$)")
 _NO_PROGRAM = 127
 _MOST_NODES = 4096
 _NODE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
@@ -447,7 +450,7 @@ class UserJob(SlurmJob):
             SlurmError: the job does not run, has too few nodes, or srun cannot be started.
         """
         job, nodes = self._job, await self._nodes()
-        script = script_in_job(self._table, self._run_id, self._rules, nodes)
+        script = script_in_job(self._table, self._run_id, self._rules, await self._gres(nodes))
         output = await self._commands.run(("sh", "-s"), script)
         if output.status != 0:
             raise output.failure("sh")
@@ -535,6 +538,19 @@ class UserJob(SlurmJob):
             what += f"[slurm] asks for {self._table.nodes}"
             raise SlurmError(what, "ask salloc for more, or write fewer")
         return state.nodes[: self._table.nodes]
+
+    async def _gres(self, nodes: Sequence[str]) -> dict[str, str]:
+        """What the job has of GPUs and the like on each node, as `--gres` asks for it.
+
+        Raises:
+            SlurmError: Slurm did not answer.
+        """
+        said = await self._ask("scontrol", "-d", "-o", "show", "job", self._job)
+        found = dict.fromkeys(nodes, "")
+        for listed, given in _PARTS.findall(said):
+            gres = ",".join(f"{name}:{count}" for name, count in _GRES.findall(given))
+            found.update((node, gres) for node in await self._expand(listed) if node in found)
+        return found
 
     async def _steps(self, job: str) -> dict[str, str]:
         """The run's steps in the job, of agents and of bridges, by their name: each step's id with

@@ -9,8 +9,9 @@ keeps Slurm from starting a run again that has ended. There is no secret in the 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
+from ..agent.wire import SLURM_OF_JOB
 from ..cluster.file_model import ClusterModel, Slurm, node_name
 from ..frozen import frozen
 from ..hosts import bootstrap
@@ -49,8 +50,17 @@ exit "$status\""""
 """Waits for the agents. A signal interrupts `wait`, and one more `wait` for the same agent may find
 that it has ended (127)."""
 
-CORES = 'cores="${SLURM_CPUS_PER_TASK:+--cpus-per-task=$SLURM_CPUS_PER_TASK}"'
-"""Line of a shell that sets an option of srun, which since 22.05 does not inherit it of the job."""
+_CLEAN = """\
+slurm=$(env | sed -n -e '/^SLURM_JWT/d' -e '/^SLURM_[A-Za-z0-9_]*=/p')
+for name in $(env | sed -n -e 's/^\\(S[LR]U[A-Z]*_[A-Za-z0-9_]*\\)=.*/\\1/p'); do
+    case $name in
+        SLURM_CONF*|SLURM_CLUSTERS|SLURM_JWT*|SLURM_SACK*) ;;
+        SLURM_*|SRUN_*) unset "$name" ;;
+    esac
+done"""
+"""Takes the job's variables away from srun, for which most are options: by the `--cpus-per-task` of
+a job with several tasks a node a step would get one task's share. The agent has them again
+(`agent.start`)."""
 
 
 @frozen
@@ -104,12 +114,14 @@ def batch_script(table: Slurm, run_id: str, rules: Rules) -> str:
     return "\n".join(_lines(table, run_id, _payload(run_id, rules))) + "\n"
 
 
-def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Iterable[str]) -> str:
+def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Mapping[str, str]) -> str:
     """The script for a shell outside of the batch script: it starts the agents on nodes of
-    `table.job` and ends, and the agents stay."""
+    `table.job` and ends, and the agents stay. Each node has with it all that the job has there of
+    GPUs and the like, as `--gres` has it: a step of one task would get one task's share."""
+    cases = [f"{shlex.quote(name)}) gres={shlex.quote(gres)} ;;" for name, gres in nodes.items()]
     lines = [
-        "unset SLURM_NTASKS SLURM_NPROCS SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE",
-        *_agents(table, run_id, _payload(run_id, rules), shlex.join(nodes)),
+        f"job={table.job}",
+        *_agents(table, run_id, _payload(run_id, rules), shlex.join(nodes), cases),
     ]
     return "\n".join(lines) + "\n"
 
@@ -119,25 +131,26 @@ def _payload(run_id: str, rules: Rules) -> str:
     return bootstrap.engine_payload(settings.engine_config)
 
 
-def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str]:
-    """Lines that start the agents in the background; `nodes` are words of a shell."""
-    program = shlex.join(
-        [
-            *("env", f"TFMUX_AGENT={run_id};"),
-            *(table.python or "python3", "-IS", "-c", bootstrap.ENGINE_LINE),
-        ]
-    )
+def _agents(
+    table: Slurm, run_id: str, payload: str, nodes: str, cases: Sequence[str] = ()
+) -> Iterator[str]:
+    """Lines that start the agents in the background; `nodes` are words of a shell, and by `cases`
+    it finds what is to be asked for on a node."""
+    tag = shlex.quote(f"TFMUX_AGENT={run_id};")
+    python = shlex.join([table.python or "python3", "-IS", "-c", bootstrap.ENGINE_LINE])
+    program = f'env {tag} "{SLURM_OF_JOB}=$slurm" {python}'
     step, begin, end = f"--job-name={job_name(run_id)}", "", ""
     if table.job is not None:
-        step = f"--jobid={table.job} {step} --immediate={STEP_SECONDS}"
+        step = f"{step} --immediate={STEP_SECONDS}"
         begin, end = "{ ", "; } >/dev/null 2>&1"  # nobody waits for the steps
     yield f"agent='{payload}'"
-    yield CORES
+    yield _CLEAN
     yield "number=0 agents="
     yield f"for node in {nodes}; do"
+    yield f"    gres=; case $node in {' '.join(cases)} esac" if cases else "    gres="
     yield f"    {begin}printf '%s\\n' \"$agent\" |"
     yield '        srun --nodes=1 --ntasks=1 --nodelist="$node" --overlap --mpi=none --quiet \\'
-    yield f"            {step} --cpu-bind=none $cores \\"
+    yield f'            --jobid="$job" {step} --cpu-bind=none ${{gres:+"--gres=$gres"}} \\'
     yield f'            {program} "node$number"{end} &'
     yield '    agents="$agents $!" number=$((number + 1))'
     yield "done"
@@ -145,8 +158,9 @@ def _agents(table: Slurm, run_id: str, payload: str, nodes: str) -> Iterator[str
 
 def _lines(table: Slurm, run_id: str, payload: str) -> Iterator[str]:
     yield "#!/bin/sh"
-    yield 'pass_on() { interrupted=1; scancel --signal="$1" "$SLURM_JOB_ID" & }'
+    yield 'job=$SLURM_JOB_ID nodes=$(scontrol show hostnames "$SLURM_JOB_NODELIST")'
+    yield 'pass_on() { interrupted=1; scancel --signal="$1" "$job" & }'
     yield f'for number in {_PASSED_ON}; do trap "pass_on $number" "$number"; done'
     yield f"trap interrupted=1 {_OF_ALL_STEPS}"
-    yield from _agents(table, run_id, payload, '$(scontrol show hostnames "$SLURM_JOB_NODELIST")')
+    yield from _agents(table, run_id, payload, "$nodes")
     yield _WAIT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from tests.support import command
 from tests.support import fault_tasks as tasks
 from tests.support.bed import PACE
 from tests.support.cluster_texts import cluster_text
-from tests.support.command import Up
+from tests.support.command import Up, python_task
 from tests.support.patience import wait_until
 from tests.support.requirements import require
 from tests.support.scenario import confirmed, ready, receipt
@@ -234,6 +235,52 @@ def test_a_job_that_is_there_through_a_login_node(tmp_path: Path) -> None:
         job_stays(bed)
         bed.run("scancel", "1")
         bed.wait_empty()
+
+
+SHARES = """
+import json, os
+keep = ("SLURM_", "CUDA_VISIBLE_DEVICES")
+found = {name: value for name, value in os.environ.items() if name.startswith(keep)}
+print(json.dumps({"node": os.uname().nodename, **found}))
+"""
+OF_A_STEP = ("PROCID", "NTASKS", "STEP", "CPU_BIND", "LAUNCH", "SRUN", "DISTRIBUTION", "UMASK")
+
+
+@pytest.mark.parametrize("by", ["shell", "name"])
+def test_a_job_with_several_tasks_a_node(by: str, slurm_bed: SlurmBed, tmp_path: Path) -> None:
+    """Given a job of two tasks a node with two cores and a GPU each, when a run is launched in it,
+    then its tasks have all cores and GPUs of the job on their nodes, and no variable of a step."""
+    header = ["-N2", "--ntasks-per-node=2", "--cpus-per-task=2", "--gpus-per-task=1", "--time=10"]
+    table = f'[slurm]\nnodes = 2\npython = "{sys.executable}"\n'
+    table += 'job = "1"\n' if by == "name" else 'time = "10"\n'
+    text = cluster_text(
+        {"worker": "node0 node0 node1 node1"},
+        "t",
+        table,
+        command=python_task(SHARES),
+        framework="none",
+        success="all",
+        workdir="",
+    )
+    words = ["up", str(command.write(tmp_path, text)), "--json"]
+    if by == "shell":
+        done = command.run(*words, prefix=("salloc", *header))
+    else:
+        slurm_bed.run("salloc", "--no-shell", *header)
+        done = command.run(*words)
+        slurm_bed.run("scancel", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    said = [json.loads(e["text"]) for e in events if e["event"] == "log"]
+    assert sorted(one.pop("node") for one in said) == ["sl1", "sl1", "sl2", "sl2"]
+    for one in said:
+        assert one["CUDA_VISIBLE_DEVICES"] in ("0", "1")  # two tasks share the node's GPUs
+        assert (one["SLURM_CPUS_ON_NODE"], one["SLURM_GPUS_ON_NODE"]) == ("4", "2")
+        assert one["SLURM_JOB_ID"] == "1" and one.get("SLURM_NNODES", "2") == "2"
+        names = [name for name in one if name.startswith(tuple(f"SLURM_{n}" for n in OF_A_STEP))]
+        assert names == []
+    assert sorted(one["CUDA_VISIBLE_DEVICES"] for one in said) == ["0", "0", "1", "1"]
+    slurm_bed.wait_empty()
 
 
 def tagged(bed: SlurmBed) -> list[proc.Process]:
