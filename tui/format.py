@@ -109,20 +109,19 @@ def time_of_day(seconds: float) -> str:
     return time.strftime("%H:%M:%S", time.localtime(seconds))
 
 
-def request_text(request: JobRequest, *, whole: bool) -> str:
-    """The request for nodes: a line that says how it is made, and the batch script. Without
-    `whole`, a line that no screen holds (the agent's program) is cut."""
+def request_text(request: JobRequest) -> str:
+    """The request for nodes: a line that says how it is made, and the batch script. A line that no
+    screen holds and nobody reads (the agent's program) is cut; `--json` has it."""
     where = f" on {request.login}" if request.login else ""
     lines = request.script.splitlines()
-    if not whole:
-        lines = [line if len(line) <= _LONGEST else _cut(line) for line in lines]
+    lines = [line if len(line) <= _LONGEST else _cut(line) for line in lines]
     command = shlex.join(request.argv)
     title = f"asks for nodes{where} by: {command}, which reads this batch script:"
     return "\n".join([title, *lines]) + "\n"
 
 
 def _cut(line: str) -> str:
-    return f"{line[:_SHOWN]}… ({thousands(len(line))} characters)"
+    return f"{line[:_SHOWN]}… ({thousands(len(line))} characters; whole with --json)"
 
 
 def bar(share: float, cells: int) -> str:

@@ -243,6 +243,8 @@ class ListedRun:
     ] = None
     """The request for nodes that it waits for."""
     queued_since: Annotated[float, Field(exclude=True)] = 0.0
+    job_ended: str = ""
+    """How the job that gave its nodes has ended; empty where that goes on, or there is none."""
 
     @classmethod
     def of(cls, folder: RunFolder, seen: Summary, problem: str = "") -> ListedRun:
@@ -451,8 +453,9 @@ def active_runs() -> ActiveRuns:
         at = found.index(run)
         if isinstance(answer, BaseException):
             unreadable.append(UnreadableRun(run.folder.run_id, _reason(answer)))
-            answer = ()
-        found[at] = replace(run, hosts=answer, asked=True)
+            answer = ((), "")
+        hosts, ended = answer
+        found[at] = replace(run, hosts=hosts, asked=True, job_ended=ended)
     return ActiveRuns(tuple(run for run in found if run.active), tuple(unreadable))
 
 
@@ -505,7 +508,11 @@ def _with_hosts(run: ListedRun, snapshot: Snapshot) -> ListedRun:
     return replace(run, hosts=hosts)
 
 
-def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseException]:
+_Answer = tuple[tuple[ActiveHost, ...], str]
+"""What the hosts of a run hold, and how the job has ended that gave them."""
+
+
+def _asked(runs: Sequence[StoredRun]) -> list[_Answer | BaseException]:
     """Answers of the hosts of these runs, or the reasons for which they could not be asked."""
     # Slow to import, and needed only here.
     import asyncio
@@ -513,20 +520,37 @@ def _asked(runs: Sequence[StoredRun]) -> list[tuple[ActiveHost, ...] | BaseExcep
     from ..hosts.transport import allow_connections
     from ..hosts.ways import ssh_connector
 
-    async def ask() -> list[tuple[ActiveHost, ...] | BaseException]:
+    async def ask() -> list[_Answer | BaseException]:
         logins = ssh_connector()
         allow_connections(sum(len(run.plan.hosts) for run in runs))
 
-        async def hosts_of(run: StoredRun) -> tuple[ActiveHost, ...]:
+        async def answer_of(run: StoredRun) -> _Answer:
             names = [host.name for host in run.plan.hosts]
-            return tuple(await asyncio.gather(*(_ask(run, name, logins) for name in names)))
+            hosts = asyncio.gather(*(_ask(run, name, logins) for name in names))
+            found, ended = await asyncio.gather(hosts, _job_end(run, logins))
+            return tuple(found), ended
 
         try:
-            return await asyncio.gather(*map(hosts_of, runs), return_exceptions=True)
+            return await asyncio.gather(*map(answer_of, runs), return_exceptions=True)
         finally:
             await logins.aclose()
 
     return asyncio.run(ask())
+
+
+async def _job_end(run: StoredRun, logins: SshConnector) -> str:
+    """How the job has ended that gave the run's hosts; empty where Slurm does not say."""
+    from ..slurm.job import slurm_job
+
+    table, allocation = run.data.cluster.slurm, run.data.allocation
+    if table is None or allocation is None or not allocation.job:
+        return ""
+    job = slurm_job(table, run.plan, logins)
+    try:
+        await job.connect()
+        return await job.end(allocation.job)
+    except TfmuxError:
+        return ""
 
 
 async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:

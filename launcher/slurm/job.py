@@ -301,6 +301,16 @@ class SlurmJob:
             return JobState(state, reason, expected=local_time(start), advice=advice)
         return JobState(state, reason, over=True)
 
+    async def end(self, job: str) -> str:
+        """How the job has ended, in a sentence; empty where it goes on.
+
+        Raises:
+            SlurmError: Slurm did not answer.
+        """
+        state = await self.poll(job)
+        why = f" ({state.reason})" if state.reason else ""
+        return f"Slurm {job} has ended: {state.state}{why}" if state.over else ""
+
     async def _expand(self, nodes: str) -> tuple[str, ...]:
         """The names in `sl[1-4]`.
 
@@ -482,6 +492,15 @@ class UserJob(SlurmJob):
             return JobState("ENDED", "no agent is left in it", over=True)
         self._looked = True
         return JobState(state.state, nodes=state.nodes[: self._table.nodes])
+
+    async def end(self, job: str) -> str:
+        """How the job, or the run's part of it, has ended; empty where it goes on.
+
+        Raises:
+            SlurmError: Slurm did not answer.
+        """
+        said = await super().end(job)
+        return said if said or await self._steps(job) else f"Slurm {job} has no step of the run"
 
     async def release(self, job: str) -> None:
         """Cancels the run's steps.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from ..agent.processes import read_process
 from ..cluster.file_model import Slurm
 from ..cluster.hostfile import with_table
 from ..printable import printable
@@ -20,6 +22,7 @@ from .login import SlurmError
 _SECONDS = 20.0
 _ASKED = ("time", "partition", "options")
 """Keys of a request, which is not made."""
+_MOST_PARENTS = 100
 _JOB = re.compile(r"\d{1,15}")
 
 
@@ -27,6 +30,19 @@ def job_of(environ: Mapping[str, str]) -> str:
     """The id of the job in whose shell this process is; empty where there is none."""
     job = environ.get("SLURM_JOB_ID", "")
     return job if _JOB.fullmatch(job) and environ.get("SLURM_JOB_NODELIST") else ""
+
+
+def in_batch_script(environ: Mapping[str, str]) -> bool:
+    """Whether this process is below the shell of a batch script, not in its place. The end of that
+    shell, which a signal to the job brings, is the end of all that it has started."""
+    shell = environ.get("SLURM_TASK_PID", "")
+    pid, seen = os.getpid(), 0
+    if environ.get("ENVIRONMENT") != "BATCH" or not shell.isdecimal() or pid == int(shell):
+        return False
+    while pid > 1 and pid != int(shell) and seen < _MOST_PARENTS:
+        process, seen = read_process(pid), seen + 1
+        pid = process.ppid if process is not None else 0
+    return pid == int(shell)
 
 
 def has_slurm(text: str) -> bool:

@@ -68,6 +68,7 @@ def test_the_json_form_fits_its_schema(run: ListedRun) -> None:
         "attempt",
         "attempt_text",
         "hosts",
+        "job_ended",
         "launcher",
         "name",
         "queue",

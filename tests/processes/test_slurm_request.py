@@ -44,14 +44,14 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
-    """It is what sbatch would read but for the run's id; a shell reads it; no secret is in it."""
+    """With --json it is what sbatch would read but for the run's id, and a shell reads it; the
+    text has no line that nobody reads. No secret is in either."""
     file = write(tmp_path, FILE)
     done = run("plan", str(file))
     assert done.returncode == 0, done.stderr
     asks = ASKS.search(done.stdout)
     assert asks is not None and done.stdout.startswith("stage 1: worker:0\n")
-    script = done.stdout[asks.end() :]
-    assert subprocess.run(["sh", "-n"], input=script, text=True).returncode == 0
+    assert max(map(len, done.stdout.splitlines())) < 1000
     said = run("plan", str(file), "--json")
     assert "hunter2" not in done.stdout + said.stdout
     answer = json.loads(said.stdout)
@@ -61,7 +61,12 @@ def test_the_plan_has_the_script_word_for_word(tmp_path: Path) -> None:
     assert request["login"] == ""
     cluster = loads(FILE, "x", tmp_path)
     expected = request_of(cluster, make_plan(cluster, asks["run"]))
-    assert expected is not None and script == expected.script
+    assert expected is not None
+    assert done.stdout[asks.end() :] == request_text(expected).partition("\n")[2]
+    assert subprocess.run(["sh", "-n"], input=request["script"], text=True).returncode == 0
+    (name,) = [word for word in request["argv"] if word.startswith("--job-name=tfmux-")]
+    same = request_of(cluster, make_plan(cluster, name.removeprefix("--job-name=tfmux-")))
+    assert same is not None and request["script"] == same.script
     assert expected.argv[5:] == tuple(asks["more"].split())
     assert "slurm" not in json.loads(run("plan", str(write(tmp_path, LOCAL)), "--json").stdout)
 
@@ -84,15 +89,15 @@ def test_the_check_shows_the_script_whatever_slurm_says(tmp_path: Path) -> None:
     assert "hunter2" not in done.stdout + said.stdout
 
 
-def test_on_a_terminal_the_program_of_the_agents_is_cut() -> None:
+def test_the_program_of_the_agents_is_cut() -> None:
     """One line of tens of thousands of characters; all others are whole."""
     cluster = loads(FILE, "x", Path("/srv"))
     request = request_of(cluster, make_plan(cluster, "s-1"))
     assert request is not None
-    whole, cut = (request_text(request, whole=each).splitlines() for each in (True, False))
+    whole, cut = request.script.splitlines(), request_text(request).splitlines()[1:]
     changed = [(a, b) for a, b in zip(whole, cut, strict=True) if a != b]
     assert len(changed) == 1 and len(changed[0][0]) > 10_000
-    assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters\)", changed[0][1])
+    assert re.fullmatch(r"agent='\S{33}… \([\d,]+ characters; whole with --json\)", changed[0][1])
 
 
 @pytest.mark.parametrize(

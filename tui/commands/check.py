@@ -55,7 +55,7 @@ def check(arguments: argparse.Namespace) -> int:
         console = Console(width=shutil.get_terminal_size((100, 24)).columns, highlight=False)
         with console.capture() as capture:  # of a broken pipe Rich would make exit code 1
             given = cluster if cluster.slurm is not None else None
-            render(report, console, given, whole=not sys.stdout.isatty())
+            render(report, console, given)
         sys.stdout.writelines(line.rstrip() + "\n" for line in capture.get().splitlines())
     return Exit.SUCCESS if report.ok else Exit.PREFLIGHT
 
@@ -83,12 +83,9 @@ async def _preflight(
         progress.clear()
 
 
-def render(
-    report: Report, console: Console, cluster: ClusterModel | None = None, *, whole: bool = True
-) -> None:
+def render(report: Report, console: Console, cluster: ClusterModel | None = None) -> None:
     """Prints the report: accepted keys, checks, connections, findings, the request for nodes,
-    verdict. `cluster`: its hosts are an engine's. `whole`: the longest lines of a batch script,
-    too."""
+    verdict. `cluster`: its hosts are an engine's."""
 
     def line(text: str | Text) -> None:
         console.print(text, markup=False, soft_wrap=True)
@@ -112,7 +109,7 @@ def render(
     if cluster is not None:
         line("\n" + nodes_text(cluster).rstrip("\n"))
     if report.request is not None:
-        line("\n" + request_text(report.request, whole=whole).rstrip("\n"))
+        line("\n" + request_text(report.request).rstrip("\n"))
     console.print()
     hosts = f"{counted(len(report.hosts), 'host')} in " if cluster is None else ""
     time = f"   {hosts}{report.seconds:.1f} s"

@@ -38,14 +38,19 @@ def read_cluster(
         raise TfmuxError("--hostfile needs --hosts-from hostfile, or openmpi")
     if chosen is None and "SLURM_JOB_ID" not in os.environ:
         return parse(text), text
-    from launcher.slurm.salloc import has_slurm, job_of, with_job_nodes  # few need its 20 ms
+    from launcher.slurm import salloc  # few need its 20 ms
 
-    cluster = parse(text) if chosen is None or has_slurm(text) else None
+    cluster = parse(text) if chosen is None or salloc.has_slurm(text) else None
     table = None if cluster is None else cluster.slurm
-    job = job_of(os.environ)
+    job = salloc.job_of(os.environ)
     if cluster is not None and chosen is None:
         if table is None or table.login is not None or table.job is not None or not job:
             return cluster, text
         message(f"the nodes are those of Slurm {job}, in whose shell this is")
-    text = with_job_nodes(text, source, table, os.environ)
+        if salloc.in_batch_script(os.environ):
+            message(
+                "scancel and the time limit end the shell of a batch script first, and this "
+                "program with it: write  exec tfmux up …  as its last line"
+            )
+    text = salloc.with_job_nodes(text, source, table, os.environ)
     return parse(text), text

@@ -37,7 +37,9 @@ def output_schema() -> dict[str, Any]:
     """The JSON Schema of `tfmux plan --json`."""
     made = plan_schema()
     slurm = TypeAdapter(JobRequest).json_schema(mode="serialization")
-    made["properties"]["files"] = TypeAdapter(list[FilesRecord]).json_schema(mode="serialization")
+    files = TypeAdapter(list[FilesRecord]).json_schema(mode="serialization")
+    made["$defs"] = {**made.get("$defs", {}), **files.pop("$defs", {})}
+    made["properties"]["files"] = files
     made["properties"]["slurm"] = slurm | {"description": f"with `[slurm]`: {slurm['description']}"}
     return made
 
@@ -66,7 +68,7 @@ def plan(arguments: argparse.Namespace) -> int:
     screen = sys.stdout.isatty()
     lines = chain(_lines(answer), _files_lines(files))
     if request is not None:
-        lines = chain(lines, ["", *request_text(request, whole=not screen).splitlines()])
+        lines = chain(lines, ["", *request_text(request).splitlines()])
     streams.write((pictured(line) if screen else line) + "\n" for line in lines)
     return Exit.SUCCESS
 

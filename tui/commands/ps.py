@@ -76,7 +76,9 @@ def _row(run: ListedRun, now: float) -> tuple[str, ...]:
 
 
 def _notes(run: ListedRun, now: float) -> Iterator[str]:
-    if run.launcher is None:
+    if run.job_ended:
+        yield f"{run.job_ended}; tfmux attach says how the run ended, and takes it from this list"
+    elif run.launcher is None:
         yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
     if run.summary.attempt_text:
         yield run.summary.attempt_text

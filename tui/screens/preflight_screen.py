@@ -171,7 +171,7 @@ class PreflightScreen(Page):
         if self._report is not None and not self._over:
             self._over = True
             if self._report.request is not None:
-                script = request_text(self._report.request, whole=False)
+                script = request_text(self._report.request)
                 text = Text(f"{nodes_text(self._cluster)}\n{script}", no_wrap=True)
                 self.query_one("#script", Static).update(text)
             at_rest = self._checks.has_focus and self._checks.cursor_coordinate in ((0, 0), (0, 1))

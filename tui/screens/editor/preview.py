@@ -101,7 +101,7 @@ class PlanPreview(Vertical):
         if at < len(self._plan.tasks):
             self.query_one("#task", Static).update(_task(self._plan.tasks[at], self._plan))
         elif (request := request_of(self._cluster, self._plan)) is not None:
-            self.query_one("#task", Static).update(Text(request_text(request, whole=False)))
+            self.query_one("#task", Static).update(Text(request_text(request)))
 
     def _problems(self, problems: Sequence[Problem]) -> Text:
         text = Text()
