@@ -28,7 +28,8 @@ _GIT = ".git"
 _KEYS = ".ssh"
 _ENVIRONMENTS = ("pyvenv.cfg", "conda-meta")
 """Marks of a virtual environment: it holds absolute paths of this machine."""
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ESTALE)
+"""What is said of a file that has been removed meanwhile, or replaced by something else."""
 _MOST_LINKS = 40
 
 

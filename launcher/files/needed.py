@@ -96,7 +96,10 @@ def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[Ta
                     continue
                 known.add(place.path)
                 if copied.is_file_here(place.path) and (why := copied.problem(place.path)):
-                    yield task.id, f"the command of {task.id} names it, but {why}"
+                    yield (
+                        task.id,
+                        f"the command of {task.id} names what {host.name} does not get: {why}",
+                    )
         script = script_of(task.argv) if is_python(task.argv) else ""
         place = copied_path(task, script) if script else None
         if place is not None and f"{place.path}/" not in known:

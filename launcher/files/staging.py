@@ -9,9 +9,11 @@ into a copy that cannot change, and the launch goes on with that.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -166,7 +168,11 @@ def _copied(path: str) -> tuple[str, Source] | None:
     copy = tempfile.TemporaryFile(prefix="tfmux-")
     digest, size = hashlib.sha256(), 0
     try:
-        with open(path, "rb") as file:
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+        with open(os.open(path, flags), "rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                copy.close()
+                return None
             while data := file.read(1 << 20):
                 digest.update(data)
                 size += len(data)
@@ -321,6 +327,8 @@ class Hashes:
             OSError: it is gone, or cannot be read.
         """
         info = os.lstat(file.source)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), file.source)
         if (known := self.known(relative, info)) is not None:
             return info.st_size, known
         digest, size = hashlib.sha256(), 0

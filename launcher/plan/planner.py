@@ -362,7 +362,8 @@ class _Planner:
         cluster, run, host = self._cluster, self._cluster.run, self._prepare[task]
         values = self._values(task)
         tables = [job.env_from for job in self._jobs_on(host)]
-        kind = "lasting" if cluster.is_local(host) else "fresh"
+        directory = self._written_directory(task) is not None
+        kind = "lasting" if directory or cluster.is_local(host) else "fresh"
         script = f"{self._facts[host].tools}/prepare.py"
         return TaskPlan(
             id=task,
@@ -377,7 +378,7 @@ class _Planner:
             ),
             variables=self._variables(task, values) | {"TFMUX_PYTHON": (values["python"],)},
             ready=Finished(),
-            directory=self._written_directory(task) is not None,
+            directory=directory,
             shell=self._shells(host, None)[1],
             cwd=values["workdir"],
             logdir=values["logdir"],

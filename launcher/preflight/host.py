@@ -16,7 +16,7 @@ from ..cluster.file_model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
 from ..errors import AgentError, HostError, TfmuxError
 from ..files.listing import Copied
-from ..files.needed import is_python
+from ..files.needed import copied_path, is_python
 from ..files.trees import CopiedFiles
 from ..frozen import frozen
 from ..hosts.bootstrap import arrive
@@ -123,11 +123,13 @@ class HostCheck:
                 finding = await _check_via(self._host, self._plan.run_id)
                 self._report(finding)
                 if finding.severity is Severity.ERROR:
+                    await listing
                     return
             try:
                 await self.session.begin()
             except HostError as error:
                 self._report(evaluation.failure(error))
+                await listing  # it needs no host
                 return
             took = self.session.start_seconds
             sentence = f"tfmux's program started within {took:.1f} s, and can make its folders"
@@ -138,7 +140,7 @@ class HostCheck:
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
                 self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
-                self._asked(Check.PYTHON, Severity.ERROR, self._python),
+                self._asked(Check.PYTHON, Severity.ERROR, lambda: self._python(listing)),
                 self._asked(Check.COMMAND, Severity.ERROR, lambda: self._commands(listing)),
                 self._asked(Check.COMMAND, Severity.WARN, self._mpi),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
@@ -147,7 +149,7 @@ class HostCheck:
                 self._asked(Check.LEFTOVERS, Severity.WARN, self._leftovers),
                 self._asked(Check.LOGDIR, Severity.ERROR, lambda: self._logdirs(keep_mark)),
             )
-            await listing  # it needs no host
+            await listing
         finally:
             listing.cancel()
             if not self.listening.done():
@@ -240,9 +242,14 @@ class HostCheck:
         answer = await self.session.ask(ResolveAnswer, seconds + QUICK, host=name, seconds=seconds)
         self._report_all(evaluation.own_address(self.name, name, answer.addresses))
 
-    async def _python(self) -> None:
+    async def _python(self, listing: asyncio.Task[Copied | None]) -> None:
         task = self._pythonic()
         python = task.argv[0] if task is not None else self._host.python
+        if task is not None and "/" in python and not task.directory:
+            place, copied = copied_path(task, python), await listing
+            if place is not None and (copied is None or copied.find(place.path) is None):
+                if self._plan.copies(self._host):
+                    return  # the check of commands says why it does not come
         answer = await self.session.ask(
             PythonAnswer,
             SLOW,

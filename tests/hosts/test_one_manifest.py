@@ -88,7 +88,7 @@ def test_a_command_that_is_not_copied_is_refused_with_one_sentence(
     said = why.format(work=work)
     checked = run("check", str(file))
     assert checked.returncode == 3 and said in words(checked.stdout), checked.stdout
-    assert "[command-missing]" in checked.stdout
+    assert "[command-missing]" in checked.stdout and "[python-broken]" not in checked.stdout
     assert said in words(run("plan", str(file)).stdout)
     with Up("up", str(file), "--headless") as up:
         assert up.wait() == 3
@@ -239,18 +239,23 @@ def test_a_shell_gets_no_script_with_windows_line_ends(
 def test_files_that_change_while_they_are_sent_are_read_again(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
-    """Given files that shrink, grow, vanish or are written anew while a large one is sent, when the
-    run starts, then its task finds them as they are then, and nothing is aborted."""
+    """Given files that shrink, grow, vanish, are written anew, or become a directory or a pipe
+    while a large one is sent, when the run starts, then its task finds them as they are then, and
+    nothing is aborted."""
     root = tmp_path / "work"
     root.mkdir()
     large = os.urandom(8 << 20)
     (root / "0").write_bytes(large)
-    names = ("grown", "same", "shrunk", "vanished", "written")
+    names = ("folder", "grown", "pipe", "same", "shrunk", "vanished", "written")
     for name in names:
         (root / name).write_bytes(name.encode() * 100_000)
 
     def change() -> None:
         (root / "shrunk").write_bytes(b"short")
+        for name in ("folder", "pipe"):
+            (root / name).unlink()
+        (root / "folder").mkdir()
+        os.mkfifo(root / "pipe")
         (root / "vanished").unlink()
         (root / "written").write_bytes(b"neWritt" * 100_000)
         with (root / "grown").open("ab") as file:
