@@ -176,6 +176,11 @@ def build_parser() -> argparse.ArgumentParser:
     kill.add_argument(
         "--force", action="store_true", help="KILL at once: no grace, no results brought back"
     )
+    kill.add_argument(
+        "--forget",
+        action="store_true",
+        help="take it from the list, too, where a host will never confirm that nothing is left",
+    )
 
     serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
     serve.add_argument("file", type=_path, nargs="?", metavar="FILE", help="opened in each page")

@@ -276,7 +276,7 @@ def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Sty
     clean come first, and the others are summed up."""
     text = StyledText()
     verdict, style = receipt_verdict(snapshot, colours)
-    finish = "" if snapshot.clean else f"; finish with: tfmux kill {printable(snapshot.run_id)}"
+    finish = "" if snapshot.clean else f"; {_advice(snapshot.run_id, receipt)}"
     text.append(f"{verdict}{finish}\n", style)
     clean = [host for host in receipt.hosts if host.confirmed and not host.survivors]
     clean = [host for host in clean if not host.engine and not host.by_engine]
@@ -303,6 +303,17 @@ def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> Sty
     return text
 
 
+def _advice(run_id: str, receipt: Receipt) -> str:
+    """The command that finishes an end which is not confirmed on every host."""
+    doubts = [host for host in receipt.hosts if not host.confirmed]
+    kill = f"tfmux kill {printable(run_id)}"
+    if not doubts or not all(host.until_boot for host in doubts):
+        return f"finish with: {kill}"
+    names = ", ".join(printable(host.host) for host in doubts[:_MOST_HOSTS])
+    forget = kill.replace("kill", "kill --forget", 1)
+    return f"after a boot of {names}: {kill}; to take it from the list: {forget}"
+
+
 def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     """What the receipt says of one host, and the style of that."""
     bad = f"bold {colours[StatusColor.BAD]}"
@@ -319,7 +330,8 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         good = colours[StatusColor.GOOD]
         return f"{signalled}, none left, confirmed in {host.seconds:.2f} s{by}", good
     if host.doubt:
-        return f"not confirmed: {printable(host.doubt)}{said}", bad
+        until = " until it boots" if host.until_boot else ""
+        return f"not confirmed{until}: {printable(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
         return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad

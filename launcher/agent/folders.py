@@ -137,10 +137,15 @@ def lock_file(path: str, seconds: float = math.inf) -> int:
 class Word(enum.Enum):
     """What is known of the end of an earlier agent of the run on this host."""
 
-    PROVEN = "nothing of it can live but what it has named"
+    PROVEN = "nothing of it can live"
     UNPROVEN = "it, or its watchdog, has ended and had no proof"
     NONE = "both have ended without a word"
     AWAITED = "its watchdog has not ended, and may have a word to leave"
+
+    @property
+    def lasts(self) -> bool:
+        """It is a doubt that only a boot ends."""
+        return self in (Word.UNPROVEN, Word.NONE)
 
 
 class Before(NamedTuple):
@@ -247,6 +252,25 @@ class Folders:
         if not alone:
             return Word.AWAITED
         return Word.UNPROVEN if end or (began and ended.startswith(began)) else Word.NONE
+
+    def in_doubt(self) -> bool:
+        """Whether something of an agent that is not there any more may live, and nobody can know
+        before the machine boots."""
+        try:
+            found = set(os.listdir(self.run))
+        except FileNotFoundError:
+            return False
+        began = _read(self.began)
+        if (found and found <= _STAYS) or (began and not began.startswith(boot_id())):
+            return False
+        with suppress(OSError):  # its watchdog has left none
+            watch = os.open(self.watch, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if not lock_within(watch, 0.0):
+                    return False  # which may be ending what is left
+            finally:
+                os.close(watch)
+        return self.word(began, alone=True).lasts
 
     def left(self) -> dict[tuple[int, int], str]:
         """The tasks of processes that the last agent has named at its end, by pid and start time;

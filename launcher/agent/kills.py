@@ -108,6 +108,7 @@ class Kills:
             receipt = kill.step(self.word, self._all[: self._all.index(kill)])
             if receipt is None:
                 continue
+            receipt["until_boot"] = bool(receipt["doubt"]) and self.word.lasts
             self._all.remove(kill)
             self.ended_at = time.monotonic()
             if not self._all:

@@ -86,7 +86,8 @@ def main(config: Json) -> None:
         if failure:
             _say(wire.ERROR, {"text": failure})
         else:
-            _say(wire.GONE, {"by": "", "left": _left(config["run_id"], folders)})
+            doubt, left = folders.in_doubt(), _left(config["run_id"], folders)
+            _say(wire.GONE, {"by": "", "left": left, "doubt": doubt})
         return
     link.settimeout(None)
     link.recv(1)  # until the agent lets go; our own 0 and 1 keep sshd's side open meanwhile

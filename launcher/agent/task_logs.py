@@ -247,16 +247,16 @@ class TaskLogs:
         check_for_task(log.fd)
 
     def open(self, channel: Channel, wanted: Json, later: Later | None = None) -> None:
-        """Opens a log for a launcher, from some byte on; one of this machine reads it itself. Where
-        it is given what to do `later` with, nobody writes to the log any more, and the launcher is
-        told its size."""
+        """Opens a log for a launcher, from some byte on; one of this machine, which asks about an
+        attempt, reads it itself. Where it is given what to do `later` with, nobody writes to the
+        log any more, and the launcher is told its size."""
         log = self.log(wanted["task"], int(wanted.get("log_limit", 1 << 62)))
         number, offset = int(wanted["number"]), int(wanted["offset"])
         if not (0 <= number < 1 << 16 and 0 <= offset < 1 << 62):
             raise ValueError("a number of 16 bits and an offset of 62 are needed")
-        if not self._local:
-            channel.open_log(number, log, offset)
         attempt = int(wanted.get("attempt", 0))
+        if not (self._local and attempt):
+            channel.open_log(number, log, offset)
 
         def tell() -> None:
             if not channel.closed:

@@ -327,7 +327,8 @@ async def query_agent(
     settings: LinkSettings, open_transport: TransportFactory
 ) -> Welcome | Gone | None:
     """Asks a host's agent what it holds, without taking it over: its welcome. Without an agent
-    `Gone.left` names the tasks of which processes live all the same; None when none do.
+    `Gone.left` names the tasks of which processes live all the same; None when none do, and no
+    `Gone.doubt` is left.
 
     Raises:
         HostError: the host cannot be reached, or its agent breaks the protocol.
@@ -345,7 +346,7 @@ async def query_agent(
                     match checker.check(frame):
                         case Welcome() as welcome:
                             return welcome
-                        case Gone(left=(_, *_)) as gone:
+                        case Gone() as gone if gone.left or gone.doubt:
                             return gone
                         case Refusal() as refusal:
                             raise settings.refused(refusal)

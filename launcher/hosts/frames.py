@@ -253,7 +253,7 @@ class KillReceipt(Message):
     asked: the agent has acted by itself. `confirmed` is the kernel's word, which there is of
     everything only, and never beside survivors: some tasks without survivors and `doubt` are seen
     gone. `unlisted` is the number of survivors beyond those listed. `doubt` says why nothing was
-    found and yet something may be left."""
+    found and yet something may be left, `until_boot` that nobody can know before the host boots."""
 
     TYPE = wire.RECEIPT
     ids: tuple[Number, ...]
@@ -263,6 +263,7 @@ class KillReceipt(Message):
     seconds: Seconds
     confirmed: bool
     doubt: Text = ""
+    until_boot: bool = False
     unlisted: Number = 0
 
     @model_validator(mode="after")
@@ -293,12 +294,13 @@ class Gone(Message):
     """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
 
     A bridge that found no agent names in `left` the tasks of processes that live all the same,
-    None for one that cannot be named.
+    None for one that cannot be named. `doubt`: there may be others that nobody knows.
     """
 
     TYPE = wire.GONE
     by: Text
     left: tuple[Task | None, ...] = ()
+    doubt: bool = False
 
 
 class ReplyHead(Frame):

@@ -246,7 +246,9 @@ class HostReceipt:
     unlisted: fields.Count = 0
     """Survivors beyond those in `survivors`."""
     doubt: str = ""
-    """Why the host's agent has looked and cannot confirm; empty where it has not answered."""
+    """Why the host's agent cannot confirm; empty where the host could not be reached."""
+    until_boot: bool = False
+    """Nobody can know before the host boots: an agent and its watchdog have ended without proof."""
 
     @property
     def left(self) -> int:

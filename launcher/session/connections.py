@@ -667,6 +667,7 @@ class Connections:
             confirmed=said.confirmed,
             seconds=said.seconds,
             doubt=said.doubt,
+            until_boot=said.until_boot,
         )
         if said.tasks is None and not (said.confirmed or said.survivors or said.doubt):
             receipt = replace(receipt, doubt=_NO_REASON)

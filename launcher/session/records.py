@@ -215,6 +215,9 @@ class ActiveHost:
     """An agent of the run is there."""
     left: bool = False
     """No agent is there, but processes of the run are: `tfmux kill` ends them."""
+    doubt: bool = False
+    """An agent has ended there without proof: until the host boots there may be processes that
+    nobody knows."""
     unreachable: str = ""
     """Why it does not answer; empty if it does."""
 
@@ -264,14 +267,14 @@ class ListedRun:
 
     @property
     def active(self) -> bool:
-        """It has a launcher, its hosts hold something of it or do not answer, or they have not
-        been asked."""
+        """It has a launcher, its hosts hold something of it, may hold something or do not answer,
+        or they have not been asked."""
         if self.launcher is not None:
             return True
-        if self.over:
+        if self.over or self.folder.forgotten:
             return False
         return not self.asked or any(
-            host.agent or host.left or host.unreachable for host in self.hosts
+            host.agent or host.left or host.doubt or host.unreachable for host in self.hosts
         )
 
     @property
@@ -479,7 +482,7 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
             told = ListedRun.of(folder, Summary.of(seen, stream.last), problem)
             return None, _with_hosts(replace(told, launcher=launcher), seen)
     reader = RunReader(folder)
-    if (told := reader.read()).over:
+    if (told := reader.read()).over or (launcher is None and folder.forgotten):
         return None  # without reading all that a long run has written
     run = reader.run or StoredRun(folder)
     if run.over:
@@ -570,7 +573,8 @@ async def _ask(run: StoredRun, name: str, logins: SshConnector) -> ActiveHost:
     if welcome is None:
         return ActiveHost(name)
     if isinstance(welcome, Gone):
-        return ActiveHost(name, tuple(task for task in welcome.left if task), left=True)
+        tasks = [task for task in welcome.left if task]
+        return ActiveHost(name, tuple(tasks), left=bool(welcome.left), doubt=welcome.doubt)
     tasks = [facts.task for facts in welcome.tasks if not facts.ended]
     return ActiveHost(name, tuple(dict.fromkeys(tasks)), agent=True)
 

@@ -47,6 +47,7 @@ class RunFolder:
         """Records of the run (`stream`)."""
         self.metrics = path / "metrics.jsonl"
         self._origin = path / "origin"
+        self._forgotten = path / "forgotten"
 
     @classmethod
     def create(cls, run_id: str, text: str, cluster: ClusterModel) -> RunFolder:
@@ -139,6 +140,23 @@ class RunFolder:
     def remove(self) -> None:
         """Removes the folder of a run that was never launched."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    @property
+    def forgotten(self) -> bool:
+        """Somebody has taken it from the list of active runs, although no host has confirmed that
+        nothing of it is left."""
+        return self._forgotten.exists()
+
+    def forget(self, *, yes: bool = True) -> None:
+        """Takes it from that list, or puts it there again.
+
+        Raises:
+            OSError: the disk takes nothing.
+        """
+        if yes:
+            self._forgotten.touch(mode=0o600)
+        else:
+            self._forgotten.unlink(missing_ok=True)
 
     def launcher_pid(self) -> int | None:
         """The pid of the run's launcher process, or None where it has none.

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes.launcher.test_agent_ends import WALL, held_by_a_debugger
 from tests.support import command
 from tests.support.agent_client import watchdog_and_agent
 from tests.support.cluster_texts import one_task
 from tests.support.command import Up, write
+from tests.support.debugger import WALL, held_by_a_debugger
 from tests.support.patience import wait_until
 from tests.support.scenario import confirmed, gone, lost, notes, ready
 from tests.testbed import proc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import suppress
 
 from launcher.errors import TaskNotFoundError
 from launcher.session.client import has_launcher
@@ -32,6 +33,8 @@ def attach(arguments: argparse.Namespace) -> int:
             message(f"{folder.run_id} has ended ({outcome})")
             code = run.snapshot().exit_code
             return Exit.SUCCESS if code is None else code
+        with suppress(OSError):
+            folder.forget(yes=False)
     return launch.attach(folder, arguments)
 
 

@@ -29,8 +29,10 @@ def kill(arguments: argparse.Namespace) -> int:
     """Ends one run or all, and prints each receipt.
 
     Raises:
-        TfmuxError: neither a run nor `--all` was named.
+        TfmuxError: neither a run nor `--all` was named, or all are to be forgotten.
     """
+    if arguments.all and arguments.forget:
+        raise TfmuxError("--forget is for one run: name it")
     code: int = Exit.SUCCESS
     if arguments.all:
         found = active_runs()
@@ -51,7 +53,20 @@ def kill(arguments: argparse.Namespace) -> int:
             kill.wait(_RELEASE_SECONDS)
             for line in result_lines(kill.snapshot()):
                 print(f"  {line}", flush=True)
+            if arguments.forget and not kill.snapshot().clean:
+                _forget(kill.snapshot())
     return code
+
+
+def _forget(snapshot: Snapshot) -> None:
+    """Takes a run from the list of active runs, and says what may live."""
+    from launcher.run.state import named
+
+    receipt = snapshot.receipt
+    hosts = [host for host in receipt.hosts if not host.confirmed] if receipt is not None else []
+    names = named(printable(host.host) for host in hosts) or "its hosts"
+    message(f"{snapshot.run_id} is not listed any more; processes of it may live on {names}")
+    RunFolder.find(snapshot.run_id).forget()
 
 
 def _begin(

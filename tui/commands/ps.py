@@ -92,3 +92,9 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
         if host.left:
             tasks = " ".join(map(str, host.tasks)) or "processes"
             yield f"{host.name} has {tasks} without an agent: tfmux kill ends what is left"
+        elif host.doubt:
+            yield (
+                f"{host.name} may have processes that nobody knows, until it boots: an agent of "
+                "tfmux and its watchdog were killed there; tfmux kill --forget takes the run from "
+                "this list"
+            )

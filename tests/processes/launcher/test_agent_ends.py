@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 
 from launcher.agent import wire
 from tests.support.agent_client import Client, family, sleepers, state_folder, watchdog_and_agent
+from tests.support.debugger import held_by_a_debugger
 from tests.support.patience import wait_until
 from tests.testbed import proc
 
@@ -135,25 +133,6 @@ def test_what_outlives_agent_and_watchdog_is_ended_by_the_next_agent(client: Cli
         assert not receipt["confirmed"] and "earlier agent" in receipt["doubt"]
         assert sleepers(mark) == []
         again.leave()
-
-
-PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH, WALL = 0x4206, 0x4207, 17, 0x40000000
-
-
-@contextmanager
-def held_by_a_debugger(process: proc.Process) -> Iterator[None]:
-    """Stops a process that lives below this one; CONT does not make it go on meanwhile."""
-    ptrace = ctypes.CDLL(None, use_errno=True).ptrace
-    ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    assert ptrace(PTRACE_SEIZE, process.pid, None, None) == 0, os.strerror(ctypes.get_errno())
-    assert ptrace(PTRACE_INTERRUPT, process.pid, None, None) == 0
-    os.waitpid(process.pid, WALL)
-    try:
-        yield
-    finally:
-        if ptrace(PTRACE_DETACH, process.pid, None, None) != 0:
-            with suppress(ChildProcessError):  # somebody waits for it already
-                os.waitpid(process.pid, WALL)  # it was killed
 
 
 def test_a_watchdog_that_has_not_ended_is_a_doubt_until_its_word_comes(client: Client) -> None:

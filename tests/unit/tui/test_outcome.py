@@ -101,6 +101,25 @@ def test_a_receipt_says_why_a_host_is_not_confirmed() -> None:
     assert line.isprintable()
 
 
+def test_a_doubt_that_only_a_boot_ends_is_told_as_one() -> None:
+    """With what can be done; beside a host that may still confirm, that comes first."""
+    hosts = [
+        HostReceipt("tf2", doubt="an agent died", until_boot=True),
+        HostReceipt("tf3", doubt="an agent died", until_boot=True),
+        HostReceipt("tf1", confirmed=True),
+    ]
+    advice, line, *_ = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
+    assert line == "tf2: not confirmed until it boots: an agent died"
+    run = ENDED.run_id
+    assert advice.endswith(
+        f"; after a boot of tf2, tf3: tfmux kill {run}; "
+        f"to take it from the list: tfmux kill --forget {run}"
+    )
+    hosts.append(HostReceipt("tf4"))
+    advice, *_ = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
+    assert advice.endswith(f"; finish with: tfmux kill {run}")
+
+
 def test_an_empty_receipt_of_a_run_that_began_is_no_proof(tmp_path: Path) -> None:
     """No host has confirmed anything: every place says so, and how to finish."""
     task = TaskView(TaskId("worker", 0), "tf1", "a:1", TaskState.KILLED, attempt=1)
