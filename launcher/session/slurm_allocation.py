@@ -6,6 +6,7 @@ What Slurm says becomes events of the run; nothing here decides what follows.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -343,6 +344,8 @@ class Allocation:
         if not hosts:
             return {}
         patience = _DOUBT_SECONDS if self._run.unconfirmed else _WORD_SECONDS
+        if self._end is not None and _inside(self._job):
+            patience = 0.0
         deadline = time.monotonic() + patience
         while True:
             try:
@@ -359,6 +362,12 @@ class Allocation:
 
     def _all(self, text: str) -> dict[str, ev.EngineWord]:
         return {host: ev.EngineWord(False, text) for host in self._run.contacted_hosts}
+
+
+def _inside(job: str) -> bool:
+    """This process is on a node of the job, such as by `exec tfmux up` in its batch script. When
+    the job ends, Slurm waits for this very process, and soon kills it."""
+    return os.environ.get("SLURM_JOB_ID") == job and "SLURMD_NODENAME" in os.environ
 
 
 _NEIGHBOURS = 8

@@ -16,6 +16,7 @@ from tests.support import fault_tasks as tasks
 from tests.support.bed import PACE
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task
+from tests.support.paths import REPOSITORY
 from tests.support.patience import wait_until
 from tests.support.requirements import require
 from tests.support.scenario import confirmed, ready, receipt
@@ -309,3 +310,51 @@ def test_a_list_of_hosts(
     assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
     failed = command.run("up", str(path), "--headless", "--hosts-from", "hostfile")
     assert failed.returncode == 2 and "No such file" in failed.stderr
+
+
+SAVES = """
+import signal, sys, time
+def save(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+print("at work", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("by_exec", [True, False])
+def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
+    """Given a batch script whose last line is `exec tfmux up`, when its job is cancelled, then the
+    tasks have saved, and the run was terminated and has its receipt. In another place the program
+    says what to write."""
+    conf = slurm_bed.folder / "slurm.conf"  # a node's /tmp has nothing of ours but this folder
+    conf.write_text(conf.read_text().replace("KillWait=5", "KillWait=60"))
+    slurm_bed.run("scontrol", "reconfigure")
+    text = cluster_text(
+        {"worker": "node0 node1"},
+        "t",
+        IN_SLURM,
+        command=python_task(SAVES),
+        framework="none",
+        success="all",
+        workdir="",
+        grace=1,
+    )
+    home, out = slurm_bed.folder / "home", slurm_bed.folder / "batch.out"
+    home.mkdir()
+    file = command.write(slurm_bed.folder, text)
+    up = f"{sys.executable} -m tui.main up {file} --headless"
+    lines = ["#!/bin/bash", f"export HOME={home}", "unset ${!XDG_*}", f"cd {REPOSITORY}"]
+    lines.append(f"exec {up}" if by_exec else f"{up}\necho done")
+    script = command.write(slurm_bed.folder, "\n".join(lines) + "\n", "batch.sh")
+    slurm_bed.run("sbatch", "-N2", "--time=10", f"--output={out}", str(script))
+    wait_until(lambda: out.exists() and out.read_text().count("at work") == 2, "tasks are at work")
+    assert ("write  exec tfmux up …" in out.read_text()) is not by_exec
+    slurm_bed.run("scancel", "1")
+    slurm_bed.wait_empty()
+    said = out.read_text()
+    assert "success" not in said
+    if by_exec:
+        assert said.count("saved") == 2 and "nothing is left on any host" in said, said
+        assert "terminated after" in said
