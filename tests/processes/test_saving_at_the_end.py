@@ -104,3 +104,32 @@ def test_what_a_handler_starts_ends_by_itself(tmp_path: Path, how: str) -> None:
         wait_until((tmp_path / "saved-1").exists, "it has saved", PATIENCE)
     if end is launcher_dies:
         assert command.run("kill", up.run_id).returncode == 0
+
+
+LOADS = """
+import os, signal, sys, time
+def told(*_):
+    print(name, "told")
+    time.sleep(0.5)
+    print(name, "ends")
+    sys.exit(0)
+name = "loader" if os.fork() == 0 else "trainer"
+signal.signal(signal.SIGUSR1, told)
+print(name, "up")
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_the_file_says_which_signal_comes_to_whom(tmp_path: Path) -> None:
+    """Given a training with torch and a stop signal of its own, when it is ended, then its first
+    process gets that signal, and its helper when the first one has ended."""
+    rules = 'framework = "torch"\nstop_signal = "USR1"'
+    text = one_task(LOADS, settings=rules).replace("grace = 2.0", "grace = 600")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        for name in ("trainer", "loader"):
+            up.log("worker:0", f"{name} up")
+        up.press_ctrl_c()
+        assert up.wait() == 130, up.transcript()
+    said = [e["text"] for e in up.of("log") if not e["text"].endswith("up")]
+    assert said == ["trainer told", "trainer ends", "loader told", "loader ends"]
