@@ -49,6 +49,8 @@ _TAIL = 50
 """Most lines of the first failure that are printed."""
 _MOST_HOSTS = 16
 """Hosts from which on those whose receipts are clean are summed up."""
+_MOST_EVIDENCE = 6
+"""Sentences below a cause."""
 _MOST_TASKS = 32
 """Tasks from which on only those that went wrong are named."""
 
@@ -208,11 +210,23 @@ def _task_state(task: TaskView) -> str:
 
 
 def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
-    """First failure, what it means, and at most `tail` last lines of its log but for remarks; empty
-    if none."""
+    """The cause of a failure, then the first failure with at most `tail` last lines of its log;
+    empty if none."""
+    text = cause_text(snapshot, colours)
+    text.append_text(_first_failure_text(snapshot, colours, tail))
+    return text
+
+
+def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
+    """First failure, what it means, and last lines of its log but for remarks."""
     text = StyledText()
-    failure = snapshot.first_failure
+    failure, verdict = snapshot.first_failure, snapshot.verdict
     if failure is None:
+        return text
+    if verdict is not None and failure.task not in verdict.tasks:
+        # Its last lines are a victim's; what points to the guilty one stands above.
+        title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
+        text.append(printable(title) + "\n", "dim")
         return text
     from tui.log.hints import explain_hint, task_contexts  # many expressions, for failures alone
     from tui.log.remarks import remark_source
@@ -236,6 +250,19 @@ def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
         more = len(failure.others) - _MOST_TASKS + failure.unlisted
         names += f" and {thousands(more)} more" if more > 0 else ""
         text.append(f"  then: {printable(names)}\n", "dim")
+    return text
+
+
+def cause_text(snapshot: Snapshot, colours: Colours) -> StyledText:
+    """Which task is guilty of a failure, and why, and what else points to it; empty where it is not
+    known."""
+    text = StyledText()
+    verdict = snapshot.verdict
+    if verdict is None:
+        return text
+    text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
+    for line in verdict.evidence[:_MOST_EVIDENCE]:
+        text.append(f"  · {printable(line)}\n")
     return text
 
 
@@ -371,9 +398,10 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     """Text for stderr after a run, coloured if stderr is a terminal; `detached`: it goes on."""
     if detached:
         snapshot = replace(snapshot, outcome=Outcome.DETACHED)
-    text = headline(snapshot, TERMINAL)
+    text = cause_text(snapshot, TERMINAL)
+    text.append_text(headline(snapshot, TERMINAL))
     text.append_text(tasks_text(snapshot))
-    text.append_text(failure_text(snapshot, TERMINAL, _TAIL))
+    text.append_text(_first_failure_text(snapshot, TERMINAL, _TAIL))
     released = snapshot.allocation is not None and snapshot.allocation.released
     doubt = snapshot.receipt is not None and not snapshot.clean
     if snapshot.receipt is not None and (snapshot.receipt.hosts or released or doubt):

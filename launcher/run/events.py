@@ -14,6 +14,7 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts
 from . import fields
 from .background import LeftProcesses
+from .cause import Verdict
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
 from .states import StoppedBy
 
@@ -61,7 +62,23 @@ class ShutdownTimeout:
     """Receipts that have not come by then are given up."""
 
 
-Timer = ReadyTimeout | ReadyDelay | RestartDelay | RestartTimeout | LeaseEnd | ShutdownTimeout
+@frozen
+class LookTimeout:
+    """A run whose failed task is a victim is ended by then, whether or not the others have been
+    looked at."""
+
+    task: TaskId
+
+
+Timer = (
+    ReadyTimeout
+    | ReadyDelay
+    | RestartDelay
+    | RestartTimeout
+    | LeaseEnd
+    | ShutdownTimeout
+    | LookTimeout
+)
 
 
 @frozen
@@ -335,6 +352,20 @@ class ResultsMissing(Event):
     host: str
     reason: str
     paths: tuple[str, ...]
+
+
+@frozen
+class LookedAt(Event):
+    """The stacks of the tasks that a failed one had waited for have been taken, or could not be."""
+
+    task: TaskId
+
+
+@frozen
+class Judged(Event):
+    """The cause of the run's failure has been found."""
+
+    verdict: Verdict
 
 
 @frozen

@@ -91,6 +91,13 @@ class WatchSilence(Instruction):
 
 
 @frozen
+class LookAtOthers(Instruction):
+    """Take the stacks of all tasks that live, before they are ended for the failure of `task`."""
+
+    task: TaskId
+
+
+@frozen
 class ReleaseHost(Instruction):
     """Collect what is left of the host's logs and results, then remove the run's folder there; not
     beside survivors, whose agent stays."""

@@ -47,6 +47,7 @@ _STILL_HEARD = (
     ev.NoteAdded,
     ev.ResultsMissing,
     ev.ResultsKept,
+    ev.Judged,
     ev.LauncherFailed,
     ev.KillAll,
 )
@@ -113,6 +114,8 @@ class RunStateMachine:
             ev.NoteAdded: self._note_added,
             ev.ResultsMissing: self._shutdown.on_results_missing,
             ev.ResultsKept: self._shutdown.on_results_kept,
+            ev.Judged: self._judged,
+            ev.LookedAt: lambda event: self._tasks.on_looked_at(event.task),
         }
 
     @property
@@ -253,7 +256,8 @@ class RunStateMachine:
         data = self._data
         run, outcome = data.run, data.run.outcome
         ended = data.phase is RunPhase.ENDED and outcome is not Outcome.DETACHED
-        killing = data.phase is RunPhase.KILLING or ended
+        # The launcher may have died between a failure and the end for which it was a reason.
+        killing = data.phase is RunPhase.KILLING or ended or run.cause is not None
         data.attaching, data.checked = True, False
         data.silence_watched.clear()
         data.waited_longer = 0.0
@@ -327,6 +331,10 @@ class RunStateMachine:
             out += self._shutdown.force()
         return out
 
+    def _judged(self, event: ev.Judged) -> list[Instruction]:
+        self._data.update_run(verdict=event.verdict)
+        return []
+
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:
             out = [i for task in event.tasks for i in self._tasks.on_receipt(task, event.receipt)]
@@ -351,6 +359,8 @@ class RunStateMachine:
                 return self._tasks.on_restart_delay(timer)
             case ev.RestartTimeout(attempt):
                 return self._restart.on_timeout(attempt)
+            case ev.LookTimeout(task):
+                return self._tasks.on_looked_at(task)
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
         self._data.note(event.text)

@@ -20,6 +20,7 @@ from ..plan.facts import HostFacts, Resume
 from ..quantities import counted, size
 from . import fields
 from .background import LeftProcesses
+from .cause import Verdict
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
@@ -438,6 +439,9 @@ class RunView:
     """The run that it goes on from, and the one whose log directory it has."""
     hang: HangView | None = None
     """Where its tasks stood when it seemed to hang last."""
+    verdict: Verdict | None = None
+    """The cause of its failure: which task is guilty, and why; absent where nothing points to
+    one."""
     time: fields.Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["run"] = "run"
@@ -527,6 +531,13 @@ class Snapshot(RunView):
         """The chief's loss, else any task's."""
         losses = [t for t in self.tasks if t.loss is not None]
         return next((t.loss for t in losses if t.is_chief), losses[0].loss if losses else None)
+
+    @property
+    def culprit(self) -> TaskId | None:
+        """The task that is to blame for a failure, by the verdict; else the first that failed."""
+        if self.verdict is not None and self.verdict.tasks:
+            return self.verdict.tasks[0]
+        return None if self.first_failure is None else self.first_failure.task
 
     @property
     def rate(self) -> float | None:

@@ -93,6 +93,8 @@ class RunData:
         are being ended there, None for everything."""
         self.told_loopback: set[tuple[TaskId, int]] = set()
         """Attempts of which was said that only their own host reaches them."""
+        self.looked_for: TaskId | None = None
+        """The failed task before whose run is ended the others are looked at, once."""
         self.silence_watched: set[TaskId] = set()
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}

@@ -13,14 +13,25 @@ from ..plan.facts import HostFacts
 from ..plan.planner import Role, missing
 from ..quantities import age
 from . import events as ev
-from .instructions import Instruction, KillHost, ReleaseTask, SetTimer, StartTask, WatchSilence
+from .instructions import (
+    Instruction,
+    KillHost,
+    LookAtOthers,
+    ReleaseTask,
+    SetTimer,
+    StartTask,
+    WatchSilence,
+)
 from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import Attempt, HostReceipt, TaskView
 from .state import RunData, blocks_stage
 from .states import AT_WORK, Cause, HostState, Intent, RunPhase, StoppedBy, TaskState
+from .verdict import misses_a_peer
 
 MAX_BACKOFF = 30.0
+LOOK_SECONDS = 2.0
+"""Longest time for which the end of a run waits for a look at its other tasks."""
 _MOST_ATTEMPTS = 100
 """Attempts of a task that a snapshot has: what changes of the task is sent with all of them."""
 _NOTHING_HAPPENED: Mapping[str, Any] = {
@@ -383,7 +394,29 @@ class Tasks:
         data.fail(task, how, tail)
         if goes_on:
             return self._after_end()
-        return self._shutdown.kill_all(Cause.OUTSIDE if outside else Cause.FAILURE)
+        if outside:
+            return self._shutdown.kill_all(Cause.OUTSIDE)
+        if misses_a_peer(tail) and self._others_live(task):
+            # It says that another one is at fault: where that is, nobody can see when all have been
+            # ended. Any other failure, a person or the time limit end the wait; other victims fail
+            # at the same moment.
+            if data.looked_for is not None:
+                return []
+            data.looked_for = task
+            data.update_run(cause=Cause.FAILURE)
+            return [LookAtOthers(task), SetTimer(ev.LookTimeout(task), LOOK_SECONDS)]
+        return self._shutdown.kill_all(Cause.FAILURE)
+
+    def _others_live(self, task: TaskId) -> bool:
+        tasks = self._data.plan.tasks
+        return any(self._data.view(one.id).state.live for one in tasks if one.id != task)
+
+    def on_looked_at(self, task: TaskId) -> list[Instruction]:
+        """The others have been looked at, or the time for that is over: the failure ends the
+        run."""
+        if self._data.looked_for != task or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
+            return []
+        return self._shutdown.kill_all(Cause.FAILURE)
 
     # --- restarts and kills ---------------------------------------------------------------
 

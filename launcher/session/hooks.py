@@ -28,6 +28,7 @@ from ..cluster.file_model import ClusterModel, hook_problem
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.planner import Plan
+from ..run.cause import Verdict
 from ..run.snapshot import Failure, HangView, Metric, Snapshot, TaskView
 from ..run.states import Hang, Outcome, TaskState
 from ..store.logs import tail_lines
@@ -145,6 +146,11 @@ def _failure_type() -> TypeAdapter[Failure]:
     return TypeAdapter(Failure)
 
 
+@cache
+def _verdict_type() -> TypeAdapter[Verdict]:
+    return TypeAdapter(Verdict)
+
+
 _TICK = 1.0
 _LATE_SECONDS = 1.0
 """Time beyond a hook's own for its thread to see that it was killed."""
@@ -187,6 +193,8 @@ class HookEvent(TypedDict):
     """Number of the start of all tasks."""
     first_failure: dict[str, Any] | None
     """As in the record of the run."""
+    verdict: dict[str, Any] | None
+    """Which task is guilty of the failure, and why, as in the record of the run."""
     receipt: ReceiptSummary | None
     stalled: NotRequired[list[StalledTask]]
     """With `stall`."""
@@ -370,6 +378,9 @@ def hook_event(event: str, snapshot: Snapshot, folder: Path, now: float) -> Hook
         "first_failure": None
         if failure is None
         else _failure_type().dump_python(failure, mode="json"),
+        "verdict": None
+        if snapshot.verdict is None
+        else _verdict_type().dump_python(snapshot.verdict, mode="json"),
         "receipt": summary,
     }
 

@@ -60,6 +60,7 @@ from .connections import (
 )
 from .control_socket import ControlSocket
 from .hooks import HookRunner
+from .judge import Judge
 from .output import DiskWatch, Outputs
 from .prompts import PromptQueue
 from .records import StoredRun
@@ -88,6 +89,7 @@ class Executor:
     spawn: Spawn
     allocation: Allocation | None
     hangs: HangWatch | None = None
+    judge: Judge | None = None
     _timers: dict[ev.Timer, asyncio.TimerHandle] = field(default_factory=dict)
     _looks: dict[ev.Timer, asyncio.TimerHandle] = field(default_factory=dict)
     """Looks at tasks some seconds before they are called not ready in time."""
@@ -127,6 +129,9 @@ class Executor:
                 self._releases.append(self.spawn(work, f"release of {host}"))
             case do.ConnectHosts():
                 self.connections.connect()
+            case do.LookAtOthers(task_id):
+                if self.judge is not None:
+                    self.spawn(self.judge.look(task_id), "look at the others")
             case do.ReleaseAllocation():
                 self.spawn(self._release_allocation(), "release of the allocation")
             case do.End():
@@ -232,6 +237,8 @@ class Executor:
     async def _finish(self) -> None:
         """Waits until all hosts have been released; what failed there has been told."""
         await asyncio.gather(*self._releases, return_exceptions=True)
+        if self.judge is not None:
+            await self.judge.judge()
 
 
 Crash = Callable[[str, BaseException], NoReturn]
@@ -325,6 +332,7 @@ class RunLoop:
             spawn=self._spawn,
             allocation=self._allocation,
             hangs=self._hangs,
+            judge=Judge(self.run, self.outputs.monitor, self.stacks, self.feed),
         )
         self.hooks = HookRunner(
             cluster,

@@ -30,7 +30,7 @@ from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState
 from ..store.disk import DiskThread
-from ..store.logs import MARK_BYTES, TAIL_BYTES, LogStore, log_tail, tail_lines
+from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail, tail_lines
 from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
@@ -191,16 +191,21 @@ class LogMonitor:
             self._waiting.pop(task, None)  # what comes now is looked at after this
         self._worker.put(lambda: self._await_line(task, attempt, pattern, since))
 
-    def tail(self, task: TaskId, told: Callable[[tuple[str, ...]], None]) -> None:
+    def tail(
+        self,
+        task: TaskId,
+        told: Callable[[tuple[str, ...]], None],
+        *,
+        lines: int = TAIL_LINES,
+        size: int = TAIL_BYTES,
+    ) -> None:
         """Calls `told`, on the worker's thread, with the last lines of a log."""
 
         def read() -> None:
-            try:
-                with self._worker.asking():
-                    lines = log_tail(self._logs.open(task))
-            except OSError:
-                lines = ()  # somebody has removed the file
-            told(lines)
+            found: tuple[str, ...] = ()
+            with suppress(OSError), self._worker.asking():  # somebody may have removed the file
+                found = log_tail(self._logs.open(task), lines, size)
+            told(found)
 
         self._worker.put(read)
 

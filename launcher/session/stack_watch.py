@@ -10,6 +10,7 @@ import asyncio
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -57,6 +58,8 @@ class StackTaker:
 
     run: RunStateMachine
     links: Mapping[str, Link]
+    looks: deque[Stacks] = field(default_factory=lambda: deque(maxlen=4))
+    """What the last looks at all tasks have found, the newest last."""
     _under_way: dict[frozenset[TaskId] | None, asyncio.Task[Stacks]] = field(default_factory=dict)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -110,7 +113,10 @@ class StackTaker:
             if answer.unlisted:
                 missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
-        return Stacks(began, bounded(tasks), tuple(missing))
+        stacks = Stacks(began, bounded(tasks), tuple(missing))
+        if wanted is None and stacks.tasks:
+            self.looks.append(stacks)
+        return stacks
 
     async def _ask(self, host: str, tasks: list[TaskId] | None) -> frames.StacksAnswer | str:
         """What a host answers, or why there is no answer."""

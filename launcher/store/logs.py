@@ -367,16 +367,16 @@ TAIL_LINES = 20
 TAIL_BYTES = 16 * 1024
 
 
-def log_tail(log: LogFile) -> tuple[str, ...]:
+def log_tail(log: LogFile, lines: int = TAIL_LINES, size: int = TAIL_BYTES) -> tuple[str, ...]:
     """The last lines of a log, printable, each of at most 500 characters."""
-    return tail_lines(log.read(max(0, log.size - TAIL_BYTES), TAIL_BYTES))
+    return tail_lines(log.read(max(0, log.size - size), size), lines)
 
 
-def tail_lines(raw: bytes) -> tuple[str, ...]:
+def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
     """The last lines of some bytes, as `log_tail` has them."""
     text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
-    return tuple([line for line in found if line.strip()][-TAIL_LINES:])
+    return tuple([line for line in found if line.strip()][-lines:])
 
 
 class LogStore:

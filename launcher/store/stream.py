@@ -78,6 +78,8 @@ class Summary:
     """Exit code of `tfmux up`; absent while there is none."""
     first_failure: str = ""
     """The task that failed first, its host, and how, in words."""
+    cause_text: str = ""
+    """Which task is guilty of the failure, and why; empty where nothing points to one."""
     attempt: fields.Attempt = 1
     """Number of the start of all tasks: from 1 on, more with `restart-all`."""
     attempt_text: str = ""
@@ -113,6 +115,7 @@ class Summary:
             outcome=None if left else seen.outcome,
             exit_code=None if left else seen.exit_code,
             first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
+            cause_text=seen.verdict.text if seen.verdict is not None else "",
             attempt=seen.attempt,
             attempt_text=seen.attempt_text,
             clean=None if seen.receipt is None else seen.clean,

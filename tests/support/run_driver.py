@@ -131,9 +131,14 @@ class RunDriver:
         self.ready("ps:0", "worker:0", "worker:1", "worker:2")
 
     def exited(
-        self, task: str, status: int | None = 0, signal: str | None = None, attempt: int = 1
+        self,
+        task: str,
+        status: int | None = 0,
+        signal: str | None = None,
+        attempt: int = 1,
+        **fields: Any,
     ) -> list[Instruction]:
-        return self.feed(ev.TaskExited, name(task), attempt, status, signal)
+        return self.feed(ev.TaskExited, name(task), attempt, status, signal, **fields)
 
     def receipt(self, host: str, tasks: Sequence[str] | None = None, **fields: Any) -> Any:
         named = None if tasks is None else tuple(name(t) for t in tasks)

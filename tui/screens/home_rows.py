@@ -132,7 +132,7 @@ def note_text(entry: Entry, colours: Colours) -> Text:
         case ListedRun(summary=run):
             told = [f"! {entry.problem}"] if entry.problem else []
             told += [UNCONFIRMED] if run.clean is False else []
-            told += [run.first_failure] if run.first_failure else []
+            told += [text] if (text := run.cause_text or run.first_failure) else []
             return Text("  ".join(told), bad)
     return Text()
 
@@ -232,6 +232,8 @@ def _append_run(text: Text, entry: ListedRun, bad: str) -> None:
         _pair(text, "loss", figure(run.loss))
     if run.attempt_text:
         _pair(text, "again", run.attempt_text)
+    if run.cause_text:
+        _pair(text, "cause", run.cause_text, bad)
     if run.first_failure:
         _pair(text, "first", run.first_failure, bad)
     if entry.active:

@@ -239,16 +239,18 @@ class RunScreen(Screen[None]):
         if snapshot.state is RunPhase.ENDED and before.state is not RunPhase.ENDED and by_itself:
             self._show_outcome()
             self.area.refocus()
+        elif self.outcome.display and snapshot.verdict != before.verdict:
+            self._show_outcome()
         elif self.outcome.display and snapshot.results_kept != before.results_kept:
             self.outcome.show(snapshot)
 
     def _show_outcome(self) -> None:
-        """Shows how the run ended, and the task that failed first: the summary may leave room for
+        """Shows how the run ended, and the task that is to blame: the summary may leave room for
         one pane alone."""
         self.outcome.show(self.snapshot)
-        failure = self.snapshot.first_failure
-        if failure and any(task.id == failure.task for task in self.snapshot.tasks):
-            self.area.pane_layout.focus(failure.task)
+        culprit = self.snapshot.culprit
+        if culprit and any(task.id == culprit for task in self.snapshot.tasks):
+            self.area.pane_layout.focus(culprit)
 
     def _show_notes(self, now: float) -> None:
         """Shows some notes and the number of the others, when there is room: those of a hundred

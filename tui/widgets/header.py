@@ -184,8 +184,11 @@ def _progress(snapshot: Snapshot, now: float) -> list[Part]:
 
 
 def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
-    """`first: worker:1 @tf3 exit 1, 4.1 s before worker:0`."""
+    """`cause: worker:1 on tf3 raised ValueError: …`, where it is known; else `first: worker:1 @tf3
+    exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
+    if snapshot.verdict is not None:
+        return [Part(Rank.NEWS, f"cause: {snapshot.verdict.text}", bad)]
     if failure is None:
         return []
     text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"

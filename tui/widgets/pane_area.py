@@ -574,14 +574,14 @@ class PaneArea(Horizontal, can_focus=True):
         self._errors.step(by)
 
     def action_first_failure(self) -> None:
-        """The end of the log of the first task that failed."""
-        failure = self._control.snapshot().first_failure
-        if failure is None:
+        """The end of the log of the task that is to blame for a failure."""
+        culprit = self._control.snapshot().culprit
+        if culprit is None:
             self.notify("no task has failed", timeout=2)
             return
-        document = Document(failure.task, self._control.logs.open(failure.task))
+        document = Document(culprit, self._control.logs.open(culprit))
         document.refresh()
-        self._show_line(failure.task, max(0, document.count - 1))
+        self._show_line(culprit, max(0, document.count - 1))
 
     def _show_error(self) -> None:
         """Shows the error that was asked for, once all logs have been searched."""

@@ -11,6 +11,7 @@ from launcher.run.instructions import (
     End,
     Instruction,
     KillHost,
+    LookAtOthers,
     ReleaseHost,
     SetTimer,
     WatchSilence,
@@ -546,3 +547,38 @@ def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() 
     driver.feed(ev.KillAll)
     assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}
     assert timers(driver.feed(ev.KillAll, force=True)) == {}
+
+
+MISSED = ("RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.2]:229",)
+
+
+def missed_by_a_worker() -> RunDriver:
+    """A run whose worker:1 has just ended, and says that a peer is missing."""
+    driver = RunDriver()
+    driver.running()
+    out = driver.exited("worker:1", 1, tail=MISSED)
+    assert out == [LookAtOthers(name("worker:1")), SetTimer(ev.LookTimeout(name("worker:1")), 2.0)]
+    assert driver.phase() is RunPhase.RUNNING and driver.failure.task == name("worker:1")
+    return driver
+
+
+@pytest.mark.parametrize(
+    "how", ["looked at", "time is over", "a failure", "F9", "the launcher dies"]
+)
+def test_the_others_are_looked_at_before_they_are_ended_for_a_victim(how: str) -> None:
+    """The end comes with the look, or when its time is over; a failure of another kind and a person
+    do not wait, a further victim does, and a launcher that takes the run over ends it."""
+    driver, victim = missed_by_a_worker(), name("worker:1")
+    assert driver.exited("worker:2", 1, tail=MISSED) == []
+    if how == "looked at":
+        out = driver.feed(ev.LookedAt, victim)
+    elif how == "time is over":
+        out = driver.feed(ev.TimerFired, ev.LookTimeout(victim))
+    elif how == "a failure":
+        out = driver.exited("worker:0", 1, tail=("ValueError: bad sample",))
+    elif how == "F9":
+        out = driver.feed(ev.KillAll, by_person=True, force=False)
+    else:
+        out = driver.feed(ev.Attached, complete=True)
+    assert driver.phase() is RunPhase.KILLING and out == driver.shut_down()
+    assert driver.feed(ev.LookedAt, victim) == []

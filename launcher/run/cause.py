@@ -1,0 +1,47 @@
+"""Cause of a failure or of a hang: which task is guilty, and why. `verdict` finds it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from ..frozen import frozen
+from ..ids import TaskId
+
+
+class Kind(StrEnum):
+    """Kind of a cause."""
+
+    RAISED = "raised"
+    """A task has ended, or is ending, with an exception of its own."""
+    KILLED = "killed"
+    """A signal from outside the run has ended a task."""
+    FAILED = "failed"
+    """A task has ended with a status, and has said nothing that is a victim's."""
+    HOST_LOST = "host-lost"
+    """The host of a task was lost."""
+    STOPPED = "stopped"
+    """A process of a task is stopped, or waits in the kernel."""
+    LEFT_EARLY = "left-early"
+    """A task has left with 0, or is leaving, while others waited for it."""
+    STUCK = "stuck"
+    """A task is somewhere else than all others, which wait."""
+    NAMED = "named"
+    """Others have lost their connection to a task."""
+    ALIKE = "alike"
+    """All tasks fail in the same way."""
+
+
+@frozen
+class Verdict:
+    """The cause of a failure or of a hang."""
+
+    tasks: tuple[TaskId, ...]
+    """The guilty ones; all of them where they fail alike."""
+    kind: Kind
+    """Kind of the cause."""
+    sure: bool
+    """Else the sentence says "probably"."""
+    text: str
+    """Who is guilty, and why, in a sentence."""
+    evidence: tuple[str, ...] = ()
+    """What points to them, a sentence each."""

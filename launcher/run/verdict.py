@@ -1,0 +1,534 @@
+"""Verdict on a run that failed or hangs: which task is guilty, and why.
+
+Pure: what is known of each task goes in, a sentence comes out. In a job of many ranks most failures
+are victims': they waited for a peer that had raised, was killed, left, stands still, or whose host
+is gone. So what counts is, strongest first: an exception that is no victim's; a signal from
+elsewhere; a host that was lost; a process that is stopped; who has left while others waited; whom
+the victims name, followed from victim to victim to one that is none; who is not where all others
+wait. Nobody is named where nothing points to one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import re2
+
+from ..frozen import frozen
+from ..ids import TaskId
+from ..quantities import counted
+from .cause import Kind, Verdict
+from .stack_groups import StackFrame, named_tasks
+
+
+@frozen
+class TaskEvidence:
+    """What is known of one task."""
+
+    task: TaskId
+    host: str = ""
+    rank: int | None = None
+    names: tuple[str, ...] = ()
+    """By which others call it: host names and addresses, with or without its port."""
+    status: int | None = None
+    """Exit code of its own."""
+    signal: str | None = None
+    """Signal that ended it, such as `KILL`."""
+    by_us: bool = False
+    """Our side asked it to end before it did."""
+    ended_at: float | None = None
+    """When it ended, by its host's clock."""
+    tail: tuple[str, ...] = ()
+    """Its last lines as they are shown."""
+    stack: tuple[StackFrame, ...] = ()
+    """Where it is, the innermost frame first."""
+    stopped: str = ""
+    """`is stopped`, or `waits in the kernel`: what its process does as the kernel says."""
+    host_lost: bool = False
+
+    @property
+    def ended(self) -> bool:
+        return self.status is not None or self.signal is not None
+
+    @cached_property
+    def words(self) -> _Words:
+        """What its last lines say."""
+        return _read(self.tail)
+
+    @property
+    def place(self) -> str:
+        return f"{self.task} on {self.host}" if self.host else str(self.task)
+
+
+@frozen
+class _Words:
+    """What a task's last lines say: an exception, and whether it is a victim's."""
+
+    exception: str = ""
+    """Its type and message."""
+    at: str = ""
+    """The file and line in the user's own code that raised it."""
+    victim: str = ""
+    """The line by which a peer was missed."""
+    peers: tuple[str, ...] = ()
+    """Whom it missed: addresses, `rank N`, `job:index`."""
+    enqueued: int | None = None
+    """Number of the last operation that NCCL's watchdog had seen it begin."""
+    operation: str = ""
+    """The operation in which NCCL's watchdog has ended it, with its number and size."""
+
+
+_MOST_LINES = 200
+_LONGEST = 300
+_RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
+_EXCEPTION = re2.compile(
+    r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
+    r"(?::.*)?)$"
+)
+_OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?)$")
+_TRACEBACK = "Traceback (most recent call last)"
+_FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
+_LEAVING = ("SystemExit", "KeyboardInterrupt")
+
+_VICTIM = re2.compile(
+    # gloo
+    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
+    r"[^\[\n]{0,20}\[[^\]]+\]:\d+"
+    r"|Timed out waiting \d+ms for (?:recv|send)|Application timeout caused pair closure"
+    r"|Gloo \w+ failed|Gloo connectFullMesh"
+    # NCCL and c10d
+    r"|Watchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted"
+    r"|failed to pass monitoredBarrier|failed to recv, got 0 bytes|waiting for clients"
+    r"|client socket has timed out|DistStoreError|DistNetworkError"
+    # JAX's and TensorFlow's coordination service
+    r"|heartbeat timeout|stopped sending heartbeats|tasks are unhealthy"
+    r"|distributed service detected fatal errors|Barrier (?:failed|timed out)|barrier has failed"
+    r"|Shutdown barrier|coordination service"
+    # TensorFlow
+    r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
+    r"|failed to connect to all addresses|Socket closed|recvmsg:|Step was cancelled"
+    r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
+    r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
+    # MPI
+    r"|MPI_ERR_PROC_FAILED|lost communication with"
+)
+"""What is said by one who missed a peer."""
+_PEERS = re2.compile(
+    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
+    r"[^\[\n]{0,20}\[(?P<address>[^\]]+)\]:(?P<port>\d+)"
+    r"|Task (?P<rank>\d{1,6}) heartbeat timeout"
+    r"|(?:reported from|peer failed:|remote target|response from worker:) "
+    r"/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6})"
+    r"|[Rr]anks? (?P<ranks>\d[\d, ]{0,200}) failed to pass monitoredBarrier"
+    r"|ipv[46]:(?:%5B)?(?P<target>[0-9a-fA-F.:]+?)(?:%5D)?:(?P<target_port>\d+): "
+)
+_UNHEALTHY = re2.compile(
+    r"^\s*(?:(?P<rank>\d{1,6})|/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6}))\s*$"
+)
+_ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
+_WORK = re2.compile(
+    r"WorkNCCL\(SeqNum=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
+    r"(?:, NumelIn=(?P<size>\d{1,15}))?"
+)
+_WAITS = re2.compile(
+    r"(?i)all_?reduce|all_?gather|all_?to_?all|reduce_scatter|broadcast|barrier|synchroni[sz]e"
+    r"|recv|wait|quick_execute|poll|select|acquire|join|backward|shutdown|collective|c10d|nccl"
+    r"|allgather|psum|block_until_ready|rendezvous|sendrecv|mpi_"
+)
+"""Functions in which one waits for others."""
+_ENDING = re2.compile(r"(?i)shutdown|atexit|_exitfunc|clean_up|finalize|destroy_process_group")
+_SIGNALS = {
+    "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
+    "SEGV": "crashed (SIGSEGV)",
+    "BUS": "crashed (SIGBUS): a file in memory, or /dev/shm, became too short",
+    "ABRT": "aborted (SIGABRT)",
+    "ILL": "crashed (SIGILL): the processor lacks an instruction",
+    "FPE": "crashed (SIGFPE)",
+}
+
+
+def misses_a_peer(tail: Sequence[str]) -> bool:
+    """The last lines of a task say that another one is at fault."""
+    return bool(_read(tail).victim)
+
+
+def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
+    """The verdict on these tasks; None where nothing points to one."""
+    case = _Case(tuple(facts))
+    for rule in (
+        case.by_its_own_end,
+        case.by_lost_hosts,
+        case.by_process_states,
+        case.by_early_ends,
+        case.by_sequence,
+        case.by_stacks,
+        case.by_votes,
+    ):
+        verdict = rule()
+        if verdict is not None:
+            return verdict
+    return None
+
+
+@frozen
+class _Case:
+    """The tasks of a run, and what follows from all of them."""
+
+    tasks: tuple[TaskEvidence, ...]
+
+    @cached_property
+    def victims(self) -> tuple[TaskEvidence, ...]:
+        return tuple(one for one in self.tasks if one.words.victim)
+
+    @cached_property
+    def waiting(self) -> tuple[TaskEvidence, ...]:
+        """Those that live in the same function as most others."""
+        places = Counter(_function(one) for one in self.tasks if one.stack and not one.stopped)
+        if not places:
+            return ()
+        (place, number), *_ = places.most_common(1)
+        if number < 2 or 2 * number <= sum(1 for one in self.tasks if one.stack):
+            return ()
+        return tuple(one for one in self.tasks if one.stack and _function(one) == place)
+
+    @cached_property
+    def votes(self) -> Counter[TaskId]:
+        """How many victims lead to each task that is none."""
+        found: Counter[TaskId] = Counter()
+        for victim in self.victims:
+            for end in self._ends(victim, {victim.task}):
+                found[end] += 1
+        return found
+
+    def _ends(self, victim: TaskEvidence, seen: set[TaskId]) -> set[TaskId]:
+        """From a victim to those that it names; where one is a victim itself, further on."""
+        ends: set[TaskId] = set()
+        for peer in victim.words.peers:
+            named = [one for one in self.tasks if one.task not in seen and _is_called(one, peer)]
+            if len(named) != 1:
+                continue  # an address of several tasks
+            (other,) = named
+            seen.add(other.task)
+            ends |= self._ends(other, seen) if other.words.victim else {other.task}
+        return ends
+
+    # --- the rules ------------------------------------------------------------------------
+
+    def by_its_own_end(self) -> Verdict | None:
+        """Exceptions that are no victims', signals from outside, and failures without a word."""
+        found = [one for one in self.tasks if _own_end(one)]
+        silent = [one for one in found if _kind_of(one) is Kind.FAILED]
+        if len(silent) < len(found):  # a status without a word counts where there is nothing better
+            found = [one for one in found if one not in silent]
+        if not found:
+            return None
+        alike = Counter(_likeness(one) for one in found)
+        (likeness, number), *_ = alike.most_common(1)
+        if likeness and number >= 2 and number == len(self.tasks):
+            return self._alike([one for one in found if _likeness(one) == likeness])
+        found.sort(key=lambda one: one.ended_at if one.ended_at is not None else float("inf"))
+        first = found[0]
+        named = self.votes.most_common(1)
+        sure = len(found) == 1 or bool(named and named[0][0] == first.task)
+        if not sure and first.ended_at is not None and found[1].ended_at is not None:
+            sure = found[1].ended_at - first.ended_at > 1.0
+        if _kind_of(first) is Kind.FAILED and not sure:
+            return None
+        return self._verdict([first], _kind_of(first), sure, _how(first))
+
+    def by_lost_hosts(self) -> Verdict | None:
+        """Hosts that were lost while others needed them."""
+        lost = [one for one in self.tasks if one.host_lost]
+        if not lost or len(lost) == len(self.tasks):
+            return None
+        hosts = sorted({one.host for one in lost})
+        what = "host was lost" if len(hosts) == 1 else "hosts were lost"
+        return self._verdict(
+            lost, Kind.HOST_LOST, True, f"{', '.join(hosts)}: the {what}", whole=True
+        )
+
+    def by_process_states(self) -> Verdict | None:
+        """Processes that are stopped, or wait in the kernel, while others wait for them."""
+        stopped = [one for one in self.tasks if one.stopped and not one.words.exception]
+        stopped = stopped or [one for one in self.tasks if one.stopped]
+        if not stopped or len(stopped) == len(self.tasks):
+            return None
+        others = bool(self.victims or self.waiting) or len(stopped) == 1
+        return self._verdict(stopped, Kind.STOPPED, others, stopped[0].stopped)
+
+    def by_early_ends(self) -> Verdict | None:
+        """Those that have left with 0 while others missed them."""
+        early = [one for one in self.tasks if one.status == 0 and not one.by_us]
+        missed = [one for one in self.victims if one not in early] or [
+            one for one in self.waiting if one not in early
+        ]
+        if not early or not missed or len(early) + len(missed) < 2:
+            return None
+        named = [one for one in early if self.votes[one.task]]
+        if len(early) > 1 and not named and len(early) >= len(missed):
+            return None  # the usual end: most are through
+        guilty = named or early
+        guilty.sort(key=lambda one: one.ended_at if one.ended_at is not None else float("inf"))
+        how = "left with exit code 0"
+        return self._verdict(guilty[:1], Kind.LEFT_EARLY, bool(named) or len(early) == 1, how)
+
+    def by_sequence(self) -> Verdict | None:
+        """Of those that NCCL's watchdog has ended, the one that is behind, or in another operation
+        than all others."""
+        begun = {one: one.words.enqueued for one in self.tasks if one.words.enqueued is not None}
+        numbers = Counter(begun.values())
+        if len(begun) > 2 and len(numbers) == 2 and numbers[min(numbers)] == 1:
+            (behind,) = [one for one, number in begun.items() if number == min(numbers)]
+            how = f"has begun {min(numbers)} operations of NCCL, all others {max(numbers)}"
+            return self._verdict([behind], Kind.STUCK, True, how)
+        kinds = Counter(one.words.operation for one in self.tasks if one.words.operation)
+        (most, number), *rest = [*kinds.most_common(2), ("", 0)]
+        if number > 1 and rest and rest[0][1] == 1:
+            (odd,) = [one for one in self.tasks if one.words.operation == rest[0][0]]
+            how = f"was in {rest[0][0]}, all others in {most}"
+            return self._verdict([odd], Kind.STUCK, number > 2, how)
+        return None
+
+    def by_stacks(self) -> Verdict | None:
+        """Those that are not where all others wait."""
+        waiting = self.waiting
+        odd = [one for one in self.tasks if one.stack and one not in waiting]
+        quiet = [one for one in self.tasks if not one.words.victim]
+        if not waiting:
+            return None
+        if not odd or len(odd) >= len(waiting):
+            return None
+        if len(odd) > 1 and len(named := [one for one in odd if one in quiet]) == 1:
+            odd = named
+        here = waiting[0].stack
+        known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:6])
+        alone = len(odd) == 1
+        first = odd[0]
+        if _is_ending(first):
+            how = f"is at its end, in {_frame(first.stack)}"
+            return self._verdict(odd, Kind.LEFT_EARLY, known and alone, how)
+        waits_too = bool(first.stack) and _WAITS.search(first.stack[0].function) is not None
+        sure = known and alone and not waits_too
+        return self._verdict(odd, Kind.STUCK, sure, f"is in {_frame(first.stack)}")
+
+    def by_votes(self) -> Verdict | None:
+        """Whom the victims name; else the one that is no victim among many."""
+        if self.votes:
+            (task, number), *others = self.votes.most_common(2)
+            if others and others[0][1] == number:
+                return None
+            (guilty,) = [one for one in self.tasks if one.task == task]
+            what = "task has" if number == 1 else "tasks have"
+            how = f"is the one to which {number} {what} lost the connection"
+            return self._verdict([guilty], Kind.NAMED, False, how)
+        quiet = [one for one in self.tasks if not one.words.victim]
+        if len(self.victims) >= 2 and len(quiet) == 1:
+            (guilty,) = quiet
+            missed = len(self.victims)
+            if guilty.stack and not _WAITS.search(guilty.stack[0].function):
+                how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
+                return self._verdict(quiet, Kind.STUCK, missed > 2, how)
+            how = f"has not come to the operation in which {missed} others waited"
+            return self._verdict(quiet, Kind.STUCK, False, how)
+        return None
+
+    # --- sentences ------------------------------------------------------------------------
+
+    def _alike(self, tasks: Sequence[TaskEvidence]) -> Verdict:
+        how = _how(tasks[0])
+        text = f"all {len(tasks)} tasks fail alike: {how}"
+        names = tuple(one.task for one in tasks)
+        return Verdict(names, Kind.ALIKE, True, text[:_LONGEST], tuple(self._evidence(tasks)))
+
+    def _verdict(
+        self,
+        guilty: Sequence[TaskEvidence],
+        kind: Kind,
+        sure: bool,
+        how: str,
+        *,
+        whole: bool = False,
+    ) -> Verdict:
+        names = tuple(one.task for one in guilty)
+        if whole:
+            text = f"{how} ({named_tasks(names)})"
+        elif len(guilty) == 1:
+            text = f"{guilty[0].place} {how}"
+        else:
+            text = f"{named_tasks(names)} {how}"
+        others = [one for one in self.waiting if one not in guilty and not one.ended]
+        if others and kind in (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.RAISED):
+            text += f"; {counted(len(others), 'other waits', 'others wait')} in "
+            text += _frame(others[0].stack)
+        elif kind in (Kind.STOPPED, Kind.LEFT_EARLY, Kind.HOST_LOST):
+            missed = sum(1 for one in self.victims if one not in guilty)
+            text += f"; {counted(missed, 'other', 'others')} waited for it" if missed else ""
+        if not sure:
+            text = f"probably {text}"
+        return Verdict(names, kind, sure, text[:_LONGEST], tuple(self._evidence(guilty)))
+
+    def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[str]:
+        for one in guilty[:10]:
+            if one.words.exception:
+                yield f"{one.task}: {one.words.exception}"[:_LONGEST]
+            if one.stopped:
+                yield f"{one.task}: its process {one.stopped}"
+            elif one.stack:
+                yield f"{one.task}: in {_frame(one.stack)}"
+        for one in self.victims[:10]:
+            if one not in guilty:
+                yield f"{one.task}: {one.words.victim}"[:_LONGEST]
+
+
+def _own_end(one: TaskEvidence) -> bool:
+    """The task has an end of its own making, or of somebody outside: no victim's."""
+    if one.words.victim:
+        return False
+    if one.by_us:
+        # It had raised before: a rank that hangs in its exit until it is ended.
+        return bool(one.words.exception) and (one.signal is not None or _is_ending(one))
+    if one.ended:
+        return one.status != 0
+    return bool(one.words.exception) and _is_ending(one)
+
+
+def _kind_of(one: TaskEvidence) -> Kind:
+    if one.words.exception:
+        return Kind.RAISED
+    return Kind.KILLED if one.signal is not None else Kind.FAILED
+
+
+def _how(one: TaskEvidence) -> str:
+    if one.words.exception:
+        at = f" ({one.words.at})" if one.words.at else ""
+        return f"raised {one.words.exception}{at}"
+    if one.signal is not None:
+        return _SIGNALS.get(one.signal, f"was ended by SIG{one.signal}, not by tfmux")
+    last = next((line.strip() for line in reversed(one.tail) if line.strip()), "")
+    said = f': "{last[:120]}"' if last else ""
+    return f"ended with exit code {one.status}{said}"
+
+
+def _likeness(one: TaskEvidence) -> str:
+    """Equal for tasks that fail alike: numbers and addresses differ."""
+    if one.words.exception:
+        return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.exception)
+    return f"signal {one.signal}" if one.signal is not None else f"status {one.status}"
+
+
+def _is_ending(one: TaskEvidence) -> bool:
+    """The interpreter of the task is ending: it is in a shutdown."""
+    return any(_ENDING.search(f"{frame.function} {frame.file}") for frame in one.stack[:8])
+
+
+def _function(one: TaskEvidence) -> tuple[str, str]:
+    name, file, _ = one.stack[0].key
+    return name, file
+
+
+def _frame(stack: Sequence[StackFrame]) -> str:
+    """The innermost frame in the user's own code, else the innermost of all."""
+    return str(next((frame for frame in stack if not frame.in_library), stack[0]))
+
+
+def _is_called(one: TaskEvidence, peer: str) -> bool:
+    return peer == str(one.task) or peer in one.names or peer == f"rank {one.rank}"
+
+
+def _read(tail: Sequence[str]) -> _Words:
+    """What the last lines of a task say."""
+    lines = [_RANK_PREFIX.sub("", _clean(line)) for line in tail[-_MOST_LINES:]]
+    begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
+    exception, at, end = "", "", len(lines)
+    first = 0 if begin is None else begin + 1
+    for number in range(first, len(lines)):
+        found = _EXCEPTION.search(lines[number]) or (
+            (begin is not None and _OTHER_EXCEPTION.search(lines[number])) or None
+        )
+        if found:
+            exception, end = found["text"], number
+            at = _own_line(lines[first:number])
+            if begin is not None:
+                break
+    victim, peers = "", list[str]()
+    # What follows the exception belongs to it; without one all that was said last.
+    for number in range(end if exception else max(0, len(lines) - 60), len(lines)):
+        line = lines[number]
+        if _VICTIM.search(line):
+            victim = victim or line.strip()
+            peers += _peers(line)
+            if "unhealthy" in line:
+                peers += _listed(lines[number + 1 : number + 20])
+    if exception and not victim and exception.startswith(_LEAVING):
+        exception = ""
+    if exception and not victim:  # peers named before it had raised are no matter of its own
+        return _Words(exception[:_LONGEST], at)
+    for line in lines[-60:]:
+        peers += _peers(line)
+    named = tuple(dict.fromkeys(peers))
+    return _Words(exception[:_LONGEST], at, victim[:_LONGEST], named, *_watchdog(lines))
+
+
+def _watchdog(lines: Sequence[str]) -> tuple[int | None, str]:
+    """What NCCL's watchdog says: the last operation begun, and the one that has not ended."""
+    enqueued, operation = None, ""
+    for line in lines:
+        if (begun := _ENQUEUED.search(line)) is not None:
+            enqueued = int(begun["number"])
+        if (work := _WORK.search(line)) is not None:
+            size = f" of {work['size']} elements" if work["size"] else ""
+            operation = f"{work['type']} number {work['number']}{size}"
+    return enqueued, operation
+
+
+def _clean(line: str) -> str:
+    return line[:4096].encode(errors="replace").decode()  # RE2 knows no lone surrogates
+
+
+def _own_line(lines: Sequence[str]) -> str:
+    """Where in the user's own code a traceback ends."""
+    for line in reversed(lines):
+        found = _FILE.search(line)
+        if found and not _INSTALLED.search(found["file"]):
+            return f"{found['file'].rpartition('/')[2]}:{found['line']}"
+    return ""
+
+
+def _peers(line: str) -> list[str]:
+    found: list[str] = []
+    for match in _PEERS.finditer(line):
+        found += _names(match.groupdict())
+        if len(found) > 100:
+            break
+    return found
+
+
+def _names(groups: dict[str, Any]) -> list[str]:
+    found = []
+    if groups.get("address"):
+        found += [f"{groups['address']}:{groups['port']}", groups["address"]]
+    if groups.get("target"):
+        found += [f"{groups['target']}:{groups['target_port']}", groups["target"]]
+    if groups.get("rank"):
+        found.append(f"rank {groups['rank']}")
+    if groups.get("ranks"):
+        found += [f"rank {number}" for number in re.findall(r"\d{1,6}", groups["ranks"])]
+    if groups.get("job"):
+        found.append(f"{groups['job']}:{groups['index']}")
+    return found
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    """The tasks that stand one a line below a sentence."""
+    found = []
+    for line in lines:
+        match = _UNHEALTHY.search(line)
+        if match is None:
+            break
+        found += _names(match.groupdict())
+    return found

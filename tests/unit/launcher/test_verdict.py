@@ -1,0 +1,578 @@
+"""The verdict on a run that failed or hangs: a table of what is known, and who is guilty.
+
+Four ranks, `worker:0` to `worker:3` on tf1 to tf4, unless a case says otherwise. Lines have the
+form in which torch with gloo and NCCL, JAX, TensorFlow and MPI print them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.cause import Kind
+from launcher.run.stack_groups import StackFrame
+from launcher.run.verdict import TaskEvidence, judge, misses_a_peer
+
+SITE = "/venv/lib/python3.11/site-packages/"
+ALL_REDUCE = (
+    StackFrame("all_reduce", f"{SITE}torch/distributed/distributed_c10d.py", 3913),
+    StackFrame("wrapper", f"{SITE}torch/distributed/c10d_logger.py", 83),
+    StackFrame("<module>", "/job/train.py", 20),
+)
+ALLGATHER = (
+    StackFrame("_handle_array_process_allgather", f"{SITE}jax/multihost_utils.py", 134),
+    StackFrame("<module>", "/job/train.py", 29),
+)
+EXECUTE = (
+    StackFrame("quick_execute", f"{SITE}tensorflow/python/eager/execute.py", 53),
+    StackFrame("<module>", "/job/train.py", 31),
+)
+SHUTDOWN = (
+    StackFrame("shutdown", f"{SITE}jax/_src/distributed.py", 199),
+    StackFrame("clean_up", f"{SITE}jax/_src/api.py", 2582),
+)
+LOADER = (StackFrame("next_batch", "/job/data.py", 12), StackFrame("<module>", "/job/train.py", 18))
+TRAINS = (StackFrame("step", "/job/train.py", 44), StackFrame("<module>", "/job/train.py", 60))
+
+
+def traceback(
+    text: str, file: str = "/job/train.py", line: int = 20, prefix: str = ""
+) -> list[str]:
+    return [
+        f"{prefix}Traceback (most recent call last):",
+        f'{prefix}  File "{file}", line {line}, in <module>',
+        f"{prefix}    loss.backward()",
+        f'{prefix}  File "{SITE}torch/autograd.py", line 7, in backward',
+        f"{prefix}{text}",
+    ]
+
+
+def reset(peer: int) -> list[str]:
+    """Torch with gloo, which lost its connection to a rank."""
+    text = f"RuntimeError: [gloo/transport/tcp/pair.cc:545] Read error [10.0.0.{peer + 1}]:30902: "
+    return traceback(f"{text}Connection reset by peer. This is typically caused by a remote worker")
+
+
+def closed(peer: int) -> list[str]:
+    text = f"RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.{peer + 1}]:229"
+    return traceback(text, prefix="[rank0]: ")
+
+
+TIMED_OUT = traceback(
+    "RuntimeError: [unbound_buffer.cc:78] Timed out waiting 12000ms for recv operation to complete"
+)
+WAITING = "CreateSession still waiting for response from worker: /job:worker/replica:0/task:1"
+TERMED = ["W1127 preemption_notifier.cc:90] SIGTERM caught at 2026-11-27T08:58:56+00:00"]
+
+
+def jax_lost(rank: int) -> list[str]:
+    return [
+        "E1127 coordination_service.cc:1549] Use error polling to propagate the following error to "
+        "all tasks: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):",
+        str(rank),
+        "The tasks have crashed. Check the task logs for an earlier error.",
+        "F1127 client.h:80] Terminating process because the JAX distributed service detected fatal "
+        "errors. This most likely indicates that another task died",
+    ]
+
+
+def tf_lost(index: int) -> list[str]:
+    return [
+        *traceback(
+            "tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:"
+        ),
+        "Collective ops is aborted by: Error reported from /job:worker/task:"
+        f"{index}: The following tasks are unhealthy (stopped sending heartbeats):",
+        f"/job:worker/replica:0/task:{index}",
+        "The tasks have crashed.",
+    ]
+
+
+def watchdog(
+    seq: int, op: str = "ALLREDUCE", size: int = 64, enqueued: int | None = None
+) -> list[str]:
+    return [
+        "[rank1]:[E ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation "
+        f"timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={size}, NumelOut={size}, "
+        "Timeout(ms)=600000) ran for 600026 milliseconds before timing out.",
+        f"[Rank 1] Timeout at NCCL work: {seq}, last enqueued NCCL work: {enqueued or seq}, last "
+        f"completed NCCL work: {seq - 1}.",
+    ]
+
+
+def task(index: int, **known: Any) -> TaskEvidence:
+    tail = tuple(known.pop("tail", ()))
+    name = known.pop("name", "worker")
+    return replace(
+        TaskEvidence(
+            TaskId(name, index), f"tf{index + 1}", index, (f"10.0.0.{index + 1}",), tail=tail
+        ),
+        **known,
+    )
+
+
+def victim(index: int, tail: list[str], at: float = 20.0, **known: Any) -> TaskEvidence:
+    return task(index, tail=tail, status=1, ended_at=at, **known)
+
+
+def ended(index: int, **known: Any) -> TaskEvidence:
+    """Ended by our own side, after the failure of another."""
+    return task(
+        index, **{"signal": "TERM", "by_us": True, "ended_at": 21.0, "tail": TERMED, **known}
+    )
+
+
+def others(guilty: int, make: Any) -> list[TaskEvidence]:
+    return [make(index) for index in range(4) if index != guilty]
+
+
+BAD = traceback("ValueError: bad sample in shard 17", "/job/data.py", 13)
+NO_MODULE = traceback("ModuleNotFoundError: No module named 'numpy'", "/job/train.py", 1)
+
+CASES: dict[str, tuple[list[TaskEvidence], tuple[int, ...] | None, Kind | None, bool | None]] = {}
+
+
+def case(
+    name: str,
+    facts: list[TaskEvidence],
+    guilty: int | tuple[int, ...] | None,
+    kind: Kind | None = None,
+    sure: bool | None = True,
+) -> None:
+    assert name not in CASES
+    tasks = (guilty,) if isinstance(guilty, int) else guilty
+    CASES[name] = (sorted(facts, key=lambda one: str(one.task)), tasks, kind, sure)
+
+
+for rank in range(4):
+    lost = {
+        "torch": lambda index, rank=rank: victim(index, reset(rank)),
+        "jax": lambda index, rank=rank: victim(index, jax_lost(rank), signal=None),
+        "tensorflow": lambda index, rank=rank: victim(index, tf_lost(rank)),
+    }
+    for framework, one in lost.items():
+        case(
+            f"{framework}: rank {rank} raises",
+            [task(rank, tail=BAD, status=1, ended_at=19.9), *others(rank, one)],
+            rank,
+            Kind.RAISED,
+        )
+        case(
+            f"{framework}: rank {rank} leaves with 0",
+            [task(rank, tail=["step 4 loss 0.2"], status=0, ended_at=15.0), *others(rank, one)],
+            rank,
+            Kind.LEFT_EARLY,
+        )
+    case(
+        f"torch: rank {rank} is killed, the rest is ended",
+        [task(rank, signal="KILL", ended_at=20.0), *others(rank, ended)],
+        rank,
+        Kind.KILLED,
+    )
+    case(
+        f"rank {rank} is stopped, and all others wait in a collective",
+        [task(rank, stopped="is stopped"), *others(rank, lambda i: task(i, stack=ALL_REDUCE))],
+        rank,
+        Kind.STOPPED,
+    )
+    case(
+        f"rank {rank} is in its loader, and all others wait",
+        [task(rank, stack=LOADER), *others(rank, lambda i: task(i, stack=ALLGATHER))],
+        rank,
+        Kind.STUCK,
+    )
+case(
+    "the victims name each other, and one of them the guilty one",
+    [
+        victim(0, closed(1)),
+        victim(1, reset(2)),
+        task(2, status=0, ended_at=19.0),
+        victim(3, reset(2)),
+    ],
+    2,
+    Kind.LEFT_EARLY,
+)
+case(
+    "an exit of 4 seconds: the victims come first, the exception is in the log of one that is last",
+    [victim(0, reset(3), 17.0), victim(1, closed(3), 17.1), ended(2), task(3, tail=BAD, status=1)],
+    3,
+    Kind.RAISED,
+)
+case(
+    "a rank that has raised hangs in the shutdown barrier, and lives",
+    [*others(2, lambda i: task(i, stack=ALLGATHER)), task(2, tail=BAD, stack=SHUTDOWN)],
+    2,
+    Kind.RAISED,
+)
+case(
+    "the same when a person has ended the run",
+    [
+        *others(2, lambda i: ended(i, stack=ALLGATHER)),
+        task(2, tail=[*BAD, *TERMED], stack=SHUTDOWN, signal="KILL", by_us=True),
+    ],
+    2,
+    Kind.RAISED,
+)
+case(
+    "a program that prints tracebacks and goes on has raised nothing",
+    [
+        task(0, tail=[*BAD, "skipped"], stack=LOADER),
+        *others(0, lambda i: task(i, stack=ALL_REDUCE)),
+    ],
+    0,
+    Kind.STUCK,
+)
+case(
+    "a rank is leaving without an exception while others work",
+    [task(1, stack=SHUTDOWN), *others(1, lambda i: task(i, stack=ALLGATHER))],
+    1,
+    Kind.LEFT_EARLY,
+)
+case(
+    "a segmentation fault",
+    [task(1, signal="SEGV", ended_at=20.0), *others(1, lambda i: victim(i, reset(1), 20.4))],
+    1,
+    Kind.KILLED,
+)
+case(
+    "out of memory in torch's words",
+    [
+        task(
+            1,
+            tail=traceback("torch.OutOfMemoryError: CUDA out of memory. Tried 2 GiB"),
+            status=1,
+        ),
+        *others(1, lambda i: victim(i, closed(1))),
+    ],
+    1,
+    Kind.RAISED,
+)
+case(
+    "an aborted victim of JAX is no crash of its own",
+    [
+        task(0, tail=jax_lost(3), signal="ABRT", ended_at=20.0),
+        task(1, tail=jax_lost(3), signal="ABRT", ended_at=20.0),
+        task(2, tail=jax_lost(3), signal="ABRT", ended_at=20.0),
+        task(3, stopped="is stopped", signal="KILL", by_us=True, ended_at=30.0),
+    ],
+    3,
+    Kind.STOPPED,
+)
+case(
+    "nobody was looked at: the heartbeats name the rank",
+    [*others(3, lambda i: victim(i, jax_lost(3))), ended(3, signal="KILL")],
+    3,
+    Kind.NAMED,
+    False,
+)
+case(
+    "time-outs name nobody: the one that was in none is probably the one",
+    [*others(1, lambda i: victim(i, TIMED_OUT)), ended(1)],
+    1,
+    Kind.STUCK,
+    False,
+)
+case(
+    "the same with stacks",
+    [
+        *others(1, lambda i: victim(i, TIMED_OUT, stack=ALL_REDUCE)),
+        ended(1, stack=LOADER),
+    ],
+    1,
+    Kind.STUCK,
+)
+case(
+    "a host has lost power",
+    [task(2, host_lost=True), *others(2, lambda i: victim(i, reset(2)))],
+    2,
+    Kind.HOST_LOST,
+)
+case(
+    "two ranks of one host have lost it",
+    [
+        task(0, stack=ALL_REDUCE),
+        task(1, stack=ALL_REDUCE),
+        task(2, host="tf3", host_lost=True),
+        task(3, host="tf3", host_lost=True),
+    ],
+    (2, 3),
+    Kind.HOST_LOST,
+)
+case(
+    "a process waits in the kernel for a disk",
+    [
+        task(3, stopped="waits in the kernel (D): nfs_wait"),
+        *others(3, lambda i: task(i, stack=EXECUTE)),
+    ],
+    3,
+    Kind.STOPPED,
+)
+case(
+    "all fail alike",
+    [victim(i, NO_MODULE, 3.0 + i / 10) for i in range(4)],
+    (0, 1, 2, 3),
+    Kind.ALIKE,
+)
+case(
+    "all fail alike, with numbers of their own",
+    [victim(i, traceback(f"RuntimeError: CUDA error on cuda:{i}")) for i in range(4)],
+    (0, 1, 2, 3),
+    Kind.ALIKE,
+)
+case(
+    "two raise, one long before the other",
+    [
+        task(0, tail=BAD, status=1, ended_at=10.0),
+        task(1, tail=traceback("KeyError: 'label'"), status=1, ended_at=14.0),
+        ended(2),
+        ended(3),
+    ],
+    0,
+    Kind.RAISED,
+)
+case(
+    "two raise at the same time",
+    [
+        task(0, tail=BAD, status=1, ended_at=10.0),
+        task(1, tail=traceback("KeyError: 'label'"), status=1, ended_at=10.1),
+        ended(2),
+        ended(3),
+    ],
+    0,
+    Kind.RAISED,
+    False,
+)
+case(
+    "two raise at the same time, and the others name one of them",
+    [
+        task(0, tail=BAD, status=1, ended_at=10.1),
+        task(1, tail=traceback("KeyError: 'label'"), status=1, ended_at=10.0),
+        victim(2, reset(1)),
+        victim(3, reset(1)),
+    ],
+    1,
+    Kind.RAISED,
+)
+case(
+    "a status without a word",
+    [task(1, tail=["cannot open data.bin"], status=2, ended_at=5.0), *others(1, ended)],
+    1,
+    Kind.FAILED,
+)
+case(
+    "a status without a word beside victims",
+    [
+        task(1, tail=["usage: train.py"], status=2, ended_at=5.0),
+        *others(1, lambda i: victim(i, closed(1))),
+    ],
+    1,
+    Kind.FAILED,
+)
+case(
+    "a single task raises",
+    [task(0, tail=BAD, status=1, ended_at=2.0)],
+    0,
+    Kind.RAISED,
+)
+case(
+    "a ps is killed, and its workers cannot reach it",
+    [
+        task(0, name="ps", signal="KILL", ended_at=9.0),
+        *(
+            victim(i, traceback("tensorflow.errors_impl.UnavailableError: Socket closed"))
+            for i in range(2)
+        ),
+    ],
+    None,
+    Kind.KILLED,
+)
+case(
+    "a session waits for a task that has left",
+    [
+        task(1, status=0, ended_at=3.0),
+        *(
+            task(
+                index,
+                tail=[WAITING] * 6,
+                stack=EXECUTE,
+            )
+            for index in (0, 2)
+        ),
+    ],
+    1,
+    Kind.LEFT_EARLY,
+)
+case(
+    "NCCL: one rank has begun fewer operations",
+    [
+        victim(0, watchdog(133112)),
+        victim(1, watchdog(133112)),
+        victim(2, watchdog(133111)),
+        victim(3, watchdog(133112)),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "NCCL: one rank is in another operation",
+    [
+        victim(0, watchdog(5, "BROADCAST")),
+        victim(1, watchdog(5)),
+        victim(2, watchdog(5)),
+        victim(3, watchdog(5)),
+    ],
+    0,
+    Kind.STUCK,
+)
+case(
+    "NCCL: one rank has another size",
+    [
+        victim(0, watchdog(5)),
+        victim(1, watchdog(5)),
+        victim(2, watchdog(5, size=63)),
+        victim(3, watchdog(5)),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "NCCL: all alike, and one that said nothing",
+    [*others(2, lambda i: victim(i, watchdog(7))), ended(2)],
+    2,
+    Kind.STUCK,
+    False,
+)
+case(
+    "a monitored barrier names a rank",
+    [
+        victim(0, traceback("RuntimeError: Rank 3 failed to pass monitoredBarrier in 30000 ms")),
+        ended(1),
+        ended(2),
+        ended(3),
+    ],
+    3,
+    Kind.NAMED,
+    False,
+)
+# Nothing points to anybody.
+case("all have ended well", [task(i, status=0, ended_at=9.0) for i in range(4)], None)
+case("nothing is known", [task(i) for i in range(4)], None)
+case("a person has ended the run", [ended(i) for i in range(4)], None)
+case("all wait in the same place", [task(i, stack=ALL_REDUCE) for i in range(4)], None)
+case(
+    "all are somewhere else",
+    [task(i, stack=(StackFrame(f"f{i}", f"/job/{i}.py", i),)) for i in range(4)],
+    None,
+)
+case("victims that name each other", [victim(i, reset((i + 1) % 4)) for i in range(4)], None)
+case(
+    "on one machine an address is everybody's",
+    [
+        replace(
+            victim(i, traceback("RuntimeError: Connection closed by peer [127.0.0.1]:30902")),
+            names=("127.0.0.1",),
+        )
+        for i in range(4)
+    ],
+    None,
+)
+case(
+    "the end of a run: three are through, the last one trains",
+    [
+        *(task(i, status=0, ended_at=9.0) for i in range(3)),
+        task(3, stack=TRAINS),
+    ],
+    None,
+)
+case(
+    "two train and two wait",
+    [
+        task(0, stack=TRAINS),
+        task(1, stack=TRAINS),
+        task(2, stack=ALL_REDUCE),
+        task(3, stack=ALL_REDUCE),
+    ],
+    None,
+)
+case(
+    "an interrupt is no exception of a program's own",
+    [
+        task(0, tail=traceback("KeyboardInterrupt"), signal="INT", by_us=True, ended_at=9.0),
+        *others(0, ended),
+    ],
+    None,
+)
+case(
+    "tracebacks of clean-ups that our signal has caused",
+    [
+        ended(
+            0,
+            tail=traceback("RuntimeError: cannot schedule new futures after shutdown"),
+            status=1,
+            signal=None,
+        ),
+        *others(0, ended),
+    ],
+    None,
+)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case(name: str) -> None:
+    """Who is named, and whether for sure; nobody where nothing points to one."""
+    facts, guilty, kind, sure = CASES[name]
+    verdict = judge(facts)
+    if kind is None:
+        assert verdict is None, verdict
+        return
+    assert verdict is not None and verdict.kind is kind, verdict
+    assert sure is None or verdict.sure is sure, verdict
+    assert verdict.sure or verdict.text.startswith("probably "), verdict
+    if guilty is not None:
+        assert [one.index for one in verdict.tasks] == list(guilty), verdict
+    else:
+        assert [str(one) for one in verdict.tasks] == ["ps:0"]
+
+
+def test_there_are_many_cases() -> None:
+    """Sixty at least, a fifth of which name nobody or only probably."""
+    assert len(CASES) >= 60
+    assert sum(kind is None or not sure for *_, kind, sure in CASES.values()) >= 15
+
+
+def test_the_sentence_says_who_where_why_and_who_waits() -> None:
+    """As it stands in the header."""
+    stuck = judge(CASES["rank 3 is in its loader, and all others wait"][0])
+    raised = judge(CASES["torch: rank 2 raises"][0])
+    assert stuck is not None and raised is not None
+    assert stuck.text == (
+        "worker:3 on tf4 is in next_batch data.py:12; 3 others wait in <module> train.py:29"
+    )
+    assert raised.text == "worker:2 on tf3 raised ValueError: bad sample in shard 17 (data.py:13)"
+    assert raised.evidence[0] == "worker:2: ValueError: bad sample in shard 17"
+    assert "Read error [10.0.0.3]" in raised.evidence[1]
+
+
+@pytest.mark.parametrize(
+    "tail", [reset(1), closed(1), TIMED_OUT, jax_lost(1), tf_lost(1), watchdog(3)]
+)
+def test_a_victim_says_so(tail: list[str]) -> None:
+    """Before a run is ended for such a failure, the others are looked at."""
+    assert misses_a_peer(tail) and not misses_a_peer(BAD) and not misses_a_peer(["step 3 loss 0.5"])
+
+
+def test_hostile_lines_cost_little_and_name_nobody_outside() -> None:
+    """Ten thousand lines of four kilobytes, ranks and tasks that do not exist."""
+    noise = [
+        "[" * 4000,
+        "Traceback (most recent call last):" * 100,
+        "Task 999999 heartbeat timeout",
+    ] * 3000
+    listed = ["tasks are unhealthy (stopped sending heartbeats):", *(str(n) for n in range(5000))]
+    facts = [victim(i, [*noise, *listed], signal=None) for i in range(3)]
+    verdict = judge([*facts, task(3, tail=["\ud800" * 500, "\x00" * 500])])
+    assert verdict is None or all(one.index < 4 for one in verdict.tasks)
+    assert verdict is None or len(verdict.text) <= 300
