@@ -28,7 +28,7 @@ from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
-from tui.exits import exit_code
+from tui.exits import Exit, exit_code
 from tui.streams import message, write_line, write_some
 
 _PACE = 0.05
@@ -36,6 +36,7 @@ _PAUSES, _LONGEST_PAUSE = 4, 1.0
 """Times as long as it takes to look through all logs, and seconds, until that is done again."""
 _PROGRESS_SECONDS = 2.0
 _RECEIPT_SECONDS = 0.5
+_AFTER_KILL_SECONDS = 2.0
 _AT_ONCE = 1 << 18
 """Bytes that are written together when there are more."""
 
@@ -56,8 +57,7 @@ async def _follow(
         out = _Output(run, as_json, quiet_remarks)
         with suppress(LauncherError):  # the report says it first
             await _print(run, out)
-        while out.logs(last=True):
-            continue
+        out.print_rest()
         out.print_left_out()
         out.print_lost()
         snapshot, detached = run.snapshot(), run.client.detached
@@ -118,6 +118,19 @@ class _Output:
         """Prints what has come; True when there may be more."""
         self._lines(self._logs.read(last=last))
         return last and self._logs.behind
+
+    def print_rest(self) -> None:
+        """Prints what is left when the run has ended; after a kill for two seconds: who has pressed
+        Ctrl-C does not wait for what a flood has left behind."""
+        killed = self._run.snapshot().exit_code in (Exit.KILLED, Exit.TERMINATED)
+        until = time.monotonic() + _AFTER_KILL_SECONDS
+        while self.logs(last=True):
+            if killed and time.monotonic() > until:
+                message(
+                    f"{size(self._logs.left)} of logs were not printed after the kill;"
+                    f" tfmux logs {self._run.id} prints them"
+                )
+                return
 
     def print_left_out(self, task: TaskId | None = None) -> None:
         """Prints how many lines of a task, or of all, were left out."""

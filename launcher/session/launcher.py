@@ -243,6 +243,9 @@ class Executor:
 
 Crash = Callable[[str, BaseException], NoReturn]
 """Ends the launcher; called with what was being done, and what nobody expected there."""
+_CLOCK_SECONDS = 1.0
+_CLOCK_STEP = 1.0
+"""Seconds by which a clock that was set differs from one that is kept in step."""
 _STATS = "stats of hosts"
 _LONGEST_TEXT = 1 << 16
 
@@ -415,6 +418,7 @@ class RunLoop:
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(self.outputs), "disk")
+        self._spawn(self._follow_clock(), "clock")
 
     async def _note_mpi(self) -> None:
         """Notes programs of an MPI library, to which `mpi-like` gives no rank."""
@@ -497,6 +501,24 @@ class RunLoop:
                 self._crash(task.get_name(), error)
 
     # --- what others see ------------------------------------------------------------------
+
+    async def _follow_clock(self) -> None:
+        """Moves the times by which a person is told how long the run has lasted when the machine's
+        clock is set; never ends by itself."""
+        offset = _clock_offset()
+        while True:
+            await asyncio.sleep(_CLOCK_SECONDS)
+            by = _clock_offset() - offset
+            run = self.run.views.run
+            if abs(by) < _CLOCK_STEP or run.ended is not None:
+                continue
+            offset += by
+            since = run.waiting_since
+            self.run.views.update_run(
+                started=max(0.0, run.started + by),
+                waiting_since=since and max(0.0, since + by),
+            )
+            self._changed()
 
     def _changed(self) -> None:
         """Records what is different now, and has it published."""
@@ -773,3 +795,8 @@ def _mpi_notes(cluster: ClusterModel, plan: Plan) -> list[str]:
         f"{task.id} {mpi.problem(library, size)}: {mpi.advice(cluster, task.argv)}"
         for task, library in mpi.found_here(plan, plan.tasks)
     ]
+
+
+def _clock_offset() -> float:
+    """Seconds between the machine's clock and one that nobody sets, and that goes on in a sleep."""
+    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import ConfigDict, Field, PlainSerializer, TypeAdapter
 
-from ..errors import HostError, LauncherError, RunNotFoundError, TfmuxError
+from ..errors import ClusterFileError, HostError, LauncherError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..ids import TaskId, is_run_id
 from ..paths import Stamp, runs_home
@@ -36,6 +36,7 @@ from ..store.stream import (
     read_end,
     read_stream,
 )
+from .removed import removed_runs
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -138,20 +139,31 @@ def stored(run_id: str, file: Path | None = None) -> StoredRun:
 
 
 def stored_folder(run_id: str, file: Path | None = None) -> RunFolder:
-    """The folder of a run; with the cluster file one is made for what another machine launched.
+    """The folder of a run; with the cluster file one is made for what another machine launched,
+    and a stored cluster file that cannot be read is replaced.
 
     Raises:
         RunNotFoundError: it is not known here, and there is no file.
         ClusterFileError: the file cannot be used.
     """
-    if file is None or (runs_home() / run_id).is_dir():
+    if file is None:
         return RunFolder.find(run_id)
-    from ..cluster.read import loads, read_text
+    from ..cluster.read import load, loads, read_text
 
+    folder = RunFolder(runs_home() / run_id)
+    if is_there := folder.path.is_dir():
+        try:
+            load(folder.cluster_file, base=folder.origin)
+            return RunFolder.find(run_id)
+        except ClusterFileError:
+            pass  # it is damaged, and this one is for that
     text = read_text(file)
     cluster = loads(text, escaped(str(file)), file.absolute().parent)
     if "/" in run_id or not run_id.startswith(f"{cluster.name}-"):
         raise RunNotFoundError(f"{file} is the file of {cluster.name!r}, not of run {run_id!r}")
+    if is_there:
+        folder.write_cluster(text, cluster)
+        return folder
     return RunFolder.create(run_id, text, cluster)
 
 
@@ -428,6 +440,8 @@ class ActiveRuns:
     runs: tuple[ListedRun, ...]
     unreadable: tuple[UnreadableRun, ...]
     """Runs that could not be looked at: they may live."""
+    removed: tuple[str, ...] = ()
+    """Ids of runs that live, and whose folder somebody has removed."""
 
 
 def active_runs() -> ActiveRuns:
@@ -459,7 +473,8 @@ def active_runs() -> ActiveRuns:
             answer = ((), "")
         hosts, ended = answer
         found[at] = replace(run, hosts=hosts, asked=True, job_ended=ended)
-    return ActiveRuns(tuple(run for run in found if run.active), tuple(unreadable))
+    active = tuple(run for run in found if run.active)
+    return ActiveRuns(active, tuple(unreadable), tuple(removed_runs()))
 
 
 def _reason(error: BaseException) -> str:
@@ -673,6 +688,13 @@ class LogLines:
         self.behind = bool(data) and self._offset < size
         return data
 
+    @property
+    def left(self) -> int:
+        """Bytes that have not been read yet."""
+        with suppress(OSError):
+            return max(0, os.stat(self._path).st_size - self._offset)
+        return 0
+
     def lines(self, *, last: bool = False) -> list[bytes]:
         """The lines that have become whole; with `last` also one without a newline."""
         data = self.read()
@@ -719,6 +741,11 @@ class RunLogs:
     def behind(self) -> bool:
         """There was more to read than was read."""
         return any(log.behind for log in self._logs.values())
+
+    @property
+    def left(self) -> int:
+        """Bytes that have not been read yet."""
+        return sum(log.left for log in self._logs.values())
 
 
 def line_text(line: bytes) -> str:

@@ -65,20 +65,29 @@ class RunFolder:
             raise TfmuxError(f"runs are not kept there: {error}") from error
         except OSError as error:
             raise TfmuxError(f"{path} cannot be made: {error.strerror}") from error
-        if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
-            from ..cluster.read import with_file_name
-
-            # A file without a name has that of the file, and this copy is called otherwise.
-            text = with_file_name(text, cluster.name)
         try:
-            folder = cls(new)
-            folder.cluster_file.write_text(text, encoding="utf-8", newline="")
-            folder._origin.write_bytes(os.fsencode(cluster.base))
+            cls(new).write_cluster(text, cluster)
             new.rename(path)  # whole: half a run would be one that cannot be read
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
             raise TfmuxError(f"{path} cannot be written: {error.strerror}") from error
         return cls(path)
+
+    def write_cluster(self, text: str, cluster: ClusterModel) -> None:
+        """Keeps the cluster's file as it stands, and where its relative paths start.
+
+        Raises:
+            OSError: the disk is full or gone; what was there is there.
+        """
+        if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
+            from ..cluster.read import with_file_name
+
+            # A file without a name has that of the file, and this copy is called otherwise.
+            text = with_file_name(text, cluster.name)
+        new = self.path / "cluster.toml.new"
+        new.write_text(text, encoding="utf-8", newline="")
+        new.replace(self.cluster_file)
+        self._origin.write_bytes(os.fsencode(cluster.base))
 
     @classmethod
     def find(cls, run_id: str) -> RunFolder:

@@ -7,13 +7,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from launcher.errors import TfmuxError
+from launcher.errors import ClusterFileError, RunNotFoundError, TfmuxError
+from launcher.paths import runs_home
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient, has_launcher
 from launcher.session.launcher_process import LauncherProcess
-from launcher.session.records import StoredRun, active_runs, stored
+from launcher.session.records import StoredRun, active_runs, stored_folder
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
@@ -38,9 +39,10 @@ def kill(arguments: argparse.Namespace) -> int:
         found = active_runs()
         print_unreadable(found)
         code = Exit.UNCONFIRMED if found.unreadable else Exit.SUCCESS
-        if not found.runs and not found.unreadable:
+        if not (found.runs or found.unreadable or found.removed):
             message("no active runs")
         kills = [_begin_listed(run.folder.run_id, arguments.force) for run in found.runs]
+        kills += [_begin_listed(run_id, arguments.force) for run_id in found.removed]
     elif arguments.run:
         kills = [_begin(arguments.run, arguments.force, arguments.file, arguments.process)]
     else:
@@ -51,8 +53,7 @@ def kill(arguments: argparse.Namespace) -> int:
     for kill in kills:
         if not isinstance(kill, int):
             kill.wait(_RELEASE_SECONDS)
-            for line in result_lines(kill.snapshot()):
-                print(f"  {line}", flush=True)
+            print_lines(f"  {line}" for line in result_lines(kill.snapshot()))
             if arguments.forget and not kill.snapshot().clean:
                 _forget(kill.snapshot())
     return code
@@ -77,7 +78,13 @@ def _begin(
 ) -> RunClient | int:
     """Begins to end a run, with a launcher process that was started beforehand if it needs one;
     the exit code where there is nothing to wait for."""
-    folder = RunFolder.find(run_id) if file is None else stored(run_id, file).folder
+    try:
+        folder = stored_folder(run_id, file)
+    except RunNotFoundError:
+        removed = [one for one in active_runs().removed if one.startswith(run_id)]
+        if len(removed) != 1:
+            raise
+        return RunClient.kill(RunFolder(runs_home() / removed[0]), force=force)
     if not has_launcher(folder):
         stream = read_stream(folder.events, folder.run_id)
         if stream.damage:
@@ -86,7 +93,12 @@ def _begin(
         if ended and StoredRun(folder).over:  # which may make a plan: not while a kill waits
             message(f"{folder.run_id} has ended already, confirmed")
             return Exit.SUCCESS
-    return RunClient.kill(folder, force=force, process=process)
+    try:
+        return RunClient.kill(folder, force=force, process=process)
+    except ClusterFileError as error:
+        if file is None:
+            message(f"tfmux kill {folder.run_id} --file FILE takes a copy of its cluster file:")
+        raise error
 
 
 def _begin_listed(run_id: str, force: bool) -> RunClient | int:

@@ -35,7 +35,7 @@ def ps(arguments: argparse.Namespace) -> int:
         sys.stdout.writelines(f"{printable(run.folder.run_id)}\n" for run in found.runs)
     elif found.runs:
         sys.stdout.write(table(found.runs, now))
-    if not found.runs and not found.unreadable:
+    if not (found.runs or found.unreadable or found.removed):
         message("no active runs")
     return Exit.SUCCESS
 
@@ -47,6 +47,10 @@ def print_unreadable(found: ActiveRuns) -> None:
             message(run.problem)
     for unreadable in found.unreadable:
         message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
+    for run_id in found.removed:
+        message(
+            f"{run_id} goes on, though its folder has been removed: `tfmux kill {run_id}` ends it"
+        )
 
 
 def table(runs: tuple[ListedRun, ...], now: float) -> str:

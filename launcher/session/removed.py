@@ -1,0 +1,51 @@
+"""Runs that go on although somebody has removed their folder: their launcher processes listen, and
+hold the lock file that was in it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import suppress
+
+from ..agent.folders import FolderError, local_folder
+from ..paths import runs_home
+
+_SECONDS = 2.0
+_LOCK = "launcher.lock (deleted)"
+"""The name by which `/proc` has it."""
+
+
+def removed_runs() -> list[str]:
+    """Ids of the runs of this machine's folder of runs that have a launcher process and no folder;
+    none where there is no `/proc` that says so."""
+    try:
+        folder = local_folder()
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".control"))
+    except (FolderError, OSError):
+        return []
+    pids = {_listener(os.path.join(folder, name)) for name in names}
+    home = os.path.realpath(runs_home())
+    return sorted({run_id for pid in pids if pid for run_id in _removed(pid, home)})
+
+
+def _listener(path: str) -> int:
+    """The process that listens on a socket; 0 where none does, or that cannot be seen."""
+    with suppress(OSError, AttributeError), socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(_SECONDS)
+        link.connect(path)
+        raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        return int(struct.unpack("3i", raw)[0])
+    return 0
+
+
+def _removed(pid: int, home: str) -> Iterator[str]:
+    """Ids of the runs whose lock file a process holds although it is not there any more."""
+    with suppress(OSError):
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                folder, name = os.path.split(os.readlink(f"/proc/{pid}/fd/{fd}"))
+                above, run_id = os.path.split(folder)
+                if name == _LOCK and above == home:
+                    yield run_id
