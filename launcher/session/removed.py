@@ -15,6 +15,8 @@ from ..paths import runs_home
 _SECONDS = 2.0
 _LOCK = "launcher.lock (deleted)"
 """The name by which `/proc` has it."""
+_PEER: int = getattr(socket, "SO_PEERCRED", -1)
+"""Only Linux has it."""
 
 
 def removed_runs() -> list[str]:
@@ -32,10 +34,10 @@ def removed_runs() -> list[str]:
 
 def _listener(path: str) -> int:
     """The process that listens on a socket; 0 where none does, or that cannot be seen."""
-    with suppress(OSError, AttributeError), socket.socket(socket.AF_UNIX) as link:
+    with suppress(OSError), socket.socket(socket.AF_UNIX) as link:
         link.settimeout(_SECONDS)
         link.connect(path)
-        raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        raw = link.getsockopt(socket.SOL_SOCKET, _PEER, struct.calcsize("3i"))
         return int(struct.unpack("3i", raw)[0])
     return 0
 
