@@ -10,14 +10,15 @@ demo: .venv/ready
 # Tests start Python a thousand times: without compiled files each compiles the program anew.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Tests that failed, five at most, run once more (.ci/pytest).
 # Most tests wait for something: six at a time keep two processors busy. JOBS=0 runs one at a time.
 JOBS ?= 6
 test: .venv/ready
-	@$(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
+	@.ci/pytest $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
 
 # Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Each worker imports all: three.
 quick: .venv/ready
-	@$(BIN)/pytest -n 3 tests/unit tests/screens
+	@.ci/pytest $(BIN)/pytest -n 3 tests/unit tests/screens
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1
