@@ -207,6 +207,19 @@ async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromiu
     assert len(RunFolder.all()) == 1
 
 
+async def test_a_phone_shows_the_whole_screen(serve: Serve, chromium: Browser) -> None:
+    """The page is as wide as the phone, not a desktop's page made small, and its last line, with
+    the keys, is on it."""
+    tab = await chromium.tab()
+    metrics = {"width": 390, "height": 844, "deviceScaleFactor": 3, "mobile": True}
+    await tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+    await tab.open(serve.url)
+    await tab.wait_for("launch")
+    assert await tab.evaluate("window.innerWidth") == 390
+    rows = "document.querySelector('.xterm-screen').getBoundingClientRect().bottom"
+    assert 700 < await tab.evaluate(rows) <= 844
+
+
 @pytest.mark.soak
 async def test_pages_go_when_the_server_is_killed(serve: Serve, chromium: Browser) -> None:
     """Nobody would see them any more."""
