@@ -8,13 +8,14 @@ nothing but each other:
     watchdog    the agent's parent: ends everything when the agent dies or freezes
     loop        requests, kills, lease; it never touches a disk
     channel     the launchers' channels: frames in and out, log bytes by credit
-    tasks       starting tasks and learning of their ends; the states of an attempt
+    attempts    starting tasks and learning of their ends; the states of an attempt
     kills       TERM, grace, KILL, and the receipt
     processes   what /proc and waitpid say, to which task each process belongs, exact signals
-    logs        task output into files, and how far these have grown
+    signals     signals that are for tasks alone
+    task_logs   task output into files, and how far these have grown
     ports       which process listens on a port, and whether one is free
     stats       CPU, memory and GPUs
-    stacks      where the processes of tasks stand
+    stack_taker where the processes of tasks stand
     threads     the threads for what may hang, and `agent.log`
     folders     where a run is kept on a host, and the word that one agent leaves for the next
     tree        staged files that are kept for the next launch

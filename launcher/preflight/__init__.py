@@ -1,10 +1,11 @@
 """Preflight: checks of all hosts of a cluster that find what would fail after a launch.
 
-    run            `preflight`: checks all hosts at once, reports each finding when it is made
+    preflight      `preflight`: checks all hosts at once, reports each finding when it is made
     host           the checks of one host
     probes         questions to a host, and the session of the program that answers them
-    evaluate       pure functions that turn answers into findings
+    evaluation     pure functions that turn answers into findings
     reachability   which host must reach which task, and what the outcome of a connection means
+    commands       checks of programs, modules and scripts of the tasks' commands
     findings       severities, checks, findings, outcomes of connections
     report         all results together, and as JSON
 
