@@ -141,10 +141,16 @@ class Attempt:
         """The same moment in seconds since boot."""
         self.cpu = 0.0
         """Seconds of a processor that it used until its end, with all for which it had waited."""
+        self.name = ""
+        """Short name of the program that its process was when it ended."""
         self.kill_begun = False
         """A kill has begun: what it leaves is the kill's."""
         self.left: Json | None = None
-        """The living processes that it left when it ended with status 0."""
+        """The processes that it left when it ended with status 0: that live on, or fail at once."""
+        self.seen_left: dict[int, str] = {}
+        """The command lines of what it has left, by pid, as the last look saw them."""
+        self.failed_left: list[Ended] = []
+        """What it has left has failed since."""
         self.left_known = False
         """They have been looked for; else they are again at `next_look`."""
         self.next_look = 0.0
@@ -191,7 +197,7 @@ class Attempt:
         """Records how the process ended."""
         self.state = State.ENDED
         self.ended_at, self.end_at = time.monotonic(), seconds_since_boot()
-        self.cpu = ended.cpu
+        self.cpu, self.name = ended.cpu, ended.name
         name, until = self.signalled
         if not self.stopped_by and self.ended_at < until:
             self.stopped_by, self.stopped_why = wire.BY_SIGNAL, f"its job step had got {name}"
@@ -317,7 +323,7 @@ class Attempts:
         self._umask = umask
         self._killer: Killer | None = None
         self._scanned_at = 0.0
-        self._me = os.getpid()
+        self._me, self._session = os.getpid(), os.getsid(0)
 
     def __bool__(self) -> bool:
         return bool(self.all)
@@ -450,7 +456,12 @@ class Attempts:
 
     def poll(self) -> None:
         """Reaps the tasks and what they have left behind, and reports ends."""
-        reaped, self.none_left = reap()
+        self._reap()
+        self._send_ends()
+
+    def _reap(self) -> None:
+        look = any(a.pid and not a.left_known and not a.kill_begun for a in self.all)
+        reaped, self.none_left = reap(look=look)
         if self._killer is not None and not self.none_left:
             reaped += self._kill_children(reaped)
         ended = {each.pid: each for each in reaped}
@@ -461,7 +472,24 @@ class Attempts:
                 if not attempt.ended:
                     attempt.end(ended[attempt.pid])
                 attempt.close_gate()
-        self._send_ends()
+        for each in reaped:
+            if each.status and each.process is not None:
+                self._find_failed(each, each.process)
+
+    def _find_failed(self, orphan: Ended, process: Process) -> None:
+        """Finds the task whose first process has left this one, which has failed."""
+        if process.sid == self._session or any(each.pid == orphan.pid for each in self.all):
+            return  # none that a task has started
+        known = self._tracker.known_processes.get((process.pid, process.start), "")
+        for attempt in self.all:
+            if attempt.state is not State.ENDED or attempt.status != 0:
+                continue
+            if attempt.left_known or attempt.kill_begun:
+                continue
+            its = process.sid == attempt.pid or known == attempt.task
+            its = its or orphan.pid in attempt.seen_left
+            if its or (not known and self._unnamed(attempt, [process])):
+                attempt.failed_left.append(orphan)
 
     def _kill_children(self, reaped: list[Ended]) -> list[Ended]:
         """Kills what is a child now; returns what has ended meanwhile. A chain of forks makes the
@@ -502,7 +530,7 @@ class Attempts:
 
     def _look_at_left(self) -> None:
         """Finds what the tasks that have just ended with status 0 have left, unless that ends by
-        itself within a moment."""
+        itself within a moment, and well."""
         now = time.monotonic()
         due = [a for a in self.all if a.state is State.ENDED and not a.left_known]
         due = [a for a in due if a.kill_begun or now >= a.next_look]
@@ -513,14 +541,20 @@ class Attempts:
             with suppress(OSError):  # no descriptor is left: it is not known
                 for process, task in self._tracker.scan().values():
                     left.setdefault(task, []).append(process)
+            self._reap()  # what the look did not see any more
         for attempt in due:
             found = [*left.get(attempt.task, ()), *self._unnamed(attempt, left.get("", ()))]
+            found = _busiest(found)
             done = attempt.status != 0 or attempt.kill_begun or not found
             if not done and now - attempt.ended_at < _LEFT_SECONDS:
                 attempt.next_look = now + _LOOK_AT_LEFT
+                listed = found[: wire.MOST_LEFT]
+                pids = (process.pid for process in listed)
+                attempt.seen_left.update(zip(pids, command_lines(listed)))
                 continue
             attempt.left_known = True
-            attempt.left = None if done else _left(attempt, found)
+            if attempt.status == 0 and not attempt.kill_begun and (found or attempt.failed_left):
+                attempt.left = _left(attempt, found)
 
     def _unnamed(self, attempt: Attempt, unnamed: Sequence[Process]) -> list[Process]:
         """Those processes of no task that is known (their environment is empty, and their birth was
@@ -642,25 +676,49 @@ def signal_name(number: int) -> str:
         return str(number)
 
 
-def _left(attempt: Attempt, found: list[Process]) -> Json:
+def _busiest(processes: list[Process]) -> list[Process]:
+    return sorted(processes, key=lambda process: process.ticks, reverse=True)
+
+
+def _left(attempt: Attempt, living: list[Process]) -> Json:
     """The facts of an end that has left processes. Of each process its `age` when the first one
     ended, so that one can tell what was there from the beginning."""
-    found = sorted(found, key=lambda process: process.ticks, reverse=True)
-    listed = found[: wire.MOST_LEFT]
+    listed = living[: wire.MOST_LEFT]
+    processes = [
+        {"command": command, "cpu": round(process.cpu, 2), **_age(attempt, process)}
+        for process, command in zip(listed, command_lines(listed))
+    ]
+    failed = attempt.failed_left[: wire.MOST_LEFT - len(listed)]
+    processes += [_failed(attempt, each) for each in failed]
     return {
-        "processes": [
-            {
-                "pid": process.pid,
-                "command": command,
-                "age": round(max(0.0, attempt.end_at - started_at(process)), 2),
-                "cpu": round(process.cpu, 2),
-            }
-            for process, command in zip(listed, command_lines(listed))
-        ],
-        "unlisted": len(found) - len(listed),
+        "processes": processes,
+        "unlisted": len(living) + len(attempt.failed_left) - len(processes),
         "seconds": round(max(0.0, attempt.end_at - attempt.program_at), 2),
-        "cpu": round(attempt.cpu, 2),
+        "cpu": round(attempt.cpu, 4),
     }
+
+
+def _failed(attempt: Attempt, orphan: Ended) -> Json:
+    """The facts of a process that was left, and has failed since."""
+    assert orphan.process is not None
+    seen = attempt.seen_left.get(orphan.pid, "")
+    program, name = seen.split(" ", 1)[0].rpartition("/")[2], orphan.name[1:-1]
+    if os.WIFSIGNALED(orphan.status):
+        end: Json = {"signal": signal_name(os.WTERMSIG(orphan.status))}
+    else:
+        end = {"status": os.WEXITSTATUS(orphan.status)}
+    return {
+        "command": seen if name and program.startswith(name) else name,
+        "cpu": round(orphan.cpu, 4),
+        "forked": orphan.name == attempt.name,
+        **_age(attempt, orphan.process),
+        **end,
+    }
+
+
+def _age(attempt: Attempt, process: Process) -> Json:
+    age = round(max(0.0, attempt.end_at - started_at(process)), 2)
+    return {"pid": process.pid, "age": age}
 
 
 def _port_owner(attempt: Attempt) -> Json | None:

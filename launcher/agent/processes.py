@@ -410,38 +410,51 @@ def become_subreaper() -> None:
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+_LOOK = os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD
 _REAP_SECONDS = 0.2
 """At a time: chains of forks may end faster than they can be reaped, and the loop must go on."""
 
 
 class Ended(NamedTuple):
     """A child that has ended: its wait status, and the processor's seconds that it and those for
-    which it had waited have used."""
+    which it had waited have used; where it was looked at, its last line of the process table and
+    its short name."""
 
     pid: int
     status: int
     cpu: float
+    process: Process | None = None
+    name: str = ""
 
 
-def reap() -> tuple[list[Ended], bool]:
-    """Reaps children that have ended; and whether the kernel says that no child at all is left."""
+def reap(*, look: bool = False) -> tuple[list[Ended], bool]:
+    """Reaps children that have ended; and whether the kernel says that no child at all is left.
+    With `look` each is looked at before: afterwards nothing is known of it."""
     ended: list[Ended] = []
     until = time.monotonic() + _REAP_SECONDS
     while time.monotonic() < until:
+        process, name, whose = None, "", -1
         try:
-            pid, status, used = os.wait4(-1, os.WNOHANG | _WNOTHREAD)
+            if look:
+                waiting = os.waitid(os.P_ALL, 0, _LOOK)
+                if waiting is None:
+                    break
+                whose = waiting.si_pid
+                with suppress(OSError):  # no descriptor is left
+                    process, name = read_process(whose), short_name(whose)
+            pid, status, used = os.wait4(whose, os.WNOHANG | _WNOTHREAD)
         except ChildProcessError:
             return ended, True
         if pid == 0:
             break
-        ended.append(Ended(pid, status, used.ru_utime + used.ru_stime))
+        ended.append(Ended(pid, status, used.ru_utime + used.ru_stime, process, name))
     return ended, False
 
 
 def is_child(pid: int) -> bool:
     """It is a child of ours that nobody has reaped. One system call, no look at `/proc`."""
     try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT | _WNOTHREAD)
+        os.waitid(os.P_PID, pid, _LOOK)
     except ChildProcessError:
         return False
     return True

@@ -53,6 +53,8 @@ AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
 Pid = Annotated[int, Field(ge=0, le=1 << 22)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Figure = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
+ExitStatus = Annotated[int, Field(ge=0, le=255)]
+SignalName = Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 AbsolutePath = Annotated[str, Field(max_length=1 << 16, pattern=r"^/[^\x00-\x1f\x7f-\x9f]*$")]
 VariableName = Annotated[str, Field(max_length=1000)]
@@ -127,17 +129,22 @@ class PortOwner(Frame):
 
 class LeftProcess(Frame):
     """A process that a task's first process has left; `age` is its age when that ended, `cpu` the
-    processor's seconds that it had used when it was looked at."""
+    processor's seconds that it had used when it was looked at. Where it has failed since, its
+    `status` or `signal`; `forked`: it had become no other program than the first process."""
 
     pid: Pid
     command: Line
     age: Seconds
     cpu: Seconds
+    status: ExitStatus | None = None
+    signal: SignalName | None = None
+    forked: bool = False
 
 
 class LeftProcesses(Frame):
-    """The living processes that a task's first process left when it ended with status 0, after so
-    many `seconds` and with so much `cpu`. `unlisted` is the number of those beyond the listed."""
+    """The processes that a task's first process left when it ended with status 0, and that live on
+    or have failed within a moment; after so many `seconds` and with so much `cpu`. `unlisted` is
+    the number of those beyond the listed."""
 
     processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=wire.MOST_LEFT)]
     unlisted: Number
@@ -153,8 +160,8 @@ class TaskFacts(Message):
     pid: Pid
     error: Text
     ended: bool
-    status: Annotated[int, Field(ge=0, le=255)] | None = None
-    signal: Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")] | None = None
+    status: ExitStatus | None = None
+    signal: SignalName | None = None
     stopped_by: StoppedBy = StoppedBy.NOBODY
     stopped_why: Text = ""
     listening: bool

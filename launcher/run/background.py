@@ -1,5 +1,5 @@
 """Processes that a task's first process has left: helpers of a program that has worked, or the
-program itself, in the background."""
+program itself, in the background; also one that has failed there at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ _HELPER_AGE = 3.0
 _WORKED_CPU, _HELPER_SHARE = 0.3, 0.1
 """A command that has used so many seconds of a processor, and what it left less than this share of
 them: it is the command that has worked."""
+_NOT_STARTED = (126, 127)
+"""Exit codes of a shell for a program that it cannot start."""
 _COMMAND = 80
 ADVICE = "start it in the foreground, without & and nohup"
 
 
 @frozen
 class LeftProcess:
-    """A process that was left when the task's first process ended with status 0."""
+    """A process that was left when the task's first process ended with status 0. Either it lived
+    two seconds later, or it had failed by then."""
 
     pid: fields.Count
     """Its id on the host."""
@@ -30,6 +33,19 @@ class LeftProcess:
     """Its age at that moment."""
     cpu: fields.Seconds = 0.0
     """Seconds of a processor that it had used soon after."""
+    exit_code: fields.ExitCode | None = None
+    """Status with which it had failed."""
+    signal: str | None = None
+    """Name of the signal that had ended it."""
+    forked: bool = False
+    """It was the same program as the first process, forked."""
+
+    @property
+    def failure(self) -> str:
+        """`exit 1` or `killed by HUP`; empty while it lives."""
+        if self.signal is not None:
+            return f"killed by {self.signal}"
+        return "" if self.exit_code is None else f"exit {self.exit_code}"
 
 
 @frozen
@@ -50,23 +66,42 @@ class LeftProcesses:
         """The first process has done nothing but to start what it left."""
         if self.seconds > SHORT_SECONDS:
             return False
-        worked = self.cpu >= _WORKED_CPU
-        return any(
-            process.age < _HELPER_AGE and not (worked and process.cpu < _HELPER_SHARE * self.cpu)
-            for process in self.processes
-        )
+        return any(self._is_the_work(process) for process in self.processes)
+
+    def _is_the_work(self, process: LeftProcess) -> bool:
+        if process.age >= _HELPER_AGE:
+            return False
+        if self.cpu >= _WORKED_CPU and process.cpu < _HELPER_SHARE * self.cpu:
+            return False
+        if not process.failure or process.forked or process.exit_code in _NOT_STARTED:
+            return True
+        return process.cpu >= self.cpu  # else a filter such as grep, whose input has ended
 
     @property
     def text(self) -> str:
-        """`left 1 process, python3 train.py, which was ended: start it in the foreground, …`."""
-        names = [_shortened(process.command) for process in self.processes]
+        """`left 1 process, python3 train.py, which was ended: start it in the foreground, …`. Of
+        helpers only those are named that live; empty where there is none."""
+        work = self.is_the_work
+        told = [process for process in self.processes if work or not process.failure]
+        if not told:
+            return ""
+        failed = all(process.failure for process in told)
+        names = [_named(process, len(told) > 1) for process in told]
         count = len(names) + self.unlisted
         more = f" and {self.unlisted} more" if self.unlisted else ""
         what = f"left {counted(count, 'process', 'processes')}, {'; '.join(names)}{more}"
-        if self.is_the_work:
+        if work and failed:
+            how = f" ({told[0].failure})" if len(told) == 1 else ""
+            return f"{what}, which failed{how}: {ADVICE}"
+        if work:
             return f"{what}, which {'was' if count == 1 else 'were'} ended: {ADVICE}"
         end = "ends with the run" if count == 1 else "end with the run"
         return f"{what}, which {end}"
+
+
+def _named(process: LeftProcess, of_several: bool) -> str:
+    name = _shortened(process.command)
+    return f"{name} ({process.failure})" if of_several and process.failure else name
 
 
 def _shortened(command: str) -> str:

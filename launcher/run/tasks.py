@@ -343,7 +343,7 @@ class Tasks:
             return self._failed(task, f"{how}, not by itself: {asked}", event.tail, outside=True)
         if event.status == 0:
             left = event.left if data.plan.task(task).in_cluster else None
-            if left is not None:
+            if left is not None and left.text:
                 data.update_task(task, left=left, reason=left.text)
                 if left.is_the_work:
                     return self._failed(task, f"exit 0, {left.text}", event.tail)

@@ -668,7 +668,10 @@ class Outputs:
 
 
 def _left(said: frames.LeftProcesses) -> LeftProcesses:
-    listed = (LeftProcess(p.pid, p.command, p.age, p.cpu) for p in said.processes)
+    listed = (
+        LeftProcess(p.pid, p.command, p.age, p.cpu, p.status, p.signal, p.forked)
+        for p in said.processes
+    )
     return LeftProcesses(tuple(listed), said.unlisted, said.seconds, said.cpu)
 
 

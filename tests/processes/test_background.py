@@ -48,6 +48,31 @@ tasks = ["localhost:auto"]
     assert "nothing is left on any host" in done.stderr
 
 
+def test_a_command_that_fails_in_the_background_fails(tmp_path: Path) -> None:
+    """Though nothing of it is left: the summary says with which status it ended."""
+    jobs = """
+[jobs.worker]
+command = ["sh", "-c", "nohup python3 missing.py > /dev/null 2>&1 &"]
+tasks = ["localhost:auto"]
+"""
+    done = run("up", str(write(tmp_path, CLUSTER.format(jobs=jobs))), "--headless")
+    assert done.returncode == 1, done.stderr
+    assert "failed, exit 0 (left 1 process, " in done.stderr
+    assert ", which failed (exit 2): start it in the foreground" in done.stderr
+
+
+def test_a_filter_that_finds_nothing_is_no_failure(tmp_path: Path) -> None:
+    """`grep -v` of a process substitution ends with 1, behind the program that it has filtered."""
+    jobs = """
+[jobs.worker]
+command = ["bash", "-c", "exec python3 -c 'print(1)' 2> >(grep -v warning >&2)"]
+tasks = ["localhost:auto"]
+"""
+    done = run("up", str(write(tmp_path, CLUSTER.format(jobs=jobs))), "--headless")
+    assert done.returncode == 0, done.stderr
+    assert "grep" not in done.stderr
+
+
 def test_a_program_that_has_worked_may_leave_a_helper(tmp_path: Path) -> None:
     """The run is a success, with a note that names the helper, which ends with the run."""
     jobs = """

@@ -38,7 +38,11 @@ RECEIPT = {
     "confirmed": True,
 }
 LEFT = {
-    "processes": [{"pid": 5, "command": "x", "age": 0.1, "cpu": 0.2}],
+    "processes": [
+        {"pid": 5, "command": "x", "age": 0.1, "cpu": 0.2},
+        {"pid": 6, "command": "y", "age": 0.1, "cpu": 0.2, "status": 1, "forked": True},
+        {"pid": 7, "command": "z", "age": 0.1, "cpu": 0.2, "signal": "HUP"},
+    ],
     "unlisted": 1,
     "seconds": 1.0,
     "cpu": 0.1,

@@ -45,6 +45,15 @@ FOREGROUND = {
     "pipe": ["sh", "-c", "sleep 0.1 | cat"],
     "closes-a-pipe": ["bash", "-c", "exec 5> >(cat >/dev/null); echo x >&5"],
 }
+FAILED = {
+    "crashes": (["sh", "-c", "nohup python3 /missing.py > /dev/null 2>&1 &"], 2),
+    "raises-later": (["sh", "-c", "python3 -c 'import time; time.sleep(0.3); 1/0' &"], 1),
+    "not-found": (["sh", "-c", "tfmux-missing --x &"], 127),
+    "no-directory": (["sh", "-c", "cd /missing && exec python3 train.py &"], None),
+    "own-session": (["setsid", "--fork", "python3", "-c", "raise SystemExit(3)"], 3),
+    "forks": (python("import os; os.fork() or 1/0"), 1),
+    "is-killed": (["bash", "-c", "python3 -c 'import os; os.kill(os.getpid(), 9)' & disown"], -9),
+}
 FAILS = ["sh", "-c", "sleep 1000 & exit 3"]
 
 
@@ -79,6 +88,23 @@ def test_every_way_into_the_background_is_seen(client: Client) -> None:
         assert any("sleep 1000" in each["command"] for each in found["processes"]), (task, found)
         assert found["unlisted"] == 0 and found["seconds"] < 60
     assert left(client, "fails:0") is None
+    assert client.kill()["survivors"] == []
+
+
+def test_what_fails_in_the_background_at_once_is_seen(client: Client) -> None:
+    """The status of what nobody waits for comes to the agent; each is reported of its own task."""
+    for name, (argv, _) in FAILED.items():
+        client.start(f"{name}:0", argv)
+    for name, (_, status) in FAILED.items():
+        found = left(client, f"{name}:0")
+        assert found and found["unlisted"] == 0, (name, found)
+        (each,) = found["processes"]
+        if status == -9:
+            assert each["signal"] == "KILL" and "python3" in each["command"], each
+        else:
+            assert each["status"] == status or status is None, (name, each)
+            assert each["status"] != 0
+        assert each["forked"] is (name in ("not-found", "no-directory", "forks")), (name, each)
     assert client.kill()["survivors"] == []
 
 

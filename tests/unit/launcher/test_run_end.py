@@ -76,6 +76,45 @@ def test_a_command_that_did_nothing_but_start_others_has_failed(
         assert driver.seen.notes[-1] == f"worker:1 on b {view.reason}"
 
 
+@pytest.mark.parametrize(
+    ("seconds", "cpu", "process", "fails"),
+    [
+        pytest.param(0.01, 0.001, LeftProcess(7, "python3 x", 0, 0.02, 1), True, id="python x &"),
+        pytest.param(0.01, 0.001, LeftProcess(7, "x", 0, 0.0, 127), True, id="not found"),
+        pytest.param(
+            0.01, 0.001, LeftProcess(7, "sh", 0, 0.0, 2, forked=True), True, id="cd DIR && x &"
+        ),
+        pytest.param(
+            0.01, 0.001, LeftProcess(7, "python3 x", 0, 0.02, signal="HUP"), True, id="hangup"
+        ),
+        pytest.param(
+            0.1, 0.02, LeftProcess(7, "grep", 0, 0.001, 1), False, id="filter whose input ends"
+        ),
+        pytest.param(9.0, 5.0, LeftProcess(7, "board", 1, 0.3, 1), False, id="port in use"),
+        pytest.param(60.0, 0.0, LeftProcess(7, "python3 x", 0, 0.02, 1), False, id="has waited"),
+    ],
+)
+def test_a_command_whose_background_fails_at_once_has_failed(
+    seconds: float, cpu: float, process: LeftProcess, fails: bool
+) -> None:
+    """Nothing is left then; a helper that fails at the end is nobody's business."""
+    driver = running()
+    left = _left(seconds, cpu, process)
+    driver.feed(ev.TaskExited, name("worker:1"), 1, 0, None, left=left)
+    if fails:
+        assert driver.state("worker:1") is TaskState.FAILED
+        assert f"{process.command}, which failed ({process.failure}): " in driver.failure.how
+    else:
+        assert driver.state("worker:1") is TaskState.EXITED
+        assert not driver.task("worker:1").reason and driver.task("worker:1").left is None
+
+
+def test_several_in_the_background_are_told_apart() -> None:
+    """Those that have failed beside those that had to be ended."""
+    left = _left(0.1, 0.0, LeftProcess(7, "a"), LeftProcess(8, "b", 0, 0.1, 1))
+    assert left.text.startswith("left 2 processes, a; b (exit 1), which were ended: start")
+
+
 def test_a_command_in_the_background_is_started_again_by_the_rules() -> None:
     """It is a failure like any other, and nothing of it is left in the next attempt's view."""
     driver = running('on_failure = "restart"\n')
