@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Sequence
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
-_STAYS = {"results", "stage", "stage.index"}
+_STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 _REBOOTED = "the host has rebooted"
 _AGENT_DIED = "the agent died"

@@ -180,6 +180,7 @@ def workdir_files(
         while place:
             place = os.path.dirname(place)
             folders.add(place)
+    prepared = _prepared_at(stage)
     work = os.path.join(stage, WORK)
     # Not where a task has put a link in its place. Below an ignored folder only staged files count:
     # whoever had them copied means them.
@@ -211,7 +212,15 @@ def workdir_files(
                     result = _changed(info, made)
                 else:
                     result = not by_product and not ignored(inside)
-                yield WorkdirFile(inside, item.path, info, result)
+                yield WorkdirFile(inside, item.path, info, result and info.st_ctime_ns > prepared)
+
+
+def _prepared_at(stage: str) -> int:
+    """When the `prepare` lines had ended, by the clock of the file system; 0 without them."""
+    try:
+        return os.lstat(stage + ".prepared").st_ctime_ns
+    except OSError:
+        return 0
 
 
 def kept_files(kept: str, problems: list[str]) -> Iterator[WorkdirFile]:

@@ -30,6 +30,24 @@ def main(words: list[str]) -> int:
     """Returns the status of the first line that failed, else 0."""
     fresh, lines = words[0] == "fresh", words[1:]
     place = "" if fresh else os.getcwd()
+    status = _prepare(lines, place, fresh=fresh)
+    if fresh and not status:
+        _mark_prepared()
+    return status
+
+
+def _mark_prepared() -> None:
+    """Leaves a file beside the copy of the workdir: what is older in there, no task has made."""
+    stage = os.path.dirname(os.getcwd())
+    if os.path.exists(stage + ".index"):
+        try:
+            with open(stage + ".prepared", "w"):
+                pass
+        except OSError as error:  # a full disk: what the lines have made counts as results
+            log(f"{stage}.prepared: {error.strerror}")
+
+
+def _prepare(lines: list[str], place: str, *, fresh: bool) -> int:
     digest = content(lines, place)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     folder = os.path.join(base, "tfmux", "prepared")

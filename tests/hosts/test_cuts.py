@@ -118,7 +118,7 @@ def test_a_cut_that_heals_after_the_lease_says_what_happened(scenario: FaultScen
         assert up.wait() == 1, up.transcript()
         assert any("tf3 is back (meanwhile: no launcher for" in note for note in notes(up))
         assert confirmed(up)
-        assert last_states(up)["worker:1"] == "failed"
+        assert last_states(up)["worker:1"] in ("failed", "stopped"), "ended from outside"
         scenario.check_logs(up.run_id)
     scenario.wait_dead()
 

@@ -101,6 +101,24 @@ def wait_gone(folder: Path) -> None:
     wait_until(lambda: {path.name for path in folder.iterdir()} == {"results"}, "its agent goes")
 
 
+def test_what_prepare_makes_is_no_result(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Given `prepare` lines that build in the workdir and change a file of it, and a task that
+    changes one of what they have made, when it ends, then only that one stays."""
+    workdir(tmp_path)
+    lines = [
+        "mkdir -p out",
+        "echo built > out/lib.so",
+        "echo 1 > out/count",
+        "echo x >> staged.txt",
+    ]
+    script = "open('out/count', 'a').write('2'); open('model.ckpt', 'w').write('model')"
+    text = cluster(ssh_server, script, f"prepare = {json.dumps(lines)}")
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 0, up.transcript()
+    (results,) = kept(up)
+    assert files(Path(results["folder"])) == {"out/count", "model.ckpt"}
+
+
 def test_what_tasks_leave_stays_on_the_host_and_is_named(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:

@@ -131,6 +131,9 @@ while time.monotonic() < end or count < least or (word and not told(word)):
     if pace:
         time.sleep(pace)
 write(b"\ndone " + digest.hexdigest().encode() + b"\n")
+# Who has worked may leave others behind; who has not has put its work into the background.
+while {"child", "daemon", "orphan", "holder", "chain"} & set(modes) and time.process_time() < 0.4:
+    pass
 if "fails" in modes and int(attempt) <= int(os.environ.get("FAILURES", "1000")):
     sys.exit(7)
 """.replace("{CONTENT}", CONTENT)
