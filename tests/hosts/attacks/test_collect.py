@@ -72,7 +72,7 @@ class Host:
     @classmethod
     def lying(cls, stream: bytes, problems: object = (), **answer: Any) -> Host:
         """One whose stream, announcement and last word are these."""
-        told = {"size": len(stream), "files": 0, "links": [], "absent": [], **answer}
+        told = {"size": len(stream), "files": 0, "links": [], "absent": [], "present": 0, **answer}
         return cls(message(told), stream, message({"problems": problems}))
 
     def close(self) -> None:
@@ -254,7 +254,7 @@ def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
     the results are missing with that reason. So nothing piles up in memory."""
 
     size = 1 << 40
-    told = {"size": size, "files": 1, "links": [], "absent": []}
+    told = {"size": size, "files": 1, "links": [], "absent": [], "present": 0}
     flood = [file("big", b"", size=size - 200), *[bytes(1 << 20)] * 64]
     brought, told_here = results(Host(message(told), *flood), tmp_path)
     assert not brought
