@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import posixpath
 import re
 import shlex
@@ -13,11 +14,13 @@ from ..ids import TaskId
 from ..plan.planner import HostPlan, Plan, TaskPlan, cannot_run
 from ..plan.shell import split_python
 from ..quantities import counted
-from .listing import Copied, LeftOut
+from .listing import Copied, LeftOut, Listed
 
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "csh", "tcsh", "fish")
 _INTERPRETERS = (*SHELLS, "perl", "ruby", "node", "Rscript", "julia", "lua", "php")
 _LARGEST_SCRIPT = 1 << 20
+_MOST_SCRIPTS = 100
+"""Python files that are read for what they import."""
 _SHOWN = 4
 """Links that a note names."""
 MOVES = re.compile(r"\b(cd|pushd)\b")
@@ -68,6 +71,8 @@ def left_out_command(plan: Plan, host: HostPlan, copied: Copied) -> str:
         if task.directory or not task.argv:
             continue
         program = task.argv[0] if "/" in task.argv[0] else ""
+        if why := left_out_module(task, copied):
+            found.setdefault(why, []).append(task.id)
         for word in filter(None, (program, script_of(task.argv))):
             place = copied_path(task, word)
             if place is None:
@@ -77,6 +82,24 @@ def left_out_command(plan: Plan, host: HostPlan, copied: Copied) -> str:
             if why := known[place.path]:
                 found.setdefault(why, []).append(task.id)
     return next((cannot_run(tasks, host.name, why) for why, tasks in found.items()), "")
+
+
+def module_of(task: TaskPlan) -> tuple[str, ...]:
+    """The parts of the name of a module that `python -m` runs from the copy of the workdir, if it
+    is there; empty where it cannot be."""
+    words = split_python(task.argv) if is_python(task.argv) else None
+    if words is None or words[1][0] != "-m" or copied_path(task, ".") is None:
+        return ()
+    return tuple(words[1][1].split("."))
+
+
+def left_out_module(task: TaskPlan, copied: Copied) -> str:
+    """Reason for which the module of a command is not in its package, which is copied; empty where
+    it is, or the package may come from elsewhere."""
+    parts = module_of(task)
+    if len(parts) < 2 or not copied.find(f"{parts[0]}/__init__.py"):
+        return ""
+    return _find_module(".", parts, copied)[1]
 
 
 def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[TaskId, str]]:
@@ -102,34 +125,85 @@ def other_files(plan: Plan, host: HostPlan, copied: Copied) -> Iterator[tuple[Ta
                     )
         script = script_of(task.argv) if is_python(task.argv) else ""
         place = copied_path(task, script) if script else None
-        if place is not None and f"{place.path}/" not in known:
-            known.add(f"{place.path}/")
-            for why in _imports(place.path, copied):
+        found = place and copied.find(place.path)
+        if found:
+            programs, root = [found], posixpath.dirname(found.path) or "."
+        elif parts := module_of(task):
+            programs, root = _find_module(".", (*parts, "__main__"), copied)[0], "."
+        else:
+            continue
+        key = "/".join(each.path for each in programs)
+        if f"{key}/" not in known:
+            known.add(f"{key}/")
+            for why in _imports(programs, root, copied):
                 yield task.id, why
 
 
-def _imports(script: str, copied: Copied) -> Iterator[str]:
-    """Yields a sentence for each module beside a script that it imports and that is not copied."""
-    found = copied.find(script)
+def _find_module(
+    folder: str, parts: Sequence[str], copied: Copied
+) -> tuple[list[Listed], str, str]:
+    """The files that are read when a module is imported from a directory; why one of them is not
+    copied, though it is on this machine, and the name of that one."""
+    files: list[Listed] = []
+    for count, part in enumerate(parts, 1):
+        folder = posixpath.normpath(f"{folder}/{part}")
+        if folder.startswith("../"):
+            break
+        names = (f"{folder}/__init__.py", f"{folder}.py")
+        files += filter(None, map(copied.find, names))
+        if copied.find(names[1]):
+            break
+        if not copied.find(folder):
+            here = [names[1], *([folder] if _has_modules(copied.local(folder)) else [])]
+            why = next(filter(None, map(copied.problem, here)), "")
+            return files, why, ".".join(parts[:count])
+    return files, "", ""
+
+
+def _has_modules(folder: str) -> bool:
+    """A directory without any may have a package's name, as `wandb/` has, and is none."""
     try:
-        if found is None or found.size > _LARGEST_SCRIPT:
+        return any(name.endswith(".py") for name in os.listdir(folder)) if folder else False
+    except OSError:
+        return False
+
+
+def _imports(programs: Sequence[Listed], root: str, copied: Copied) -> Iterator[str]:
+    """Yields a sentence for each module of the workdir that programs, or modules which they import,
+    import from the directory `root` and that is not copied."""
+    todo, seen, told = list(programs), {each.path for each in programs}, set()
+    while todo:
+        file = todo.pop(0)
+        for folder, parts in _imported(file, root):
+            found, why, name = _find_module(folder, parts, copied)
+            if why and why not in told:
+                told.add(why)
+                yield f"{file.path} imports {name}, but {why}"
+            new = [each for each in found if each.path not in seen]
+            if len(seen) < _MOST_SCRIPTS:
+                seen.update(each.path for each in new)
+                todo += new
+
+
+def _imported(file: Listed, root: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yields the directory from which each module is imported, and the parts of its name."""
+    try:
+        if file.kind != "f" or file.size > _LARGEST_SCRIPT:
             return
-        with open(found.source, "rb") as file:
-            tree = ast.parse(file.read(_LARGEST_SCRIPT))
+        with open(file.source, "rb") as opened:
+            tree = ast.parse(opened.read(_LARGEST_SCRIPT))
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return  # the task will say it
-    names: dict[str, None] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names |= dict.fromkeys(each.name.partition(".")[0] for each in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names[node.module.partition(".")[0]] = None
-    folder = posixpath.dirname(found.path)
-    for name in names:
-        files = [posixpath.join(folder, file) for file in (name, f"{name}.py")]
-        if not any(map(copied.find, files)):
-            for why in filter(None, map(copied.problem, files)):
-                yield f"{script} imports {name}, but {why}"
+            for each in node.names:
+                yield root, tuple(each.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            up = [".."] * (node.level - 1)
+            folder = posixpath.join(posixpath.dirname(file.path), *up) if node.level else root
+            module = node.module.split(".") if node.module else []
+            for each in node.names:
+                yield folder or ".", (*module, each.name)
 
 
 def left_out_note(links: Sequence[LeftOut]) -> str:

@@ -15,9 +15,11 @@ _DEEPEST = 4
 """Interpreters that are scripts themselves."""
 
 
-def program_problem(name: str, path: str | None, folder: str = "/", depth: int = 0) -> str:
+def program_problem(
+    name: str, path: str | None, folder: str = "/", depth: int = 0, *, by_shell: bool = False
+) -> str:
     """Reason for which a program cannot be run; empty if it can. Of a script the first line is
-    read.
+    read; a shell runs one that has none.
 
     `path` is the `PATH` on which it is looked for, None for this process's own; a relative name
     with a slash starts from `folder`.
@@ -25,7 +27,7 @@ def program_problem(name: str, path: str | None, folder: str = "/", depth: int =
     if "/" not in name:
         found = shutil.which(name, path=path)
         if found:
-            return _script_problem(found, path, depth)
+            return _script_problem(found, path, depth, by_shell)
         for place in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep):
             found = os.path.join(place, name)
             if os.path.isfile(found):
@@ -38,26 +40,28 @@ def program_problem(name: str, path: str | None, folder: str = "/", depth: int =
         return f"{whole}: no such file"
     if not os.access(whole, os.X_OK):
         return f"{whole} is not executable"
-    return _script_problem(whole, path, depth)
+    return _script_problem(whole, path, depth, by_shell)
 
 
-def _script_problem(file: str, path: str | None, depth: int) -> str:
+def _script_problem(file: str, path: str | None, depth: int, by_shell: bool) -> str:
     head = b""
     with suppress(OSError), open(file, "rb") as opened:  # it may be executed, and not read
         head = opened.read(HEAD_BYTES)
-    why, interpreter = first_line(head)
+    why, interpreter = first_line(head, by_shell=by_shell)
     if not why and interpreter and depth < _DEEPEST:
         why = program_problem(interpreter, path, depth=depth + 1)
         why = why and f"its first line names {interpreter}: {why}"
     return why and f"{file}: {why}"
 
 
-def first_line(head: bytes) -> tuple[str, str]:
+def first_line(head: bytes, *, by_shell: bool = False) -> tuple[str, str]:
     """What is wrong with the first line of a program, and the interpreter in it, by its path or the
-    name behind `env`; both are empty for what is no script."""
+    name behind `env`; both are empty for what is no script. A shell runs one without an interpreter
+    itself."""
     bare = head[3:] if head.startswith(b"\xef\xbb\xbf") else head
     if not bare.startswith(b"#!"):
-        return "", ""
+        text = bool(head.strip()) and b"\0" not in head and not by_shell
+        return "it is text whose first line names no interpreter: #!/bin/sh" if text else "", ""
     if bare is not head:
         return "a byte order mark stands before the #! of its first line: save it without one", ""
     line, newline, _ = head[2:].partition(b"\n")

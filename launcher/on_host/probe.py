@@ -98,7 +98,7 @@ def command(asked: Question) -> str:
         if why:
             return why
     program = os.path.expanduser(asked["program"])
-    why = program_problem(program, path)
+    why = program_problem(program, path, by_shell=bool(asked["shell"]))
     if why or not asked["module"]:
         return why
     argv = (*asked["shell"], program, "-c", _MODULE, asked["module"])

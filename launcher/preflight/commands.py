@@ -9,7 +9,15 @@ from collections.abc import Callable
 
 from ..cluster.file_model import ClusterModel
 from ..files.listing import Copied, Listed
-from ..files.needed import MOVES, SHELLS, CopiedPath, copied_path, is_python, script_of
+from ..files.needed import (
+    MOVES,
+    SHELLS,
+    CopiedPath,
+    copied_path,
+    is_python,
+    left_out_module,
+    script_of,
+)
 from ..frozen import frozen
 from ..ids import TaskId
 from ..on_host.executables import HEAD_BYTES, first_line
@@ -83,7 +91,9 @@ class CommandCheck:
             if starts and shells > _MOST_SHELLS:
                 unknown += names
                 continue
-            why, asked = await self._problem(command, having[0])
+            why, asked = left_out_module(having[0], self._copied), False
+            if not why:
+                why, asked = await self._problem(command, having[0])
             if why:
                 problems += 1
                 unless = may_come(self._plan, self._host, having[0], asked=asked)
@@ -99,7 +109,8 @@ class CommandCheck:
         program, before = command.program, ""
         if isinstance(program, CopiedPath):
             before = f"{self._copied.local(program.path)}: "
-            why, interpreter = await asyncio.to_thread(self._copied_problem, program.path)
+            by_shell = bool(command.shell)
+            why, interpreter = await asyncio.to_thread(self._copied_problem, program.path, by_shell)
             if why:
                 return why, False
             program = interpreter or None
@@ -121,7 +132,7 @@ class CommandCheck:
                 return answer.why, True
         return await self._script_problem(command.script, task), False
 
-    def _copied_problem(self, path: str) -> tuple[str, str]:
+    def _copied_problem(self, path: str, by_shell: bool) -> tuple[str, str]:
         """Reason for which a program that is copied cannot be run, and its interpreter."""
         found = self._copied.find(path)
         if found is None:
@@ -131,7 +142,7 @@ class CommandCheck:
         if not found.mode & 0o100:
             return f"{found.source} is not executable", ""
         head = _head(found)
-        why, interpreter = first_line(head)
+        why, interpreter = first_line(head, by_shell=by_shell)
         return why and f"{found.source}: {why}", interpreter
 
     def _missing(self, path: str) -> str:

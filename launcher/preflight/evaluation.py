@@ -257,7 +257,7 @@ def links_left_out(host: str, links: Sequence[LeftOut]) -> Finding:
 
 def file_left_out(host: str, task: TaskId, sentence: str) -> Finding:
     """Reports a file that a command names, or a script imports."""
-    todo = "take it back in .gitignore (!NAME), or name it in data"
+    todo = "take it back in .gitignore (!NAME), name it in data, or make it there with prepare"
     return warning(Check.FILES, "file-left-out", host, "not copied", sentence, todo, task=task)
 
 

@@ -203,6 +203,7 @@ LINES = {
     "no-such-python is not on PATH": b"#!/usr/bin/env no-such-python\n",
     "write env -S": b"#!/usr/bin/env python3 -u\n",
     "a byte order mark": b"\xef\xbb\xbf#!/bin/sh\n",
+    "names no interpreter: #!/bin/sh": b"echo a\n",
     "": b"#! /usr/bin/env -S python3 -u\nprint(1)\n",
 }
 
@@ -223,6 +224,17 @@ def test_the_first_line_of_a_script_is_read(
     done = run("check", str(file))
     assert done.returncode == (3 if why else 0), done.stdout
     assert why in words(done.stdout) and (not why or f"{script}: " in words(done.stdout))
+
+
+def test_a_shell_runs_a_script_without_a_first_line(ssh_server: SshServer, tmp_path: Path) -> None:
+    """Given `setup` in front of such a script, when it is checked and run, then both end with 0."""
+    make(tmp_path / "work", a_sh="echo fine\n")
+    more = 'setup = "true"'
+    file = write(tmp_path, project(ssh_server, ["./a.sh"], more=more))
+    done = run("check", str(file))
+    assert done.returncode == 0, done.stdout
+    with Up("up", str(file), "--json") as up:
+        assert up.wait() == 0, up.transcript()
 
 
 def test_a_shell_gets_no_script_with_windows_line_ends(
