@@ -81,9 +81,13 @@ class RoundWorker(Worker):
         self._watching = False
         self._updates = Updates(self) if self.role.is_chief else None
 
-    def begin(self, step: int, joined: bool) -> None:
-        """Forgets tokens of an earlier attempt; the chief starts to update."""
+    def forget(self) -> None:
+        """Forgets tokens of an earlier attempt. Those that end a worker come after the last step:
+        a worker that has them forgotten sees that step, and takes none."""
         self.session.run(self._forget_tokens)
+
+    def begin(self, step: int, joined: bool) -> None:
+        """The chief starts to update."""
         if self._updates:
             self._updates.start(step, joined)
         if self._updates and not self._watching:

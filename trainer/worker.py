@@ -166,6 +166,10 @@ class Worker(Training):
                 gradients.append(layout.join(of_weights) if joined else of_weights)
         return losses, gradients
 
+    def forget(self) -> None:
+        """Called once a session, before its first step is read: forgets what was left for an
+        earlier attempt of this task."""
+
     def begin(self, step: int, joined: bool) -> None:
         """Called once a session, when all shared variables have values.
 
@@ -283,6 +287,7 @@ class Worker(Training):
 
     def _train(self, joined: bool) -> None:
         self.input.load(self.session)
+        self.forget()
         step = int(self.session.run(self.shared.step))
         if self.checkpoints:
             self.summaries.graph(self._graph)

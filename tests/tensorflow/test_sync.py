@@ -142,6 +142,25 @@ def test_term_saves_and_a_restart_goes_on(tasks: Tasks, tmp_path: pathlib.Path) 
         assert started and int(started[1]) >= saved
 
 
+def test_a_worker_that_comes_as_the_training_ends_ends_too(
+    tasks: Tasks, tmp_path: pathlib.Path
+) -> None:
+    """It has seen a step before the last one, and the chief ends before it begins."""
+    flags = ("--steps=5", "--replicas-to-aggregate=1")
+    cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
+    cluster.start("ps")
+    gates = [tmp_path / "chief", tmp_path / "late"]
+    chief, late = (
+        cluster.start("worker", n, env={"GATE": str(gate)}, module="tests.support.gated_start")
+        for n, gate in enumerate(gates)
+    )
+    late.says("waits for its gate")
+    gates[0].touch()
+    assert chief.wait() == 0
+    gates[1].touch()
+    assert late.wait(60) == 0
+
+
 def test_too_many_replicas_to_aggregate(tasks: Tasks) -> None:
     """More gradients a step than workers would wait for ever: a usage error."""
     cluster = Cluster(tasks, "sync", "--replicas-to-aggregate=3", ps=1, worker=2)
