@@ -40,16 +40,16 @@ ATTRIBUTES = {
     "module 'urllib' has no attribute 'urlretrieve'": "urllib.request.urlretrieve",
     "module 'urllib' has no attribute 'urlopen'": "urllib.request.urlopen",
 }
-# Of a SyntaxError: its message, and what stands in its line.
+# Of a SyntaxError: its message, and what stands in its line outside of strings and comments.
 SYNTAX = (
     (r"Missing parentheses in call to '(print|exec)'", ""),
     (r"multiple exception types must be parenthesized", ""),
     (r"arameters cannot be parenthesized", ""),
     (r"leading zeros in decimal integer literals", ""),
     (r"invalid decimal literal", r"\d[lL]\b"),
-    (r"inconsistent use of tabs and spaces", ""),
-    (r"", r"^\s*raise \w+\s*,|<>|`|\bur['\"]"),
+    (r"^invalid syntax", r"^\s*raise \w+\s*,|<>|`|\bur['\"]"),
 )
+TEXT = re.compile(r"""(?P<quote>\"""|\'\'\'|"|')(\\.|(?!(?P=quote)).)*((?P=quote)|$)|#.*""")
 OTHERS = (
     (
         r"'float' object cannot be interpreted as an integer|indices must be integers or slices, "
@@ -67,8 +67,13 @@ OTHERS = (
 def hint(error: BaseException) -> str:
     """What to write instead, where Python 2 is the reason of an error; else nothing."""
     name, text = str(getattr(error, "name", "")), str(error)
+    if isinstance(error, TabError):
+        return (
+            f"{error.filename}:{error.lineno}: a tab was eight spaces in Python 2: "
+            f"`expand {error.filename} > NEW` writes spaces"
+        )
     if isinstance(error, SyntaxError):
-        line = error.text or ""
+        line = TEXT.sub("''", error.text or "")
         if any(re.search(what, error.msg) and re.search(in_it, line) for what, in_it in SYNTAX):
             place = f"{error.filename}:{error.lineno}"
             return f"{place} is Python 2, and this is Python 3: {CONVERT}"

@@ -18,7 +18,8 @@ PYTHON_2 = {
     "10L": "2to3",
     "def f((a, b)): pass": "2to3",
     "lambda (a, b): a": "2to3",
-    "if 1:\n\ta = 1\n        b = 2": "2to3",
+    "if 1:\n\ta = 1\n        b = 2": "`expand train.py > NEW`",
+    "print('`', `1`)": "2to3",
     "xrange(3)": "`range`",
     "unicode('a')": "`str`",
     "raw_input()": "`input`",
@@ -49,6 +50,12 @@ PYTHON_3 = [
     "if 1:\nprint(1)",
     "raise ValueError('a, b')",
     "'<>' + 1",
+    "a = 1 2  # see `a`",
+    "a = '<>' b",
+    "a = 'raise E, e' b",
+    'a = """`""" b',
+    "a = (1, '`'",
+    "a = 'ur\\'x' b",
 ]
 
 
