@@ -254,6 +254,23 @@ def test_what_shares_a_variable_goes_with_it() -> None:
         assert alone.device == "/job:ps/task:0"
 
 
+def test_a_session_without_a_server_has_what_was_made_since(tmp_path: Path) -> None:
+    """What is colocated with an operation, for which a session with a server chose, had its device
+    when it was made."""
+    with tf.Graph().as_default() as graph:
+        there = tf.compat.v1.Variable(0.0)
+        placer.Placer(NAMES, remote=True, soft=False).place(graph)
+        with tf.compat.v1.colocate_with(there.op):
+            beside = tf.constant(1.0).op
+        last = there.assign_add(1.0, read_value=False)
+        with tf.device("/job:ps/task:0"):
+            asked = tf.constant(1.0).op
+        assert beside.device == "/job:ps/task:0"
+        placer.Placer(["/job:localhost/task:0/device:CPU:0"], remote=False, soft=False).place(graph)
+        devices = {one.device for one in graph.get_operations() if one is not asked}
+        assert devices == {""} and asked.device == "/job:ps/task:0", last
+
+
 def test_on_gpus_a_queue_and_all_that_uses_it_are_on_the_cpu() -> None:
     """With soft placement, as in TensorFlow 1; what computes stays on the GPU."""
     here = [
@@ -379,6 +396,47 @@ def test_a_traceback_is_the_scripts(tmp_path: Path) -> None:
     assert not [line for line in places if "runpy" in line or "/trainer/" in line]
     assert shown.count("Traceback (most recent call last):") == 1
     assert not re.search(r"^E\d{4} |mlir_graph_optimization_pass", done.stderr, re.MULTILINE)
+
+
+def test_a_missing_module_is_missed_in_the_scripts_line(tmp_path: Path) -> None:
+    """The traceback, and so the cause that a run names, ends there, and not in what runs it."""
+    (tmp_path / "beside.py").write_text("\nfrom tensorflow.contrib import slim\n")
+    (tmp_path / "script.py").write_text("import beside\n")
+    done = tf1(tmp_path, "script.py")
+    places = [line for line in done.stderr.splitlines() if line.startswith("  File ")]
+    script, beside = (tmp_path / name for name in ("script.py", "beside.py"))
+    assert places == [
+        f'  File "{script}", line 1, in <module>',
+        f'  File "{beside}", line 2, in <module>',
+    ]
+
+
+LAYERS = """
+import tensorflow as tf
+
+cell = tf.nn.rnn_cell.BasicLSTMCell(3)
+outputs, _ = tf.nn.dynamic_rnn(cell, tf.zeros([2, 4, 5]), dtype=tf.float32)
+print(tf.layers.dense(outputs, 6).shape)
+"""
+
+
+@pytest.mark.parametrize(
+    ("legacy", "out", "hint"),
+    [
+        (None, "(2, 4, 6)\n", ""),
+        ("0", "", "legacy Keras has it: `pip install tf_keras`, without `TF_USE_LEGACY_KERAS=0`"),
+    ],
+)
+def test_layers_and_cells_are_legacy_kerass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, legacy: str | None, out: str, hint: str
+) -> None:
+    """Where it is installed, and unless the user says otherwise."""
+    monkeypatch.delenv("TF_USE_LEGACY_KERAS", raising=False)
+    if legacy:
+        monkeypatch.setenv("TF_USE_LEGACY_KERAS", legacy)
+    (tmp_path / "script.py").write_text(LAYERS)
+    done = tf1(tmp_path, "script.py")
+    assert done.stdout == out and hint in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,20 @@ uses of NumPy's older releases, `old_numpy`. What is left of Python 2 in it is n
 """
 
 import ast
+import importlib.util
 import os
 import sys
 import traceback
 import types
 from argparse import Namespace
+from itertools import pairwise
 
 from trainer.exceptions import TrainerError
 from trainer.tf1 import python2
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
+FOLDER = os.path.dirname(__file__)
 
 
 def run(options: Namespace) -> int:
@@ -31,6 +35,8 @@ def run(options: Namespace) -> int:
         return 1
     if level := _log_level(tree):
         os.environ[LOG_LEVEL] = level
+    if importlib.util.find_spec("tf_keras"):  # has version 1's layers and cells, Keras 3 has not
+        os.environ.setdefault(LEGACY_KERAS, "1")
 
     from trainer.tf1 import interface  # imports TensorFlow, which reads the level
 
@@ -68,14 +74,32 @@ def _log_level(tree: ast.Module) -> str:
     return ""
 
 
+def _hide_own(frames: types.TracebackType) -> None:
+    """Takes what runs the script out of a traceback that begins there."""
+    shown, last = [frames], frames
+    while after := last.tb_next:
+        last = after
+        if os.path.dirname(after.tb_frame.f_code.co_filename) != FOLDER:
+            shown.append(after)
+    shown[-1].tb_next = None
+    for one, after in pairwise(shown):
+        one.tb_next = after
+
+
 def _report(error: BaseException, script: str) -> None:
-    """Prints a traceback that begins in the script, and what to do about it where that is known."""
+    """Prints a traceback that begins in the script, without frames of this package, and what to do
+    about it where that is known."""
     frames = error.__traceback__
     while frames and frames.tb_frame.f_code.co_filename != script:
         frames = frames.tb_next
+    if frames:
+        _hide_own(frames)
     if type(error.__context__) is type(error) and hasattr(error, "node_def"):
         error.__suppress_context__ = True  # TensorFlow's own, without the place in the script
     sys.stdout.flush()
     traceback.print_exception(error.with_traceback(frames))
-    if hint := python2.hint(error):
+    hint = python2.hint(error)
+    if str(error).endswith("is not available with Keras 3."):
+        hint = f"legacy Keras has it: `pip install tf_keras`, without `{LEGACY_KERAS}=0`"
+    if hint:
         print(f"tf1: {hint}", file=sys.stderr)

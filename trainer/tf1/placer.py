@@ -139,11 +139,19 @@ class Placer:
         return spec.replace(**instead)
 
     def _restore(self, graph: Any, operations: list[Any]) -> None:
-        """Takes back what a session with a server has chosen: there are no tasks here."""
+        """Takes back what a session with a server has chosen: there are no tasks here. What was
+        made colocated since then has got the chosen device, too."""
         given = _given.get(graph, {})
-        for operation in operations:
-            if operation.name in given:
-                operation._set_device(given.pop(operation.name))
+        taken_back: dict[str, tuple[str, str]] = {}  # of an operation: device chosen, and before
+        for operation in operations if given else ():
+            name, chosen = operation.name, operation.device
+            before = given.pop(name, None)
+            for other in _together(operation) if before is None else ():
+                if taken_back.get(other.name, ("",))[0] == chosen:
+                    before = taken_back[other.name][1]
+            if before is not None:
+                taken_back[name] = chosen, before
+                operation._set_device(before)
 
 
 def _task(spec: Any) -> tuple[Any, Any]:
