@@ -21,5 +21,5 @@ def begin_later(worker: RoundWorker, step: int, joined: bool) -> None:
 
 
 if __name__ == "__main__":
-    RoundWorker.begin = begin_later  # type: ignore[method-assign]
+    RoundWorker.begin = begin_later  # type: ignore[assignment, method-assign]
     runpy.run_module("trainer", run_name="__main__", alter_sys=True)
