@@ -29,6 +29,7 @@ from launcher.session.client import RunClient
 from launcher.session.records import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
+from tui.job_signals import pass_on_signals
 from tui.streams import message, write_line, write_some
 
 _PACE = 0.05
@@ -292,6 +293,7 @@ class _Signals:
         signal.signal(signal.SIGTERM, self._asking(RunClient.terminate))
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # under nohup it is
             signal.signal(signal.SIGHUP, self._asking(RunClient.hang_up))
+        pass_on_signals(lambda: self._client)
 
     def hand_to(self, client: RunClient) -> None:
         """Carries out what has been asked for, and from now on whatever is."""

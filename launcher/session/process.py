@@ -70,6 +70,8 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, terminate)
     signal.signal(signal.SIGINT, terminate)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):  # of `scancel --full`: for tasks alone
+        signal.signal(number, lambda *_: None)  # unlike SIG_IGN no program inherits it
     gc.freeze()  # under a flood a tenth of the processor time went into looking at modules
     gc.enable()
     link.setblocking(False)

@@ -318,16 +318,20 @@ def save(*_):
     print("saved", flush=True)
     sys.exit(0)
 signal.signal(signal.SIGTERM, save)
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, _: print("checkpoint", number, flush=True))
 print("at work", flush=True)
-time.sleep(1000)
+while True:
+    time.sleep(1000)
 """
 
 
 @pytest.mark.parametrize("by_exec", [True, False])
 def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
-    """Given a batch script whose last line is `exec tfmux up`, when its job is cancelled, then the
-    tasks have saved, and the run was terminated and has its receipt. In another place the program
-    says what to write."""
+    """Given a batch script whose last line is `exec tfmux up`, when it gets a signal before the
+    limit, then it passes it on to the tasks, once; when its job is cancelled, then they have saved,
+    and the run was terminated and has its receipt. In another place the program says what to
+    write."""
     conf = slurm_bed.folder / "slurm.conf"  # a node's /tmp has nothing of ours but this folder
     conf.write_text(conf.read_text().replace("KillWait=5", "KillWait=60"))
     slurm_bed.run("scontrol", "reconfigure")
@@ -351,10 +355,18 @@ def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     slurm_bed.run("sbatch", "-N2", "--time=10", f"--output={out}", str(script))
     wait_until(lambda: out.exists() and out.read_text().count("at work") == 2, "tasks are at work")
     assert ("write  exec tfmux up …" in out.read_text()) is not by_exec
+    for number in (signal.SIGUSR1, signal.SIGUSR2) if by_exec else ():
+        slurm_bed.run("scancel", "--batch", f"--signal={int(number)}", "1")
+        wait_until(
+            lambda line=f"checkpoint {int(number)}": out.read_text().count(line) == 2,
+            "the tasks have got the signal",
+        )
     slurm_bed.run("scancel", "1")
     slurm_bed.wait_empty()
     said = out.read_text()
     assert "success" not in said
     if by_exec:
+        assert said.count("checkpoint") == 4, said
         assert said.count("saved") == 2 and "nothing is left on any host" in said, said
-        assert "terminated after" in said
+        # Or the agents, which get TERM as well, are heard first.
+        assert "terminated after" in said or "failed after" in said, said

@@ -36,8 +36,7 @@ while True:
     time.sleep(1000)
 """
 OURS = {signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM, signal.SIGCHLD}
-FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-TRIED: list[int] = sorted({*signal.valid_signals()} - OURS - FAULTS)
+TRIED: list[int] = sorted({*signal.valid_signals()} - OURS)
 BY_SCRIPT: tuple[int, ...] = (
     signal.SIGUSR1,
     signal.SIGHUP,

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.budgets import soak
 from tests.support.cluster_texts import one_task
-from tests.support.command import write
+from tests.support.command import Up, write
 from tests.support.paths import REPOSITORY
 
 LONG_LINES = """
@@ -111,6 +111,24 @@ def test_an_interrupt_behind_the_end_changes_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "worker:0 | done" in done.stdout and "Traceback" not in done.stderr
     assert done.stderr.endswith("\nlate\n")
+
+
+@pytest.mark.parametrize("whom", ["command", "launcher"])
+def test_signals_that_are_for_tasks_end_nothing_of_ours(tmp_path: Path, whom: str) -> None:
+    """Given a run here, when USR1 and USR2 come to `tfmux up` or to its launcher process, as those
+    of a batch script do, then both go on: the run ends with its task."""
+    here = tmp_path / "go"
+    task = "import os, time\nprint('at work', flush=True)\n"
+    task += f"while not os.path.exists({str(here)!r}): time.sleep(0.05)"
+    with Up("up", str(write(tmp_path, one_task(task))), "--json") as up:
+        up.log("worker:0", "at work")
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            if whom == "command":
+                up.process.send_signal(number)
+            else:
+                up.signal_launcher(number)
+        here.touch()
+        assert up.wait() == 0, up.transcript()
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-", soak("<&-"), soak("2>&-")])

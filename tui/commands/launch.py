@@ -78,8 +78,10 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     run goes on in any case."""
     from tui import crash
     from tui.app import TfmuxApp
+    from tui.job_signals import pass_on_signals
     from tui.outcome import report
 
+    pass_on_signals(lambda: client)
     error: BaseException | None = None
     try:
         error = crash.run_app_twice(

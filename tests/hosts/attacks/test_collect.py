@@ -230,6 +230,8 @@ ANSWERS: list[dict[str, Any]] = [
     {"absent": ["x"] * 101},
     {"absent": "no list"},
     {"absent": [1]},
+    {"present": -1},
+    {"present": None},
 ]
 
 

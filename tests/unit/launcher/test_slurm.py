@@ -152,6 +152,24 @@ async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -
     assert (await engine(Scripted(squeue=INVALID, scontrol=INVALID)).poll("7")).over
 
 
+@pytest.mark.parametrize(
+    ("queue", "shown", "said"),
+    [
+        ("RUNNING|None|N/A|sl1", "", ""),
+        ("SUSPENDED|None|N/A|sl1", "", ""),
+        ("PENDING|Resources|N/A|", "", ""),
+        ("", "JobState=CANCELLED Reason=None", "Slurm 7 has ended: CANCELLED"),
+        ("", "JobState=TIMEOUT Reason=TimeLimit", "Slurm 7 has ended: TIMEOUT (TimeLimit)"),
+        ("", "JobState=PREEMPTED Reason=None", "Slurm 7 has ended: PREEMPTED"),
+        ("", "", "Slurm 7 has ended: GONE (Slurm does not know the job any more)"),
+    ],
+)
+async def test_the_end_of_a_job_is_a_sentence(queue: str, shown: str, said: str) -> None:
+    """Which `tfmux ps` says of a run without a launcher; nothing while the job is there."""
+    commands = Scripted(squeue=queue, scontrol=shown, hostnames="sl1\n")
+    assert await engine(commands).end("7") == said
+
+
 async def test_no_answer_is_no_end() -> None:
     """A controller that is down says nothing of the job."""
     down = Output(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
@@ -159,6 +177,8 @@ async def test_no_answer_is_no_end() -> None:
         await engine(Scripted(squeue=down)).poll("7")
     with pytest.raises(SlurmError, match="Unable to contact"):
         await engine(Scripted(squeue=INVALID, scontrol=down)).poll("7")
+    with pytest.raises(SlurmError, match="Unable to contact"):
+        await engine(Scripted(squeue=down)).end("7")
 
 
 @pytest.mark.parametrize("line", ["", "garbage", "A|B|C", "|||", "x" * 100_000, "\0|\0|\0|\0"])
