@@ -326,6 +326,11 @@ while True:
 """
 
 
+def wait_for_lines(out: Path, line: str) -> None:
+    """Waits until both tasks have said it."""
+    wait_until(lambda: out.exists() and out.read_text().count(line) == 2, f"they say {line}")
+
+
 @pytest.mark.parametrize("by_exec", [True, False])
 def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     """Given a batch script whose last line is `exec tfmux up`, when it gets a signal before the
@@ -353,14 +358,11 @@ def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     lines.append(f"exec {up}" if by_exec else f"{up}\necho done")
     script = command.write(slurm_bed.folder, "\n".join(lines) + "\n", "batch.sh")
     slurm_bed.run("sbatch", "-N2", "--time=10", f"--output={out}", str(script))
-    wait_until(lambda: out.exists() and out.read_text().count("at work") == 2, "tasks are at work")
+    wait_for_lines(out, "at work")
     assert ("write  exec tfmux up …" in out.read_text()) is not by_exec
     for number in (signal.SIGUSR1, signal.SIGUSR2) if by_exec else ():
         slurm_bed.run("scancel", "--batch", f"--signal={int(number)}", "1")
-        wait_until(
-            lambda line=f"checkpoint {int(number)}": out.read_text().count(line) == 2,
-            "the tasks have got the signal",
-        )
+        wait_for_lines(out, f"checkpoint {int(number)}")
     slurm_bed.run("scancel", "1")
     slurm_bed.wait_empty()
     said = out.read_text()
