@@ -125,6 +125,8 @@ def refusal(folder: Path) -> str:
 
 def _too_much(folder: Path) -> str:
     real = os.path.realpath(folder)
+    if _KEYS in real.split("/"):
+        return f"{folder}: refused to copy SSH keys to hosts: name the directory by its whole path"
     todo = "work in a directory of the project; to copy nothing write "
     todo += "workdir = \"\" (tfmux run --workdir ''), to copy all of it workdir = "
     if real == "/":

@@ -30,7 +30,7 @@ _MOST = 20_000
 
 def background_problem(argv: Sequence[str]) -> str:
     """What in a command puts it in the background, and what becomes of it; empty if nothing."""
-    words = _without_prefixes(argv)
+    words = without_prefixes(argv)
     if not words:
         return ""
     program, rest = posixpath.basename(words[0]), words[1:]
@@ -79,7 +79,8 @@ def _has(words: Sequence[str], letter: str, option: str) -> bool:
     return False
 
 
-def _without_prefixes(argv: Sequence[str]) -> Sequence[str]:
+def without_prefixes(argv: Sequence[str]) -> Sequence[str]:
+    """The words of a command from its program on, without `env A=1`, `nice`, and their like."""
     words = list(argv)
     prefixed = False
     while words:
@@ -121,7 +122,7 @@ def _script_problem(script: str) -> str:
     elif nohup:
         return "nohup is not needed: no terminal ends a task; remove it"
     last = next((words for words, _ in reversed(commands) if words), [])
-    words = _without_prefixes(last)
+    words = without_prefixes(last)
     return _program_problem(posixpath.basename(words[0]), words[1:]) if words else ""
 
 

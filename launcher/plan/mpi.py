@@ -15,6 +15,7 @@ from ..cluster.file_model import ClusterModel
 from ..cluster.ranks import ranks
 from ..on_host.linked import mpi_library
 from ..quantities import counted
+from .foreground import without_prefixes
 from .planner import Plan, TaskPlan
 from .shell import split_python
 
@@ -22,6 +23,11 @@ MPI4PY = "mpi4py"
 _IMPORTS = re.compile(rb"^[ \t]*(?:import|from)[ \t]+mpi4py\b", re.MULTILINE)
 _SCRIPT_BYTES = 1 << 20
 _MOST_HOSTS = 4
+_LAUNCHERS = (
+    *("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "prun"),
+    *("horovodrun", "srun", "jsrun", "aprun"),
+)
+"""Programs that start the ranks of an MPI program, on all its hosts."""
 
 
 def size_of(cluster: ClusterModel) -> int:
@@ -56,6 +62,25 @@ def advice(cluster: ClusterModel, argv: Sequence[str]) -> str:
     return f"start it by its own mpirun: tfmux run {where}-- mpirun -n {count} {mpi_hosts}{command}"
 
 
+def repeated(plan: Plan) -> Iterator[tuple[TaskPlan, str, str]]:
+    """Yields the first task of each command that starts MPI by itself, once for each of several
+    tasks; what would happen, and what to do."""
+    tasks: dict[tuple[str, ...], list[TaskPlan]] = {}
+    for task in plan.tasks:
+        if task.in_cluster:
+            tasks.setdefault(task.argv, []).append(task)
+    for argv, having in tasks.items():
+        program = next(map(posixpath.basename, without_prefixes(argv)), "")
+        if len(having) > 1 and program in _LAUNCHERS:
+            problem = (
+                f"is {program}, which starts all ranks of an MPI program: {len(having)} tasks "
+                "would start it as often, and none knows of the others"
+            )
+            first = having[0].host
+            where = "" if plan.host(first).local else f" -H {first}"
+            yield having[0], problem, f"have one task: tfmux run{where} -n 1 -- {program} …"
+
+
 def found_here(plan: Plan, tasks: Iterable[TaskPlan]) -> Iterator[tuple[TaskPlan, str]]:
     """The first of these tasks of each command that is seen to use an MPI library by its words, or
     by the local file that it runs; and the library. Reads files and runs `ldd`."""
@@ -68,9 +93,10 @@ def found_here(plan: Plan, tasks: Iterable[TaskPlan]) -> Iterator[tuple[TaskPlan
 
 
 def _library(plan: Plan, task: TaskPlan) -> str:
-    words = split_python(task.argv) if _is_python(task.argv[0]) else None
+    argv = tuple(without_prefixes(task.argv)) or task.argv
+    words = split_python(argv) if _is_python(argv[0]) else None
     if words is None:
-        path = _local(plan, task, task.argv[0]) if "/" in task.argv[0] else None
+        path = _local(plan, task, argv[0]) if "/" in argv[0] else None
         if path is None:
             return ""
         return mpi_library(str(path)) or (MPI4PY if _imports(path) else "")

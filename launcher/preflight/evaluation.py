@@ -284,6 +284,12 @@ def mpi(host: str, task: TaskId, problem: str, todo: str, *, sure: bool) -> Find
     return warning(*about, task=task)
 
 
+def mpi_repeated(host: str, task: TaskId, problem: str, todo: str) -> Finding:
+    """Warns of an `mpirun` that several tasks would start."""
+    sentence = f"the command of {task} {problem}"
+    return warning(Check.COMMAND, "mpi-repeated", host, "MPI", sentence, todo, task=task)
+
+
 def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     """Evaluates the GPUs; `promised` is their number by the cluster file."""
     rows = answer.gpus

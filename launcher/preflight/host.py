@@ -319,6 +319,9 @@ class HostCheck:
 
     async def _mpi(self) -> None:
         """Programs of an MPI library, whose ranks `framework = "mpi-like"` does not make."""
+        for task, problem, todo in mpi.repeated(self._plan):
+            if task.host == self.name:
+                self._report(evaluation.mpi_repeated(self.name, task.id, problem, todo))
         size = mpi.size_of(self._cluster)
         here = {task.id: library for task, library in await self._mpi_here()} if size else {}
         seen: set[tuple[str, ...]] = set()

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..agent import wire
 from ..agent.folders import FolderError
-from ..cluster.choices import Framework
 from ..cluster.file_model import ClusterModel
 from ..cluster.readiness import LogMatches
 from ..errors import LauncherError
@@ -411,7 +410,7 @@ class RunLoop:
         for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
             self.add_note(f"{unset_note(name, tasks)} {start}")
-        if past is None and self._cluster.run.framework is Framework.MPI_LIKE:
+        if past is None:
             self._spawn(self._note_mpi(), "look for MPI")
         self.connections.begin(self.outputs, self._on_listening)
         if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
@@ -421,7 +420,8 @@ class RunLoop:
         self._spawn(self._follow_clock(), "clock")
 
     async def _note_mpi(self) -> None:
-        """Notes programs of an MPI library, to which `mpi-like` gives no rank."""
+        """Notes programs of an MPI library, to which `mpi-like` gives no rank, and each `mpirun`
+        that several tasks start."""
         for text in await asyncio.to_thread(_mpi_notes, self._cluster, self.run.plan):
             self.add_note(text)
 
@@ -787,11 +787,12 @@ def _end(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _mpi_notes(cluster: ClusterModel, plan: Plan) -> list[str]:
-    from ..plan import mpi  # for such runs alone
+    from ..plan import mpi  # off the way to the first task
 
+    notes = [f"the command of {t.id} {why}: {todo}" for t, why, todo in mpi.repeated(plan)]
     if not (size := mpi.size_of(cluster)):
-        return []
-    return [
+        return notes
+    return notes + [
         f"{task.id} {mpi.problem(library, size)}: {mpi.advice(cluster, task.argv)}"
         for task, library in mpi.found_here(plan, plan.tasks)
     ]

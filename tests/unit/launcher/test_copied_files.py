@@ -200,6 +200,10 @@ def test_the_home_is_copied_only_where_it_is_named(tmp_path: Path, tfmux_home: P
     (tmp_path / "work/backup/.ssh").mkdir(parents=True)
     make(tmp_path, "work/backup/.ssh/id_ed25519")
     assert "backup/.ssh: refused to copy SSH keys" in refused(tmp_path / "work")
+    for inside in ("work/backup/.ssh", "work/backup/.ssh/keys"):
+        (tmp_path / inside).mkdir(exist_ok=True)
+        assert f"{inside}: refused to copy SSH keys" in refused(tmp_path / inside)
+        assert refused(tmp_path / inside, named=True) == ""
     assert refused(tmp_path / "work", ".ssh") == refused(tmp_path / "work", named=True) == ""
     (tmp_path / "work/.gitignore").write_text("backup/\n")
     assert refused(tmp_path / "work") == ""

@@ -47,6 +47,8 @@ SCRIPTS = {
         ("python3 -c 'import os; from mpi4py import MPI'", "mpi4py"),
         ("./tool", "mpi4py"),
         ("./sim.x", "libmpi.so.40"),
+        ("env OMP_NUM_THREADS=2 nice ./sim.x", "libmpi.so.40"),
+        ("env A=1 python3 train.py", "mpi4py"),
         ("python3 other.py", ""),
         ("python3 missing.py", ""),
         ("python3 -m trainer", ""),
@@ -109,3 +111,24 @@ def test_lines_of_ldd(monkeypatch: pytest.MonkeyPatch, line: str, library: str) 
 
     monkeypatch.setattr(subprocess, "run", ldd)
     assert linked.mpi_library("x") == library
+
+
+@pytest.mark.parametrize(
+    ("command", "hosts", "said"),
+    [
+        ("mpirun -n 4 python3 train.py", "a b", "have one task: tfmux run -H a -n 1 -- mpirun …"),
+        ("env A=1 mpiexec.hydra -n 4 sim.x", "localhost localhost", "tfmux run -n 1 -- mpiexec"),
+        ("srun python3 train.py", "a a b", "tfmux run -H a -n 1 -- srun"),
+        ("mpirun -n 4 sim.x", "a", ""),
+        ("mpirun -n 4 sim.x --seed={rank}", "a b", ""),
+        ("python3 mpirun", "a b", ""),
+    ],
+)
+def test_a_launcher_of_mpi_is_one_task(command: str, hosts: str, said: str, tmp_path: Path) -> None:
+    """Several with the same words would be several programs; whatever the framework is."""
+    plan = make_plan(cluster(tmp_path, *command.split(), hosts=hosts), "r")
+    found = [(str(task.id), why, todo) for task, why, todo in mpi.repeated(plan)]
+    assert len(found) == bool(said)
+    for task, why, todo in found:
+        assert task == "worker:0" and said in todo
+        assert f"{len(hosts.split())} tasks would start it as often" in why
