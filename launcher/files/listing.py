@@ -309,7 +309,10 @@ class Copied:
         return ""
 
     def is_file_here(self, path: str) -> bool:
-        """Whether a path is that of a file or of a link on this machine."""
+        """Whether a path is that of a file or of a link on this machine, or is behind a link that
+        is not copied."""
+        if any(path.startswith(f"{link.path}/") for link in self.left_out):
+            return True
         local = self.local(path)
         return bool(local) and (os.path.isfile(local) or os.path.islink(local))
 

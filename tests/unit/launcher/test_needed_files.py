@@ -59,6 +59,14 @@ def test_what_modules_import_is_followed_and_named_once(
     }
 
 
+@pytest.mark.parametrize("shell", ["source .venv/bin/activate; python train.py", ". .venv/a"])
+def test_what_is_behind_a_link_that_is_not_copied_is_named(shell: str, tmp_path: Path) -> None:
+    """Also where the link leads to nothing here: a virtual environment of another machine."""
+    (tmp_path / ".venv").symlink_to("/no/such/venv")
+    _, said = needs(tmp_path, "bash", "-c", shell)
+    assert [why for why in said if ".venv is not copied: it is a link to /no/such/venv" in why]
+
+
 @pytest.mark.parametrize("name", ["src.models", "src.models.net"])
 def test_a_module_that_its_package_lacks_is_refused(name: str, tmp_path: Path) -> None:
     """Its package is copied, so that it comes from nowhere else."""
