@@ -100,7 +100,8 @@ _OF = rf"\s*/\s*{_TOTAL}"
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN)"
 _END = r"(?:\.0+)?(?:[^\w.,/%]|[.,](?:\D|$)|$)"
 """Behind a count: neither the rest of a number nor a unit."""
-_HEAVY = "(?:━|╸|╺)"
+_HEAVY = r"(?:\xe2\x94\x81|\xe2\x95\xb8|\xe2\x95\xba)"
+"""The heavy lines of bars of Keras and rich, whole and half, as bytes of UTF-8."""
 _NAMES = r"steps?|iters?|iterations?|itr|batch|batches|mini-?batch|updates?"
 
 LIKELY = re2.compile(
