@@ -53,10 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(words: list[str]) -> int:
     if not words:
         return _home()
-    parser = build_parser()
-    if words and not words[0].startswith("-") and words[0] not in COMMANDS:
-        words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
-    arguments = parser.parse_args(words)
+    arguments = parse(words)
     if arguments.command is None:
         return _version()
     from launcher.errors import ClusterFileError, TfmuxError
@@ -98,6 +95,15 @@ def _ignore_interrupts_at_exit() -> None:
     import signal
 
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
+
+
+def parse(words: list[str]) -> argparse.Namespace:
+    """The command of a command line with words, and its arguments; a usage error ends the
+    program."""
+    parser = build_parser()
+    if not words[0].startswith("-") and words[0] not in COMMANDS:
+        words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
+    return parser.parse_args(words)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -171,7 +177,7 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(attach)
 
     kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
-    _run_options(kill, nargs="?")
+    _run_options(kill)
     kill.add_argument("--all", action="store_true", help="every active run")
     kill.add_argument(
         "--force", action="store_true", help="KILL at once: no grace, no results brought back"
@@ -195,7 +201,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     logs = commands.add_parser("logs", help="print the stored logs of any run")
-    logs.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    _run_argument(logs)
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
     logs.add_argument(
@@ -203,7 +209,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     stacks = commands.add_parser("stacks", help="print where the tasks of a run stand, grouped")
-    stacks.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    _run_argument(stacks)
     stacks.add_argument(
         "tasks", nargs="*", metavar="TASK", help="such as worker:0: all stacks of these in full"
     )
@@ -298,8 +304,17 @@ def _hosts_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _run_options(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
-    parser.add_argument("run", metavar="RUN", nargs=nargs, help="its id, or the beginning of it")
+def _run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "run",
+        metavar="RUN",
+        nargs="?",
+        help="its id, or the beginning of it (default: the one active run)",
+    )
+
+
+def _run_options(parser: argparse.ArgumentParser) -> None:
+    _run_argument(parser)
     parser.add_argument("--file", type=_path, help="its cluster file, on a machine that lacks it")
 
 

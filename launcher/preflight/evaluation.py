@@ -443,7 +443,7 @@ def logdir(host: str, answer: LogdirAnswer) -> Iterator[Finding]:
             f"({posixpath.basename(name)}): a new run would continue from it, or end at once"
         )
         todo = "add {run_id} to logdir, remove the checkpoint, or continue with "
-        todo += "tfmux up --resume RUN"
+        todo += "tfmux up FILE --resume RUN"
         yield warning(Check.LOGDIR, "logdir-stale", host, "old checkpoint", sentence, todo)
     if not answer.why and not answer.old:
         yield passed(Check.LOGDIR, host, "writable", f"{path} is writable")

@@ -420,7 +420,7 @@ class RunView:
     outcome: Outcome | None = None
     """How it ended."""
     exit_code: fields.ExitCode | None = None
-    """Exit code of `tfmux up`; absent while there is none."""
+    """Exit code of `tfmux up FILE`; absent while there is none."""
     launcher_error: str = ""
     """What launchers of the run died of, again and again, until one ended it."""
     results_missing: tuple[str, ...] = ()

@@ -75,7 +75,7 @@ class Summary:
     outcome: Outcome | None = None
     """How it ended."""
     exit_code: fields.ExitCode | None = None
-    """Exit code of `tfmux up`; absent while there is none."""
+    """Exit code of `tfmux up FILE`; absent while there is none."""
     first_failure: str = ""
     """The task that failed first, its host, and how, in words."""
     cause_text: str = ""

@@ -21,7 +21,7 @@ from tests.testbed.launcher_thread import LauncherThread
 SLOWLY = "import time\nfor step in range(100000): print('step', step, flush=True); time.sleep(0.05)"
 
 
-@pytest.mark.parametrize("words", [["--all"], []], ids=["all", "name"])
+@pytest.mark.parametrize("words", [["--all"], ["RUN"], []], ids=["all", "name", "no name"])
 def test_a_run_whose_folder_was_removed_is_listed_and_ended(
     tmp_path: Path, words: list[str]
 ) -> None:
@@ -35,7 +35,7 @@ def test_a_run_whose_folder_was_removed_is_listed_and_ended(
         listed = command.run("ps")
         assert listed.returncode == 0 and "no active runs" not in listed.stderr
         assert f"{run} goes on, though its folder has been removed" in listed.stderr
-        done = command.run("kill", *(words or [run]))
+        done = command.run("kill", *(run if word == "RUN" else word for word in words))
         assert done.returncode == 0, done.stderr
         assert f"run {run}:" in done.stdout and "none left, confirmed" in done.stdout
         assert not living()

@@ -7,11 +7,12 @@ import sys
 import time
 from contextlib import suppress
 
-from launcher.errors import TaskNotFoundError
+from launcher.errors import TaskNotFoundError, TfmuxError
 from launcher.session.client import has_launcher
 from launcher.session.records import LogLines, RunLogs, StoredRun, stored, stored_folder
 from launcher.store.stream import read_end
 from tui.commands import launch
+from tui.commands.which_run import named_or_active, run_and_tasks
 from tui.exits import Exit
 from tui.headless import display_line
 from tui.streams import message
@@ -23,7 +24,7 @@ _LOOK = 0.25
 
 def attach(arguments: argparse.Namespace) -> int:
     """Comes back to a run; returns its exit code."""
-    folder = stored_folder(arguments.run, arguments.file)
+    folder = stored_folder(named_or_active(arguments), arguments.file)
     if not has_launcher(folder):
         run = StoredRun(folder)
         if run.damage:
@@ -45,17 +46,22 @@ def logs(arguments: argparse.Namespace) -> int:
 
     Raises:
         TaskNotFoundError: the run has no such task.
+        TfmuxError: two tasks were named.
     """
-    run = stored(arguments.run)
+    words = [arguments.task] if arguments.task is not None else []
+    run_id, names = run_and_tasks(arguments.run, words, arguments.command)
+    if len(names) > 1:
+        raise TfmuxError("logs prints one task or all: name one")
+    run = stored(run_id)
     tasks = {view.id: view.host for view in run.snapshot().tasks}
-    if arguments.task:
-        wanted = next((task for task in tasks if str(task) == arguments.task), None)
+    for name in names:
+        wanted = next((task for task in tasks if str(task) == name), None)
         if wanted is None:
-            raise TaskNotFoundError(arguments.task, list(tasks))
+            raise TaskNotFoundError(name, list(tasks))
         tasks = {wanted: tasks[wanted]}
     pictures, out = sys.stdout.isatty() and not arguments.raw, sys.stdout.buffer
     follower: LogLines | RunLogs = RunLogs(run.folder.path, tasks, from_end=False)
-    if arguments.task and not pictures:
+    if names and not pictures:
         (task,) = tasks
         follower = LogLines(run.folder.path / f"{task.stem}.log")
     ended, looked = not arguments.follow, 0.0
@@ -64,9 +70,9 @@ def logs(arguments: argparse.Namespace) -> int:
             out.write(follower.read())
         else:
             for task, line in follower.read(last=ended):
-                name = b"" if arguments.task else f"{task} | ".encode()
+                title = b"" if names else f"{task} | ".encode()
                 text = line if arguments.raw else display_line(line, pictures=pictures).encode()
-                out.write(name + text + b"\n")
+                out.write(title + text + b"\n")
         out.flush()
         if follower.behind:
             continue

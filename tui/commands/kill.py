@@ -18,6 +18,7 @@ from launcher.session.records import StoredRun, active_runs, stored_folder
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable
+from tui.commands.which_run import named_or_active
 from tui.exits import Exit
 from tui.streams import message, print_lines
 
@@ -27,10 +28,11 @@ _RELEASE_SECONDS = 20.0
 
 
 def kill(arguments: argparse.Namespace) -> int:
-    """Ends one run or all, and prints each receipt.
+    """Ends one run, without a name the one active run, or all, and prints each receipt.
 
     Raises:
-        TfmuxError: neither a run nor `--all` was named, or all are to be forgotten.
+        TfmuxError: all are to be forgotten.
+        RunNotFoundError: no run was named, and none or several are active.
     """
     if arguments.all and arguments.forget:
         raise TfmuxError("--forget is for one run: name it")
@@ -43,10 +45,9 @@ def kill(arguments: argparse.Namespace) -> int:
             message("no active runs")
         kills = [_begin_listed(run.folder.run_id, arguments.force) for run in found.runs]
         kills += [_begin_listed(run_id, arguments.force) for run_id in found.removed]
-    elif arguments.run:
-        kills = [_begin(arguments.run, arguments.force, arguments.file, arguments.process)]
     else:
-        raise TfmuxError("which run? name it, or say --all; `tfmux ps` lists them")
+        run_id = named_or_active(arguments)
+        kills = [_begin(run_id, arguments.force, arguments.file, arguments.process)]
     code = max([code, *(_end(kill) for kill in kills)])
     from tui.outcome import result_lines
 
@@ -82,7 +83,7 @@ def _begin(
         folder = stored_folder(run_id, file)
     except RunNotFoundError:
         removed = [one for one in active_runs().removed if one.startswith(run_id)]
-        if len(removed) != 1:
+        if len(removed) != 1 or not run_id:
             raise
         return RunClient.kill(RunFolder(runs_home() / removed[0]), force=force)
     if not has_launcher(folder):

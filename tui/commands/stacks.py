@@ -12,6 +12,7 @@ from launcher.run.stack_groups import Stacks, record
 from launcher.session.client import STACKS_SECONDS, RunClient, has_launcher
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end
+from tui.commands.which_run import run_and_tasks
 from tui.exits import Exit
 from tui.streams import message, write_json
 
@@ -27,7 +28,8 @@ def stacks(arguments: argparse.Namespace) -> int:
         LauncherError: nobody supervises the run.
         TaskNotFoundError: the run has no such task.
     """
-    folder = RunFolder.find(arguments.run)
+    run_id, names = run_and_tasks(arguments.run, arguments.tasks, arguments.command)
+    folder = RunFolder.find(run_id)
     if not has_launcher(folder):
         ended = read_end(folder.events) is not None
         kept = ", ".join(str(file) for file in sorted(folder.path.glob("stacks-*.json")))
@@ -39,7 +41,7 @@ def stacks(arguments: argparse.Namespace) -> int:
     client = RunClient.attach(folder)
     try:
         tasks = [view.id for view in client.snapshot().tasks]
-        wanted = _wanted(arguments.tasks, tasks) if arguments.tasks else None
+        wanted = _wanted(names, tasks) if names else None
         found = client.request_stacks(wanted).result(STACKS_SECONDS)
     except concurrent.futures.TimeoutError:
         raise LauncherError(

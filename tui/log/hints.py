@@ -58,7 +58,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         PORT_IN_USE,
         r"Could not start gRPC server|[Aa]ddress already in use|Failed to add (?:any )?port",
         "the port is taken: a leftover of an earlier run, or another program; "
-        "`tfmux check` names it, and port `auto` avoids it",
+        "`tfmux check FILE` names it, and port `auto` avoids it",
     ),
     _sign(
         "waiting for a task",
@@ -180,7 +180,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|RendezvousTimeoutError|RendezvousConnectionError|Gloo connectFullMesh failed"
         r"|DistStoreError|DistNetworkError|PjRT_Client_Connect",
         "not all ranks have come to the same address: one has not started, or MASTER_ADDR is a "
-        "name that leads elsewhere on its host (`tfmux check` tries it from each)",
+        "name that leads elsewhere on its host (`tfmux check FILE` tries it from each)",
     ),
     _sign(
         "NCCL",
@@ -271,7 +271,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "no such module",
         r"ModuleNotFoundError: No module named ['\"](?P<name>[\w.]+)['\"]",
         "the host's Python lacks {name}: set `python` of this host to one that has it, or copy "
-        "it with `workdir` (`tfmux check` names what is not copied)",
+        "it with `workdir` (`tfmux check FILE` names what is not copied)",
     ),
     _sign(
         "NaN",

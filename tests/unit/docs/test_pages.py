@@ -9,19 +9,18 @@ import tomllib
 
 import pytest
 
-from docs import bindings, command_line
+from docs import bindings
 from launcher.cluster import TABLES, loads
 from launcher.cluster.reference import keys
 from tests.support.manual import DOCS, Page, pages, simple_commands
 from tests.support.paths import REPOSITORY
 from tui.config import SETTINGS
-from tui.main import COMMANDS, build_parser
+from tui.main import parse
 
 PAGES = pages()
 BY_PATH = {page.path: page for page in [*PAGES, *map(Page, REPOSITORY.glob("*.md"))]}
 _KEY = re.compile(r"<kbd>(.*?)</kbd>")
 _PLAIN_KEY = re.compile(r"\b(?:F\d{1,2}|Ctrl-[A-Z])\b")
-_SPAN = re.compile(r"(?<!`)`(tfmux [^`]*)`(?!`)")
 _SETTING = re.compile(r"(?<!`)`([a-z_]+) = [^`]+`(?!`)")
 _TYPED = {"Enter", "Esc", "Space", "Tab", "Shift-Tab", "PgUp", "PgDn", "Home", "End", "F1"}
 
@@ -99,12 +98,12 @@ def test_every_command_line_is_understood(page: Page) -> None:
 
 
 def _parse(words: list[str], place: str) -> None:
-    if words and words[0].endswith(".toml"):
-        words = ["open", *words]
+    if not words:
+        return
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-            build_parser().parse_args(words)
+            parse(words)
     except SystemExit as error:
         assert error.code == 0, f"{place}: {said.getvalue()}"
 
@@ -121,22 +120,3 @@ def test_commands_stand_in_blocks_that_are_run(page: Page) -> None:
     ]
     loose += re.findall(r"^(?: {4,}|\t)(?:tfmux|\$) .*", page.prose, re.MULTILINE)
     assert loose == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_commands_and_options_in_sentences_exist(page: Page) -> None:
-    """`tfmux up --resume` names a command and an option of it."""
-    wrong = []
-    for span in _SPAN.findall(page.text):
-        words = re.findall(r"[^\s\[\]|,]+", span.partition(" -- ")[0])[1:]
-        if not words or words[0].startswith("-") or "…" in words[0]:
-            continue
-        name = words[0]
-        if name not in COMMANDS:
-            if not (name.isupper() or name.endswith(".toml")):
-                wrong.append(span)
-            continue
-        options = command_line.options_of(command_line.commands()[name][0])
-        used = {word for word in words[1:] if word.startswith("-") and word != "--"}
-        wrong += [span] if used - options else []
-    assert wrong == []

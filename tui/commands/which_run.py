@@ -1,0 +1,80 @@
+"""The run that a command means where the command line names none: the one active run."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Sequence
+
+from launcher.errors import RunNotFoundError, TfmuxError
+from launcher.printable import printable
+from launcher.session.records import active_runs
+from launcher.store.runs import RunFolder
+from tui.commands.ps import print_unreadable, table
+from tui.streams import message, write_line
+
+_MOST_LISTED = 10
+
+
+def run_and_tasks(run: str | None, tasks: Sequence[str], command: str) -> tuple[str, list[str]]:
+    """The run and the tasks that `RUN TASK …` mean. Where the first word is no run and has a colon,
+    as no id has, it is a task of the one active run.
+
+    Raises:
+        RunNotFoundError: no run was named, and none or several are active.
+    """
+    if run is not None and ":" in run:
+        try:
+            RunFolder.find(run)
+        except RunNotFoundError:
+            return active_run(command), [run, *tasks]
+    return (active_run(command) if run is None else run), list(tasks)
+
+
+def named_or_active(arguments: argparse.Namespace) -> str:
+    """The run of a command that takes `RUN` and `--file`.
+
+    Raises:
+        TfmuxError: a cluster file was given without a run.
+        RunNotFoundError: no run was named, and none or several are active.
+    """
+    if arguments.run is not None:
+        return str(arguments.run)
+    if arguments.file is not None:
+        raise TfmuxError("--file needs the run's whole id, too: the TFMUX_RUN_ID of its tasks")
+    return active_run(arguments.command)
+
+
+def active_run(command: str) -> str:
+    """The id of the one active run. Several are listed on stderr.
+
+    Raises:
+        RunNotFoundError: there are none or several; for `kill`, also where a run cannot be read,
+            which may be the one that is meant.
+    """
+    found = active_runs()
+    print_unreadable(found)
+    active = [*(run.folder.run_id for run in found.runs), *found.removed]
+    if not active:
+        raise RunNotFoundError(_none_active(command))
+    unclear = command == "kill" and bool(found.unreadable)
+    if len(active) == 1 and not unclear:
+        if found.removed and command != "kill":
+            raise RunNotFoundError("no other run is active, and of this one nothing can be shown")
+        return active[0]
+    if found.runs:
+        write_line(table(found.runs[:_MOST_LISTED], time.time()).rstrip("\n"))
+    if len(found.runs) > _MOST_LISTED:
+        message(f"these are the newest {_MOST_LISTED}; `tfmux ps` lists all")
+    those = f"{len(active)} runs are active"
+    if len(active) == 1:
+        those = "1 run is active, and another may be"
+    raise RunNotFoundError(f"{those}: name one, such as `tfmux {command} {printable(active[0])}`")
+
+
+def _none_active(command: str) -> str:
+    newest = next(iter(RunFolder.all()), None)
+    if newest is None or command == "kill":
+        return "no active runs"
+    last = printable(newest.run_id)
+    return f"no active runs; the last one was {last}: `tfmux {command} {last}`"
