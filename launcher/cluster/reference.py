@@ -1,7 +1,7 @@
 """Keys of the cluster file as its model documents them: JSON Schema, Markdown tables, fields.
 
-The model in `model` is the only list of keys; what the editor, the reference in `docs` and other
-programs know of them is made here.
+The model in `file_model` is the only list of keys; what the editor, the reference in `docs` and
+other programs know of them is made here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Events of a run: everything that changes its state (`run.Run.handle`).
+"""Events of a run: everything that changes its state (`machine.RunStateMachine.handle`).
 
 They are plain values. Every event carries `time` in seconds since the epoch on the launching
 machine, so the run needs no clock. For a timer the shell sends `TimerFired` with the same value

@@ -1,4 +1,5 @@
-"""Instructions of a run: what the launcher's shell does, at once, when `Run.handle` says so."""
+"""Instructions of a run: what the launcher's shell does, at once, when
+`machine.RunStateMachine.handle` says so."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A run with its launcher: the run loop and its thread, and who attends to, watches or kills it."""
+"""A run with its launcher process, the clients of that, and what is known of past runs."""

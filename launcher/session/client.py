@@ -528,7 +528,7 @@ class ClientState(Enum):
 
 
 class RunClient:
-    """Implements `control.RunControl`, which says what its methods do."""
+    """Implements `RunControl`, which says what its methods do."""
 
     def __init__(
         self,

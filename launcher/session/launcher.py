@@ -655,7 +655,7 @@ class Launcher:
         Args:
             first: the connection of the client that has started this process.
             lock: a descriptor that holds the run's lock.
-            on_close: what it means when that client disappears (`server`).
+            on_close: what it means when that client disappears (`control_socket`).
 
         Raises:
             LauncherError: nothing could be begun.

@@ -11,7 +11,7 @@ what logs in to hosts, which takes as long as all else:
         without a descriptor: although a launcher that stands still holds the lock; `died` says
         what the one before died of, and with `end` the run is ended, since they all do
 
-and is from then on a client like any other (`server`); what its disappearance means counts
+and is from then on a client like any other (`control_socket`); what its disappearance means counts
 from the order on, since it may be gone before it has subscribed. Standard error goes to
 `launcher.log` in the run's folder.
 

@@ -31,7 +31,7 @@ class PendingPrompt:
 
 
 class PromptQueue:
-    """Implements `credentials.PromptHandler`. All of it belongs to the launcher's loop."""
+    """Implements `auth_prompt.PromptHandler`. All of it belongs to the launcher's loop."""
 
     def __init__(self, unattended: float = UNATTENDED_SECONDS) -> None:
         self.listener: Callable[[], None] | None = None

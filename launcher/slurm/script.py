@@ -116,8 +116,9 @@ def batch_script(table: Slurm, run_id: str, rules: Rules) -> str:
 
 def script_in_job(table: Slurm, run_id: str, rules: Rules, nodes: Mapping[str, str]) -> str:
     """The script for a shell outside of the batch script: it starts the agents on nodes of
-    `table.job` and ends, and the agents stay. Each node has with it all that the job has there of
-    GPUs and the like, as `--gres` has it: a step of one task would get one task's share."""
+    the job of `table` and ends, and the agents stay. Each node has with it all that the job has
+    there of GPUs and the like, as `--gres` has it: a step of one task would get one task's
+    share."""
     cases = [f"{shlex.quote(name)}) gres={shlex.quote(gres)} ;;" for name, gres in nodes.items()]
     lines = [
         f"job={table.job}",

@@ -1,8 +1,12 @@
-"""What tests may import."""
+"""What tests may import, and names in the prose of the code."""
 
 from __future__ import annotations
 
 import re
+import sys
+from pathlib import Path
+
+import pytest
 
 from tests.support.paths import REPOSITORY
 
@@ -27,3 +31,109 @@ def test_indexes_of_packages_name_their_modules() -> None:
         there = {each.stem for each in path.parent.iterdir() if not each.stem.startswith("_")}
         found += [f"{path.parent.name}: {name}" for name in listed if name not in there]
     assert not found, "\n".join(found)
+
+
+_NAME = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)(?:\([^`]*\))?`")
+_FILES = ("log", "lock", "toml", "jsonl", "py")
+"""Ends of names of files."""
+_OTHERS = ("asyncssh", "pydantic", "rich", "textual", "tomlkit")
+_CLASS = re.compile(r"^class (\w+)(?:\[.*?\])?(?:\(([^)]*)\))?.*:\n((?:(?: .*)?\n)*)", re.MULTILINE)
+
+
+class Names:
+    """Names that modules of `launcher/` and `tui/` have, by their texts."""
+
+    def __init__(self, texts: dict[Path, str]) -> None:
+        self._texts = texts
+        self._modules: dict[str, list[Path]] = {}
+        self._classes: dict[str, list[tuple[str, str]]] = {}
+        for path, text in texts.items():
+            place = path.parent if path.stem == "__init__" else path
+            self._modules.setdefault(place.stem, []).append(place)
+            for name, bases, body in _CLASS.findall(text):
+                self._classes.setdefault(name, []).append((bases, body))
+
+    def lacks(self, name: str) -> bool:
+        """It begins with a module, package or class of ours, and goes on with what is not there; or
+        a class of ours stands behind a module that is nobody's."""
+        first, *others = name.split(".")
+        if others[-1] in _FILES:
+            return False
+        if first not in {*self._modules, *self._classes}:
+            is_foreign = first in _OTHERS or first in sys.stdlib_module_names
+            return not is_foreign and any(other in self._classes for other in others)
+        is_there = any(self._leads_on(place, others) for place in self._modules.get(first, []))
+        return not (is_there or self._has(first, others))
+
+    def _leads_on(self, place: Path, others: list[str]) -> bool:
+        """Whether the names are those of modules in a package, of a module, and in a class."""
+        if not others:
+            return True
+        package = place / "__init__.py"
+        first, *others = others
+        for inner in (place / first, place / f"{first}.py"):
+            if inner in self._texts or inner / "__init__.py" in self._texts:
+                return self._leads_on(inner, others)
+        text = self._texts[package if package in self._texts else place]
+        pattern = rf"^(?:class |def |async def |(?:\w+, )*)?{first}\b ?[\[(:=,]"
+        if package in self._texts:  # which has names of its modules, too
+            pattern = rf"\b{first}\b"
+        found = re.search(pattern, text, re.MULTILINE)
+        return found is not None and (not others or self._has(first, others))
+
+    def _has(self, name: str, others: list[str]) -> bool:
+        """Whether a class, or a class that it is made from, has an attribute; of an attribute of
+        that nothing is known."""
+        if not others:
+            return True
+        pattern = rf"^    (?:async )?(?:def )?{others[0]}\b ?[\[(:=]|\bself\.{others[0]}\b"
+        return any(
+            re.search(pattern, body, re.MULTILINE)
+            or any(self._has(base, others) for base in re.findall(r"\w+", bases))
+            for bases, body in self._classes.get(name, [])
+        )
+
+
+def _sources() -> dict[Path, str]:
+    roots = (REPOSITORY / "launcher", REPOSITORY / "tui")
+    return {path: path.read_text() for root in roots for path in sorted(root.rglob("*.py"))}
+
+
+def test_names_in_prose_of_the_code_exist() -> None:
+    """A docstring or comment that says `machine.RunStateMachine.handle` leads there."""
+    texts = _sources()
+    names = Names(texts)
+    found = [
+        f"{path.relative_to(REPOSITORY)}: {name}"
+        for path, text in texts.items()
+        for name in _NAME.findall(text)
+        if names.lacks(name)
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "lacks"),
+    [
+        ("machine.RunStateMachine.handle", False),
+        ("launcher.run.machine.RunStateMachine", False),
+        ("RunStateMachine.handle", False),
+        ("ClusterFileError.problems", False),
+        ("cluster.load", False),
+        ("launcher.log", False),
+        ("os.walk", False),
+        ("wire.BY_AGENT", False),
+        ("threading.Event", False),
+        ("client.RunControl", False),
+        ("control.RunControl", True),
+        ("run.Run.handle", True),
+        ("machine.RunStateMachine.handles", True),
+        ("RunStateMachine.handles", True),
+        ("cluster.loading", True),
+        ("store.streams", True),
+        ("launcher.run.machines.RunStateMachine", True),
+    ],
+)
+def test_a_name_that_leads_nowhere_is_found(name: str, lacks: bool) -> None:
+    """By its module, its package, or its class alone; names of other programs are not ours."""
+    assert Names(_sources()).lacks(name) is lacks
