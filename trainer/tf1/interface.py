@@ -30,7 +30,7 @@ MODULES = "tensorflow._api.v2.compat.v1"
 ABSENT = "is not part of tf1: TensorFlow 2 has removed it"
 INSTEAD = {
     "slim": "the package tf-slim has it (`import tf_slim as slim`)",
-    "layers": "write it with `tf.get_variable` and `tf.nn`",
+    "layers": "see `tf.layers`, or write it with `tf.get_variable` and `tf.nn`",
     "rnn": "see `tf.nn.rnn_cell` and `tf.nn.dynamic_rnn`",
     "opt": "see `tf.train`",
     "summary": "see `tf.summary`",

@@ -58,8 +58,13 @@ OTHERS = (
     ),
     (
         r"'(map|zip|filter|dict_\w+)' object is not subscriptable|object of type '(map|zip|filter)'"
-        r" has no len|'dict_\w+' object has no attribute '(sort|append|remove)'",
+        r" has no len|'dict_\w+' object has no attribute '(sort|append|remove)'|'range' object "
+        r"(does not support item assignment|has no attribute '(append|remove|sort)')",
         "it gave a list in Python 2: write `list(…)` around it",
+    ),
+    (
+        r"'str' object has no attribute 'decode'",
+        "a string was bytes in Python 2, and is text now: leave `.decode(…)` out",
     ),
 )
 

@@ -36,6 +36,9 @@ PYTHON_2 = {
     "{}.keys()[0]": "`list(…)`",
     "len(zip([1], [2]))": "`list(…)`",
     "{}.keys().sort()": "`list(…)`",
+    "range(3)[0] = 1": "`list(…)`",
+    "range(3).append(1)": "`list(…)`",
+    "'a'.decode('utf-8')": "leave `.decode(…)` out",
 }
 PYTHON_3 = [
     "undefined",
