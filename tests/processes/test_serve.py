@@ -25,7 +25,8 @@ from tests.support.patience import PATIENCE, until
 from tests.testbed import browser, guard
 from tests.testbed.browser import Browser, Tab
 from tests.testbed.inprocess import SshServer
-from tests.testbed.serving import Serve, client
+from tests.testbed.relay import Relay
+from tests.testbed.serving import Serve, client, serving
 
 TICKER = (
     "import socket, sys, time\n"
@@ -50,6 +51,15 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             server.end()
         if RunFolder.all():
             run("kill", "--all")
+
+
+@pytest_asyncio.fixture
+async def wire(serve: Serve) -> AsyncIterator[Relay]:
+    """The network between a browser and the server."""
+    relay = Relay()
+    await relay.start(serve.port)
+    yield relay
+    await relay.close()
 
 
 @pytest_asyncio.fixture
@@ -132,7 +142,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     assert f"tfmux kill {folder.run_id}" in said
     assert not serve.pages()
     assert folder.launcher_pid() == launcher
-    assert "This page is closed" in await again.evaluate("document.body.innerText")
+    await again.wait_for_banner("tfmux serve has ended.")
 
     killed = await asyncio.to_thread(run, "kill", folder.run_id)
     assert killed.returncode == 0, killed.stderr
@@ -207,17 +217,146 @@ async def test_a_reload_during_the_launch_comes_back_to_it(serve: Serve, chromiu
     assert len(RunFolder.all()) == 1
 
 
+async def test_a_connection_that_stands_still_is_shown(
+    serve: Serve, wire: Relay, chromium: Browser
+) -> None:
+    """The page says so and goes on when its connection does; opens again where the network has
+    forgotten that connection, or ended it; and always shows the run as it is, by one process."""
+    tab = await chromium.tab()
+    await tab.open(through(wire, serve))
+    await tab.wait_for("l launch", "worker:1")
+    assert not await tab.banner()
+    await tab.keys("l")
+    seen = step(await stepping(tab))
+
+    for cut, says in (
+        (wire.pull, "No answer for"),
+        (wire.strand, "No answer for"),
+        (wire.cut_off, "No connection for"),
+    ):
+        cut()
+        assert "Runs go on" in await tab.wait_for_banner(says)
+        wire.heal()
+        await tab.wait_for_banner("")
+        seen = step(await stepping(tab, seen + 1))
+        await until(lambda: len(serve.pages()) == 1, "one page is left on the server")
+
+    await tab.keys("F9")
+    await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
+    assert not tab.errors
+
+
+async def test_a_server_that_is_stopped_goes_on_or_has_ended(
+    serve: Serve, chromium: Browser, tmp_path: Path
+) -> None:
+    """The page says that a stopped server does not answer, and goes on with it: what it tried in
+    between has left no process. It says when the server has ended, is not let in by another one on
+    that port, with the reason, until the browser has that one's token: then it opens by itself."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch", "worker:1")
+    await tab.keys("l")
+    seen = step(await stepping(tab))
+    tried = sum(url.endswith("/") for url in tab.requested)
+    serve.process.send_signal(signal.SIGSTOP)
+    try:
+        await tab.wait_for_banner("No answer for")
+        await until(
+            lambda: sum(url.endswith("/") for url in tab.requested) > tried + 1, "two tries"
+        )
+    finally:
+        serve.process.send_signal(signal.SIGCONT)
+    await tab.wait_for_banner("")
+    await stepping(tab, seen + 1)
+    await until(lambda: len(serve.pages()) == 1, "one page is left on the server")
+
+    await asyncio.to_thread(serve.end, signal.SIGINT)
+    assert "start tfmux serve again" in await tab.wait_for_banner("tfmux serve has ended.")
+    with serving(str(tmp_path / "cluster.toml"), "--port", str(serve.port)) as another:
+        await tab.wait_for_banner("open the address that `tfmux serve` printed, with its ?token=")
+        assert not another.pages()
+        login = await chromium.tab()
+        await login.open(another.url)
+        await login.wait_for("l launch")
+        await login.close()
+        await tab.wait_for("l launch")
+        await tab.wait_for_banner("")
+        await until(lambda: len(another.pages()) == 1, "one page is left on the server")
+
+
+async def test_a_page_opens_again_at_the_moment_that_it_is_looked_at(
+    serve: Serve, wire: Relay, chromium: Browser
+) -> None:
+    """Also where the timers of the browser stand still, as after a sleep."""
+    tab = await chromium.tab()
+    await tab.call("Page.addScriptToEvaluateOnNewDocument", source="window.setInterval = () => 0")
+    await tab.open(through(wire, serve))
+    await tab.wait_for("l launch")
+    for event in (
+        "window.dispatchEvent(new Event('online'))",
+        "window.dispatchEvent(new Event('pageshow'))",
+        "document.dispatchEvent(new Event('visibilitychange'))",
+        "document.getElementById('now').click()",
+    ):
+        wire.cut_off()
+        await tab.wait_for_banner("No connection for")
+        await until(lambda: not serve.pages(), "the page's process has gone")
+        await tab.evaluate(event)
+        await tab.wait_for_banner("")
+        await tab.wait_for("l launch")
+        assert len(serve.pages()) == 1
+
+
+async def test_a_page_whose_process_died_says_so(serve: Serve, chromium: Browser) -> None:
+    """It does not stand still, and opens again with a click."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch")
+    (page,) = serve.pages()
+    os.kill(page, signal.SIGKILL)
+    await tab.wait_until_shown("#closed")
+    await tab.evaluate("window.caught.reset(), document.getElementById('again').click()")
+    await tab.wait_for("l launch")
+    assert not await tab.shown("#closed")
+
+
+def through(wire: Relay, serve: Serve) -> str:
+    """The server's address over a relay."""
+    return serve.url.replace(f":{serve.port}/", f":{wire.port}/")
+
+
 async def test_a_phone_shows_the_whole_screen(serve: Serve, chromium: Browser) -> None:
     """The page is as wide as the phone, not a desktop's page made small, and its last line, with
-    the keys, is on it."""
+    the keys, is on it. A touch presses them, the kill key too: a phone has no other."""
     tab = await chromium.tab()
     metrics = {"width": 390, "height": 844, "deviceScaleFactor": 3, "mobile": True}
     await tab.call("Emulation.setDeviceMetricsOverride", **metrics)
+    await tab.call("Emulation.setTouchEmulationEnabled", enabled=True)
     await tab.open(serve.url)
     await tab.wait_for("launch")
     assert await tab.evaluate("window.innerWidth") == 390
     rows = "document.querySelector('.xterm-screen').getBoundingClientRect().bottom"
     assert 700 < await tab.evaluate(rows) <= 844
+    await tab.touch("launch")
+    await tab.wait_until(lambda screen: "F9 kill all" in screen and step(screen) >= 1, "a step")
+    await tab.touch("F9")
+    await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
+
+
+async def test_a_click_of_a_mouse_does_not_press_the_kill_key(
+    serve: Serve, chromium: Browser
+) -> None:
+    """It asks no question, and there are keys."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch", "worker:1")
+    await tab.keys("l")
+    seen = step(await stepping(tab))
+    await tab.click("F9")
+    await tab.click("? help")
+    await tab.wait_for("Kill all, on all hosts")
+    await tab.keys("Escape")
+    await stepping(tab, seen + 1)
 
 
 @pytest.mark.soak

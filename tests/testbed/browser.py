@@ -51,6 +51,18 @@ _READ = """
   return lines.join('\\n');
 })()
 """
+_PLACE = """
+(() => {
+  const {buffer: {active}, cols, rows} = window.caught;
+  const box = document.querySelector('.xterm-screen').getBoundingClientRect();
+  for (let y = 0; y < active.length; y++) {
+    const found = active.getLine(y).translateToString().indexOf(TEXT);
+    if (found < 0) continue;
+    const x = box.left + (found + TEXT.length / 2) * box.width / cols;
+    return JSON.stringify([x, box.top + (y + 0.5) * box.height / rows]);
+  }
+})()
+"""
 _KEYS = {
     "F9": ("F9", 120, ""),
     "Enter": ("Enter", 13, "\r"),
@@ -99,6 +111,52 @@ class Tab:
     async def screen(self) -> str:
         """What stands in the page's terminal."""
         return str(await self.evaluate(_READ) or "")
+
+    async def shown(self, selector: str) -> str:
+        """The text of an element of the page; empty where it cannot be seen."""
+        found = f"document.querySelector({json.dumps(selector)})"
+        return str(await self.evaluate(f"{found}?.checkVisibility() ? {found}.innerText : ''"))
+
+    async def wait_until_shown(self, selector: str, text: str = "") -> str:
+        """Waits until an element can be seen and says a text."""
+        deadline = time.monotonic() + PATIENCE
+        while not (said := await self.shown(selector)) or text not in said:
+            assert time.monotonic() < deadline, f"never in {selector}: {text!r}, but {said!r}"
+            await asyncio.sleep(0.1)
+        return said
+
+    async def banner(self) -> str:
+        """What the page says about its connection, over its terminal; empty where nothing."""
+        return await self.shown("#banner")
+
+    async def wait_for_banner(self, text: str) -> str:
+        """Waits until the page says a text about its connection; for none, until it says
+        nothing."""
+        if text:
+            return await self.wait_until_shown("#banner", text)
+        deadline = time.monotonic() + PATIENCE
+        while said := await self.banner():
+            assert time.monotonic() < deadline, f"still in the banner: {said!r}"
+            await asyncio.sleep(0.1)
+        return ""
+
+    async def _place(self, text: str) -> tuple[float, float]:
+        x, y = json.loads(await self.evaluate(_PLACE.replace("TEXT", json.dumps(text))))
+        return x, y
+
+    async def touch(self, text: str) -> None:
+        """Touches the middle of a text on the screen with a finger."""
+        x, y = await self._place(text)
+        points = [{"x": x, "y": y}]
+        await self.call("Input.dispatchTouchEvent", type="touchStart", touchPoints=points)
+        await self.call("Input.dispatchTouchEvent", type="touchEnd", touchPoints=[])
+
+    async def click(self, text: str) -> None:
+        """Clicks on the middle of a text on the screen with a mouse."""
+        x, y = await self._place(text)
+        for kind in ("mousePressed", "mouseReleased"):
+            body = {"x": x, "y": y, "button": "left", "clickCount": 1}
+            await self.call("Input.dispatchMouseEvent", type=kind, **body)
 
     async def wait_for(self, *texts: str, timeout: float = PATIENCE) -> str:
         """Waits until all texts stand on the screen together."""

@@ -88,6 +88,13 @@ class Relay:
         """Let nothing through any more, both ways, without closing anything."""
         self._whole.clear()
 
+    def strand(self) -> None:
+        """Let nothing through any more for the connections that are there, without closing
+        anything; those that come are passed on."""
+        self._whole.clear()
+        self._whole = asyncio.Event()
+        self._whole.set()
+
     def heal(self) -> None:
         """Let through what has waited since `pull`."""
         self._whole.set()
@@ -144,12 +151,13 @@ class Relay:
     async def _pump(
         self, source: asyncio.StreamReader, to: asyncio.StreamWriter, pause: float = 0.0
     ) -> None:
+        whole = self._whole
         with suppress(ConnectionError):
             while data := await source.read(_CHUNK):
                 self._count(len(data))
-                await self._whole.wait()
+                await whole.wait()
                 to.write(data)
                 await to.drain()
-        await self._whole.wait()
+        await whole.wait()
         await asyncio.sleep(pause)
         to.close()

@@ -12,7 +12,7 @@ from tui.crash import report, run_app
 from tui.exits import Exit
 from tui.screens.home import HomeScreen
 from tui.screens.page import Page
-from tui.web.clients import FOLDER_VARIABLE, ServedClients, ServedRuns
+from tui.web.clients import FOLDER_VARIABLE, TOUCH, ServedClients, ServedRuns
 
 _LOOK = 1.0
 _OF_PAGES = (
@@ -30,7 +30,7 @@ _OF_PAGES = (
 class PageApp(TfmuxApp):
     """The app of a page, which goes when its server has gone."""
 
-    def __init__(self, files: Sequence[Path], served: ServedRuns) -> None:
+    def __init__(self, files: Sequence[Path], served: ServedRuns, *, touch: bool = False) -> None:
         clients = ServedClients(served, self.notify)
         home = HomeScreen(clients, files)
         pages: list[Page] = [home]
@@ -39,6 +39,7 @@ class PageApp(TfmuxApp):
         living = served.living()
         first = clients.attach(living[0].run_id, home.prompts) if living else None
         super().__init__(first, pages)
+        self.set_class(touch, "-touch")
         self.clients = clients
         self._server = os.getppid()
 
@@ -55,7 +56,8 @@ class PageApp(TfmuxApp):
 def main(words: Sequence[str]) -> int:
     """Shows the living run of this server, or the file, or the home screen."""
     folder = Path(os.environ[FOLDER_VARIABLE])
-    app = PageApp([Path(word) for word in words], ServedRuns(folder))
+    files = [Path(word) for word in words if word != TOUCH]
+    app = PageApp(files, ServedRuns(folder), touch=TOUCH in words)
     try:
         error = run_app(app)
     finally:

@@ -18,6 +18,8 @@ from tui.run_clients import RunClients
 
 FOLDER_VARIABLE = "TFMUX_SERVE"
 """Environment variable that tells a page its server's private folder."""
+TOUCH = "--touch"
+"""Word of a page's command: its browser is on a device with a touch screen and no mouse."""
 
 
 class ServedRuns:

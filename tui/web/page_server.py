@@ -11,15 +11,18 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import WSCloseCode, web
 from textual_serve.app_service import AppService
 from textual_serve.server import Server
 
 from tui.web.access import RequestGuard
+from tui.web.clients import TOUCH
 
 _HERE = Path(__file__).resolve().parent
 _GOODBYE = 3.0
 _HEARTBEAT = 15.0
+_KEEP_ALIVE = 2.0
+"""Short: a browser would ask over a connection that its network has long forgotten."""
 
 
 class PageServer(Server):
@@ -38,7 +41,12 @@ class PageServer(Server):
         enough = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, enough.set)
-        runner = web.AppRunner(await self._make_app(), access_log=None, shutdown_timeout=_GOODBYE)
+        runner = web.AppRunner(
+            await self._make_app(),
+            access_log=None,
+            shutdown_timeout=_GOODBYE,
+            keepalive_timeout=_KEEP_ALIVE,
+        )
         await runner.setup()
         try:
             await web.SockSite(runner, listener, ssl_context=self._tls).start()
@@ -61,14 +69,14 @@ class PageServer(Server):
         for page in self._pages:
             page.cancel()
         if self._pages:
-            await asyncio.wait(self._pages, timeout=2 * _GOODBYE)
+            await asyncio.wait(self._pages, timeout=3 * _GOODBYE)
 
     async def handle_websocket(self, request: web.Request) -> web.WebSocketResponse:
         """Runs a page's process until either side closes."""
         websocket = web.WebSocketResponse(heartbeat=_HEARTBEAT, timeout=_GOODBYE)
         await websocket.prepare(request)
-        page = AppService(
-            self.command,
+        page = _Page(
+            f"{self.command} {TOUCH}" if "touch" in request.query else self.command,
             write_bytes=websocket.send_bytes,
             write_str=websocket.send_str,
             close=partial(_close, websocket),
@@ -84,12 +92,25 @@ class PageServer(Server):
         except (ConnectionError, ValueError, KeyError, TypeError, AssertionError):
             pass  # the browser has gone, or says what no page of ours says
         except asyncio.CancelledError:
-            pass  # the server ends
+            with suppress(TimeoutError, ConnectionError):  # the server ends
+                async with asyncio.timeout(_GOODBYE):
+                    await websocket.close(code=WSCloseCode.GOING_AWAY)
         finally:
             self._pages.discard(task)
             await _end(page)
             await websocket.close()
         return websocket
+
+
+class _Page(AppService):
+    """A page's process; the connection ends with it, however it ended."""
+
+    async def run(self) -> None:
+        """Passes on what the process writes."""
+        try:
+            await super().run()
+        finally:
+            await self.remote_close()
 
 
 async def _end(page: AppService) -> None:

@@ -28,7 +28,8 @@ def stacks_hint(phase: RunPhase) -> list[tuple[str, str]]:
 
 class KeyFooter(Widget):
     """Keys and what they do, the most important first; those that do not fit are left out. A click
-    on a hint presses its key, but not the kill key, which asks no question."""
+    on a hint presses its key, but not the kill key, which asks no question: that takes a finger on
+    a device without keys, where the app has the class `-touch`."""
 
     def __init__(self, hints: Hints = ()) -> None:
         super().__init__()
@@ -52,7 +53,7 @@ class KeyFooter(Widget):
         row = Text(no_wrap=True, end="")
         key_style = f"bold {theme_colour(self.app, 'accent-text')}"
         named = [KeyHint(display_name(key), does, key) for key, does in fixed]
-        kill = key_of(self, "kill_all")
+        kill = None if self.app.has_class("-touch") else key_of(self, "kill_all")
         for key, does, first in [*named, *key_hints(self, hints, typing=typing)]:
             if row.cell_len + len(key) + len(does) + 3 > self.size.width:
                 break
