@@ -33,6 +33,7 @@ from .processes import (
     pipe_readers,
     send,
     table,
+    took,
 )
 from .threads import error_text
 from .wire import Json
@@ -146,8 +147,13 @@ class TaskKill:
         """Processes that had their stop signal, each with the moment at which it reached them."""
         self._handled: set[str] = set()
         """Tasks of which a process that outlives the stop signal had it."""
+        self._unsure: dict[Key, tuple[int, tuple[int, int]]] = {}
+        """Processes that had a stop signal and seem to have no handler: its number, and a moment
+        before it."""
         self._needed_until: dict[Key, float] = {}
         """Processes that others need, and when they were needed last."""
+        self._capturing: set[int] = set()
+        """Processes that read what their own children write."""
         self._signalled: set[Key] = set()
         self._left: list[Process] = []
         self._strangers_until = 0.0
@@ -239,6 +245,7 @@ class TaskKill:
         its parent; or, where that is gone, the first of all. Where none has, nobody was left to
         start anything, and what was being forked meanwhile gets the signal in a later look.
         """
+        self._find_handling(members)
         stops = self._attempts.stops()
         asked: list[tuple[Process, str, Stop]] = []
         for process, task in members:
@@ -254,7 +261,19 @@ class TaskKill:
                 if not waits and not (newborn and cleaning):
                     asked.append((process, task, stop))
         if asked:
-            self._signal(asked, members)
+            self._signal(asked, members, everyone)
+
+    def _find_handling(self, members: list[tuple[Process, str]]) -> None:
+        """Finds those that have taken their stop signal and live on, without a handler that could
+        be seen: while `sigwait` waits for a signal, the kernel does not call it blocked."""
+        for process, task in members:
+            key = (process.pid, process.start)
+            number, before = self._unsure.get(key, (0, (0, 0)))
+            if number and took(process.pid, number):
+                del self._unsure[key]
+                self._stopped[key] = before
+                self._began_at = min(self._began_at or before, before)
+                self._handled.add(task)
 
     def _reached(self, pid: int, everyone: dict[int, Process]) -> tuple[int, int] | None:
         """The moment at which the signal reached a living process; None where it had none."""
@@ -262,12 +281,12 @@ class TaskKill:
         return process and self._stopped.get((process.pid, process.start))
 
     def _signal(
-        self, asked: list[tuple[Process, str, Stop]], members: list[tuple[Process, str]]
+        self,
+        asked: list[tuple[Process, str, Stop]],
+        members: list[tuple[Process, str]],
+        everyone: dict[int, Process],
     ) -> None:
         """Signals these, but for those that would simply end, and that others need."""
-        # A reader with children is no filter: a loop over lines would start its next program.
-        parents = {process.ppid for process, _ in members}
-        readers = pipe_readers(process.pid for process, _ in members) - parents
         crowds = Counter(task for _, task in members)
         handling = {
             process.pid
@@ -276,6 +295,7 @@ class TaskKill:
             if (process.pid, process.start) not in self._needed_until
             and outlives(process.pid, stop.number)
         }
+        readers = self._readers(members, everyone, {p.pid for p, *_ in asked} - handling)
         needed = {
             process.pid
             for process, task, stop in asked
@@ -296,6 +316,26 @@ class TaskKill:
             self._began_at = self._began_at or reached
             if process.pid in handling:
                 self._handled.add(task)
+            else:
+                self._unsure[process.pid, process.start] = stop.number, before
+
+    def _readers(
+        self,
+        members: list[tuple[Process, str]],
+        everyone: dict[int, Process],
+        candidates: set[int],
+    ) -> set[int]:
+        """Those of the candidates without which others cannot write. One with children is none: a
+        loop over lines would start its next program. But it may capture what these write."""
+        parents = {process.ppid for process, _ in members}
+        found = set()
+        for reader, writers in pipe_readers((p.pid for p, _ in members), candidates).items():
+            if reader not in parents:
+                found.add(reader)
+            elif any(reader == p.pid for writer in writers for p in _line(writer, everyone)):
+                found.add(reader)
+                self._capturing.add(reader)
+        return found
 
     def _is_needed(self, process: Process, stop: Stop, readers: set[int], *, alone: bool) -> bool:
         """The process does something for others, and gets its signal when they have ended. `alone`:
@@ -306,6 +346,11 @@ class TaskKill:
             # input will end it; whatever does not read gets its signal a little later.
             grace = self.deadline - self._began
             self._needed_until[key] = now + min(_READ_SECONDS, grace / 4)
+            if process.pid in self._capturing:
+                # It would go on with the next line of its script. A pipe holds 64 KiB meanwhile.
+                send(process, (signal.SIGSTOP,))
+                self._needed_until[key] = now
+                return True
         elif process.pid == stop.leader and not alone:
             # The end of a terminal's first process takes the terminal from all others, which get
             # HUP. A shell is stopped meanwhile, or it would go on to the next line of its script.
@@ -358,6 +403,15 @@ _DOUBTS = {
     Word.AWAITED: _EARLIER("the watchdog of an earlier agent here has not ended yet"),
 }
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
+
+
+def _line(pid: int, everyone: dict[int, Process]) -> list[Process]:
+    """A process, its parent, and so on."""
+    found: dict[int, Process] = {}
+    while pid in everyone and pid not in found:
+        found[pid] = everyone[pid]
+        pid = found[pid].ppid
+    return list(found.values())
 
 
 def _groups(members: list[Process], everyone: dict[int, Process]) -> set[int]:

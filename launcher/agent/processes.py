@@ -14,8 +14,10 @@ import errno
 import os
 import resource
 import signal
+import stat
 import time
 from contextlib import suppress
+from itertools import islice
 from typing import Callable, Iterable, NamedTuple, Optional, Sequence, Tuple
 
 from .threads import start_thread
@@ -27,6 +29,10 @@ AGENT_TAG = b"TFMUX_AGENT="
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MASKS = (b"SigCgt:", b"SigIgn:", b"SigBlk:")
+_PENDING = (b"SigPnd:", b"ShdPnd:")
+_NAMES = ("pipe:", "/")
+_MOST_DESCRIPTORS = 256
+"""So many of a process are looked at, to find what it reads."""
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
 
@@ -137,47 +143,81 @@ def outlives(pid: int, number: int) -> bool:
     Raises:
         OSError: no descriptor is left, here or on the whole machine.
     """
+    return _has(_status(pid), _MASKS, number)
+
+
+def took(pid: int, number: int) -> bool:
+    """The process has taken this signal, which was sent to it, and lives on. With one that ends it
+    the signal stays pending.
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
+    lines = _status(pid)
+    living = any(line.startswith(b"State:") and line.split()[1] not in b"ZX" for line in lines)
+    return living and not _has(lines, _PENDING, number)
+
+
+def _status(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
-            lines = file.read().splitlines()
+            return file.read().splitlines()
     except OSError as error:
         if error.errno in EXHAUSTED:
             raise
-        return False
-    masks = [line.split()[1] for line in lines if line.startswith(_MASKS)]
+        return []
+
+
+def _has(lines: list[bytes], sets: tuple[bytes, ...], number: int) -> bool:
+    masks = [line.split()[1] for line in lines if line.startswith(sets)]
     return any(int(mask, 16) >> (number - 1) & 1 for mask in masks)
 
 
-def pipe_readers(pids: Iterable[int]) -> set[int]:
-    """Those of these processes that read what others of them write, as `tee` does behind
-    `train | tee log`: their input is the pipe of another's output. Of processes that read from each
-    other in a ring, and from nobody else, it has none."""
-    pipes = {pid: [_pipe(pid, number) for number in (0, 1, 2)] for pid in pids}
-    readers: dict[str, set[int]] = {}
-    for pid, (source, *_) in pipes.items():
-        if source:
-            readers.setdefault(source, set()).add(pid)
+def pipe_readers(pids: Iterable[int], candidates: Iterable[int]) -> dict[int, set[int]]:
+    """Those of the candidates that read what others of these processes write, as `tee` does behind
+    `train | tee log`, or a program that captures another's output; each with those whose output it
+    reads. Of processes that read from each other in a ring, and from nobody else, there is none."""
+    sinks = {pid: {_link(f"/proc/{pid}/fd/{number}") for number in (1, 2)} for pid in pids}
+    named = {name for names in sinks.values() for name in names if name.startswith(_NAMES)}
+    named = {name for name in named if not name.startswith("/dev/")}
+    sources = {pid: _read_by(pid, named) for pid in candidates}
     behind = {
-        pid: set().union(*(readers.get(sink, ()) for sink in sinks)) - {pid}
-        for pid, (_, *sinks) in pipes.items()
+        pid: {one for one, read in sources.items() if one != pid and read & sinks[pid]}
+        for pid in sinks
     }
-    todo = list(set(pipes) - set().union(*behind.values()))
+    todo = list(set(sinks) - set().union(*behind.values()))
     found: set[int] = set()
     while todo:
         new = behind[todo.pop()] - found
         found |= new
         todo += new
+    return {one: {pid for pid in sinks if one in behind[pid]} for one in found}
+
+
+def _read_by(pid: int, named: set[str]) -> set[str]:
+    """Those of these files and pipes that a process has open for reading."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as listing:
+            paths = [item.path for item in islice(listing, _MOST_DESCRIPTORS)]
+    except OSError:
+        return set()
+    found = set()
+    for path in paths:
+        name = _link(path)
+        if name in named and name not in found:
+            with suppress(OSError):
+                if os.lstat(path).st_mode & stat.S_IRUSR:  # of a link there it is how it was opened
+                    found.add(name)
     return found
 
 
-def _pipe(pid: int, number: int) -> str:
-    """The pipe that is a descriptor of a process; empty where it is something else. A link's text
-    says so, which touches no disk."""
+def _link(path: str) -> str:
+    """The name of what a descriptor of a process is. A link's text says so, which touches no
+    disk."""
     try:
-        name = os.readlink(f"/proc/{pid}/fd/{number}")
+        return os.readlink(path)
     except OSError:
         return ""
-    return name if name.startswith("pipe:") else ""
 
 
 def variable(pid: int, name: bytes) -> bytes | None:

@@ -22,6 +22,7 @@ SAVE = """\
 i=0
 while [ $i -lt 20 ]; do sleep 0.03; i=$((i + 1)); done
 echo saved
+touch saved
 """
 """A program that saves for the time of many looks, and has no handler."""
 
@@ -40,6 +41,10 @@ if __name__ == "__main__":
         time.sleep(0.01)
 """
 BY_HANDLER = "signal.signal(15, save)"
+BY_ITSELF = """signal.pthread_sigmask(signal.SIG_BLOCK, [15])
+    threading.Timer(0.1, print, ["up"]).start()
+    signal.sigwait([15])
+    save()"""
 BY_THREAD = """signal.pthread_sigmask(signal.SIG_BLOCK, [15])
     def wait():
         signal.sigwait([15])
@@ -58,6 +63,7 @@ HANDLERS = {
     "daemon": "subprocess.Popen(['sh', 'save.sh'], start_new_session=True)",
     "no mark": "subprocess.Popen(['env', '-i', '/bin/sh', 'save.sh'], start_new_session=True)",
     "chain": "[os.fork() and os._exit(0) or time.sleep(0.03) for _ in range(10)]; print('saved')",
+    "waits itself": "subprocess.run(['sh', 'save.sh'], check=True)",
     "waited for": "print('of a thread that waits for the signal'); os.system('sh save.sh')",
     "pool": "multiprocessing.get_context('spawn').Pool(2).map(os.system, ['sh save.sh'])",
 }
@@ -73,11 +79,11 @@ def client() -> Iterator[Client]:
         channel.leave()
 
 
-def written(folder: Path, handler: str = HANDLERS["program"]) -> Path:
+def written(folder: Path, handler: str = "program") -> Path:
     """The programs in a folder of their own."""
     (folder / "save.sh").write_text(SAVE)
-    wait = BY_THREAD if "thread" in handler else BY_HANDLER
-    (folder / "train.py").write_text(TRAIN.format(save=handler, wait=wait))
+    wait = {"waited for": BY_THREAD, "waits itself": BY_ITSELF}.get(handler, BY_HANDLER)
+    (folder / "train.py").write_text(TRAIN.format(save=HANDLERS[handler], wait=wait))
     return folder
 
 
@@ -103,7 +109,7 @@ def ended_by_itself(client: Client) -> bytes:
 def test_what_a_handler_starts_has_the_grace(client: Client, tmp_path: Path, handler: str) -> None:
     """Given a task whose handler starts programs to save, when it is killed, then these end by
     themselves, and the kill waits for them."""
-    start(client, written(tmp_path, HANDLERS[handler]), sys.executable, "train.py")
+    start(client, written(tmp_path, handler), sys.executable, "train.py")
     assert b"saved" in ended_by_itself(client)
     assert client.get(wire.EXITED, task="w:0")["status"] == 0
 
@@ -135,6 +141,47 @@ def test_the_programs_of_scripts_save(
     assert b"saved" in log and b"not reached" not in log
     if "tee" in text:
         assert "saved" in (tmp_path / "log").read_text()
+
+
+CAPTURES = {
+    "lines": """subprocess.Popen(["python", "train.py"], stdout=subprocess.PIPE, text=True)
+for line in process.stdout: print(line, end="", flush=True)""",
+    "below": """subprocess.Popen("python train.py; :", shell=True, stderr=subprocess.STDOUT,
+    stdout=subprocess.PIPE, text=True, start_new_session=True)
+for line in process.stdout: print(line, end="", flush=True)""",
+}
+READERS = {
+    **{
+        name: f"""python -c '
+import subprocess
+process = {text}
+process.wait()
+subprocess.run(["echo", "not reached"])'"""
+        for name, text in CAPTURES.items()
+    },
+    "loop": "while read line; do echo $line; done < <(python train.py); echo not reached",
+    "programs": "while read line; do echo $(echo $line | cat); done < <(python train.py); "
+    "echo not reached",
+    "substitution": "x=$(python train.py | tee /dev/stderr); echo not reached",
+    "FIFO": "mkfifo fifo; cat fifo & python train.py >fifo; echo not reached",
+    "file": "touch log; tail -n +1 -f log & python train.py >log; echo not reached",
+}
+"""Programs without a handler that read what the training writes, not by `|` alone."""
+
+
+@pytest.mark.parametrize("stop", ["all", "first"])
+@pytest.mark.parametrize("reader", READERS)
+def test_a_program_that_reads_what_another_writes_lives_as_long(
+    client: Client, tmp_path: Path, reader: str, stop: str
+) -> None:
+    """Given a program that reads what the training writes, when it is killed, then the training
+    says what it wants and saves, and one that has started it does nothing new."""
+    folder = written(tmp_path)
+    text = READERS[reader].replace('"python"', repr(sys.executable).replace("'", '"'))
+    (folder / "run.sh").write_text(text.replace("python ", f"{sys.executable} "))
+    start(client, folder, "bash", "run.sh", stop=stop)
+    log = ended_by_itself(client)
+    assert (tmp_path / "saved").exists() and b"not reached" not in log
 
 
 @pytest.mark.parametrize("shell", ["bash", "dash"])

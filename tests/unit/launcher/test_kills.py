@@ -91,7 +91,8 @@ class Looks(Nothing):
         monkeypatch.setattr(kills, "table", lambda: self.now)
         monkeypatch.setattr(kills, "moment", lambda: (100, self.newest))
         monkeypatch.setattr(kills, "outlives", lambda pid, _: pid in handlers)
-        monkeypatch.setattr(kills, "pipe_readers", lambda _: set())
+        monkeypatch.setattr(kills, "pipe_readers", lambda *_: {})
+        monkeypatch.setattr(kills, "took", lambda *_: False)
         monkeypatch.setattr(kills, "send", self.send)
 
     def send(self, one: Process, signals: Any) -> bool:
