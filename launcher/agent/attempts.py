@@ -43,6 +43,7 @@ from .processes import (
     restore_limit,
     seconds_since_boot,
     set_parent_death_signal,
+    short_name,
     started_at,
 )
 from .signals import ASK_TO_END, restore_signals
@@ -147,8 +148,8 @@ class Attempt:
         """A kill has begun: what it leaves is the kill's."""
         self.left: Json | None = None
         """The processes that it left when it ended with status 0: that live on, or fail at once."""
-        self.seen_left: dict[int, str] = {}
-        """The command lines of what it has left, by pid, as the last look saw them."""
+        self.seen_left: dict[int, tuple[str, str]] = {}
+        """Short names and command lines of what it has left, by pid, as the last look saw them."""
         self.failed_left: list[Ended] = []
         """What it has left has failed since."""
         self.left_known = False
@@ -459,7 +460,8 @@ class Attempts:
         self._reap()
         self._send_ends()
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Reaps what has ended; whether there was anything."""
         look = any(a.pid and not a.left_known and not a.kill_begun for a in self.all)
         reaped, self.none_left = reap(look=look)
         if self._killer is not None and not self.none_left:
@@ -475,6 +477,7 @@ class Attempts:
         for each in reaped:
             if each.status and each.process is not None:
                 self._find_failed(each, each.process)
+        return bool(reaped)
 
     def _find_failed(self, orphan: Ended, process: Process) -> None:
         """Finds the task whose first process has left this one, which has failed."""
@@ -537,20 +540,20 @@ class Attempts:
         if not due:
             return
         left: dict[str, list[Process]] = {}
+        again = False
         if not self.none_left and any(a.status == 0 and not a.kill_begun for a in due):
             with suppress(OSError):  # no descriptor is left: it is not known
                 for process, task in self._tracker.scan().values():
                     left.setdefault(task, []).append(process)
-            self._reap()  # what the look did not see any more
+            # What has ended meanwhile may have started another, which the look has missed.
+            again = self._reap() and not self.none_left
         for attempt in due:
             found = [*left.get(attempt.task, ()), *self._unnamed(attempt, left.get("", ()))]
             found = _busiest(found)
-            done = attempt.status != 0 or attempt.kill_begun or not found
+            done = attempt.status != 0 or attempt.kill_begun or not (found or again)
             if not done and now - attempt.ended_at < _LEFT_SECONDS:
                 attempt.next_look = now + _LOOK_AT_LEFT
-                listed = found[: wire.MOST_LEFT]
-                pids = (process.pid for process in listed)
-                attempt.seen_left.update(zip(pids, command_lines(listed)))
+                _remember(attempt, found[: wire.MOST_LEFT])
                 continue
             attempt.left_known = True
             if attempt.status == 0 and not attempt.kill_begun and (found or attempt.failed_left):
@@ -680,6 +683,16 @@ def _busiest(processes: list[Process]) -> list[Process]:
     return sorted(processes, key=lambda process: process.ticks, reverse=True)
 
 
+def _remember(attempt: Attempt, living: list[Process]) -> None:
+    """Remembers the command lines of processes that it has left: nothing tells them when they have
+    ended. Each is read again only when it has become another program: reading may hang."""
+    names = {process.pid: short_name(process.pid) for process in living}
+    known = attempt.seen_left
+    new = [p for p in living if p.pid not in known or known[p.pid][0] != names[p.pid]]
+    for process, command in zip(new, command_lines(new)):
+        known[process.pid] = names[process.pid], command
+
+
 def _left(attempt: Attempt, living: list[Process]) -> Json:
     """The facts of an end that has left processes. Of each process its `age` when the first one
     ended, so that one can tell what was there from the beginning."""
@@ -701,14 +714,13 @@ def _left(attempt: Attempt, living: list[Process]) -> Json:
 def _failed(attempt: Attempt, orphan: Ended) -> Json:
     """The facts of a process that was left, and has failed since."""
     assert orphan.process is not None
-    seen = attempt.seen_left.get(orphan.pid, "")
-    program, name = seen.split(" ", 1)[0].rpartition("/")[2], orphan.name[1:-1]
+    name, seen = attempt.seen_left.get(orphan.pid, ("", ""))
     if os.WIFSIGNALED(orphan.status):
         end: Json = {"signal": signal_name(os.WTERMSIG(orphan.status))}
     else:
         end = {"status": os.WEXITSTATUS(orphan.status)}
     return {
-        "command": seen if name and program.startswith(name) else name,
+        "command": seen if name == orphan.name else orphan.name[1:-1],
         "cpu": round(orphan.cpu, 4),
         "forked": orphan.name == attempt.name,
         **_age(attempt, orphan.process),
