@@ -478,14 +478,20 @@ def _stream(found: Found) -> Iterator[bytes]:
     """The members with their contents. What cannot be read, or has become shorter, is named and
     filled with zeros, so that everything else arrives."""
     for head, path in found.members:
-        raw = _head(head)
-        yield LENGTH.pack(len(raw)) + raw
+        raw, file = _head(head), -1
         left = head.get("size", 0)
-        if left:
-            try:
+        try:
+            if left:
                 # A pipe may stand there by now: to open one must not wait for its other end.
                 flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
                 file = os.open(path, flags)
+        except OSError as error:
+            found.problem(error_text(OSError(error.errno, error.strerror, path)))
+            # Nobody takes what comes in its place for the file: it has another time.
+            raw = _head({**head, "mtime": 0}).ljust(len(raw))
+        yield LENGTH.pack(len(raw)) + raw
+        if file >= 0:
+            try:
                 try:
                     os.lseek(file, head.get("offset", 0), os.SEEK_SET)
                     while left:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.support.patience import wait_until
 from tests.support.scenario import ready
 from tests.support.short_programs import Running
 from tests.testbed.inprocess import SshServer
+
+HEAD = re.compile(rb'{"name"').finditer
 
 
 def kept(server: SshServer) -> list[Path]:
@@ -253,6 +256,23 @@ def test_a_file_that_shrinks_is_named_and_spoils_nothing(tmp_path: Path) -> None
     assert len(data) == announced["size"]
     assert b"a" * PIECE in data and b"c" * PIECE in data
     assert problems == [f"{tmp_path / 'b'}: became shorter while it was read"]
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_brought(tmp_path: Path) -> None:
+    """What comes in the place of a file that is gone has another time than the file: who collects
+    once more asks for it again."""
+    for name in ("a", "b"):
+        (tmp_path / name).write_bytes(name.encode() * PIECE)
+    with Running(lambda pipe: collect(pipe, [("x", str(tmp_path))])) as program:
+        announced = program.receive()
+        (tmp_path / "b").unlink()
+        program.write(bytes(announced["size"] // PIECE))
+        data = program.read(announced["size"])
+        problems = program.receive()["problems"]
+    assert problems == [f"{tmp_path / 'b'}: No such file or directory"]
+    heads = [json.loads(data[m.start() : data.index(b"}", m.start()) + 1]) for m in HEAD(data)]
+    times = {head["name"]: head["mtime"] for head in heads if head["kind"] == "file"}
+    assert times["x/a"] > 0 and times["x/b"] == 0
 
 
 def test_paths_with_one_name_get_numbers() -> None:
