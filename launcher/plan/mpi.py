@@ -77,8 +77,8 @@ def repeated(plan: Plan) -> Iterator[tuple[TaskPlan, str, str]]:
                 "would start it as often, and none knows of the others"
             )
             first = having[0].host
-            where = "" if plan.host(first).local else f" -H {first}"
-            yield having[0], problem, f"have one task: tfmux run{where} -n 1 -- {program} …"
+            where = "" if plan.host(first).local else f"-H {first} "
+            yield having[0], problem, f"have one task: tfmux run {where}-n 1 -- {program} …"
 
 
 def found_here(plan: Plan, tasks: Iterable[TaskPlan]) -> Iterator[tuple[TaskPlan, str]]:
