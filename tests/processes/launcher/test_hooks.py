@@ -99,6 +99,7 @@ async def test_a_success_is_told_with_all_that_is_documented(
             "exit_code": 0,
             "attempt": 1,
             "first_failure": None,
+            "verdict": None,
             "receipt": {"clean": True, "survivors": 0, "unconfirmed": []},
         }
     environ = (tmp_path / "end.env").read_text()
@@ -228,9 +229,11 @@ def test_programs_that_cannot_be_run_are_named(tmp_path: Path) -> None:
     assert outcome("./plain.sh", base=tmp_path) == f"{tmp_path}/./plain.sh is not executable"
     assert outcome(str(tmp_path), base=tmp_path) == f"{tmp_path} is a directory"
     (tmp_path / "plain.sh").chmod(0o700)
-    assert "./plain.sh: Exec format error" in outcome("./plain.sh", base=tmp_path)
+    assert "./plain.sh: it is text whose first line names no" in outcome(
+        "./plain.sh", base=tmp_path
+    )
     (tmp_path / "plain.sh").write_text("#!/no/such/interpreter\n")
-    assert "./plain.sh: No such file" in outcome("./plain.sh", base=tmp_path)
+    assert "/no/such/interpreter: no such file" in outcome("./plain.sh", base=tmp_path)
 
 
 def test_the_directory_of_the_cluster_file_may_be_gone(tmp_path: Path) -> None:

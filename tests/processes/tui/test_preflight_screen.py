@@ -276,7 +276,7 @@ async def test_the_request_for_nodes_is_shown(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr("tui.screens.preflight_screen.preflight", checked)
     library.create("c", render(SLURM, "c", {}, Path("/srv")))
-    end = "for agent in $agents; do wait"
+    end = '[ "$ended" = 0 ] || status=$ended'
     async with home(size=(80, 24)) as pilot:
         await pilot.press("T")
         await shows(pilot, "✓ accepted")
