@@ -104,6 +104,7 @@ tasks = {tasks}
 command = ["{{python}}", "late.py", "{{index}}", "17"]
 ready = "started"
 [run]
+exclude = ["home"]  # with its keys
 grace = 1
 workdir = "."
 framework = "mpi-like"
