@@ -22,6 +22,7 @@ _IDLE = (
     *("done", "fi", "esac", "}"),
 )
 """Words with which launch scripts end, behind the command that works."""
+ADVICE = "start it in the foreground, without & and nohup"
 _AT_ONCE = "the task ends at once, and what it has started is ended with it"
 _UNSEEN = "another service of the host starts it, where tfmux neither sees nor ends it"
 _MOST = 20_000
@@ -116,9 +117,7 @@ def _script_problem(script: str) -> str:
         behind = [words for words, _ in commands[backgrounded[-1] + 1 :] if words]
         if all(words[0] in _IDLE for words in behind):
             which = "&, with nohup" if nohup else "&"
-            return (
-                f"it ends in {which}: {_AT_ONCE}; start it in the foreground, without & and nohup"
-            )
+            return f"it ends in {which}: {_AT_ONCE}; {ADVICE}"
     elif nohup:
         return "nohup is not needed: no terminal ends a task; remove it"
     last = next((words for words, _ in reversed(commands) if words), [])

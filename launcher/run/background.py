@@ -4,6 +4,8 @@ program itself, in the background; also one that has failed there at once."""
 from __future__ import annotations
 
 from ..frozen import frozen
+from ..plan.foreground import ADVICE
+from ..printable import printable
 from ..quantities import counted
 from . import fields
 
@@ -17,7 +19,6 @@ them: it is the command that has worked."""
 _NOT_STARTED = (126, 127)
 """Exit codes of a shell for a program that it cannot start."""
 _COMMAND = 80
-ADVICE = "start it in the foreground, without & and nohup"
 
 
 @frozen
@@ -100,9 +101,5 @@ class LeftProcesses:
 
 
 def _named(process: LeftProcess, of_several: bool) -> str:
-    name = _shortened(process.command)
+    name = printable(process.command, _COMMAND)
     return f"{name} ({process.failure})" if of_several and process.failure else name
-
-
-def _shortened(command: str) -> str:
-    return command if len(command) <= _COMMAND else f"{command[: _COMMAND - 1]}…"

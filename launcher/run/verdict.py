@@ -231,7 +231,7 @@ class _Case:
         (likeness, number), *_ = alike.most_common(1)
         if likeness and number >= 2 and number == len(self.tasks):
             return self._alike([one for one in found if _likeness(one) == likeness])
-        found.sort(key=lambda one: one.ended_at if one.ended_at is not None else float("inf"))
+        found.sort(key=_end)
         first = found[0]
         named = self.votes.most_common(1)
         sure = len(found) == 1 or bool(named and named[0][0] == first.task)
@@ -273,7 +273,7 @@ class _Case:
         if len(early) > 1 and not named and len(early) >= len(missed):
             return None  # the usual end: most are through
         guilty = named or early
-        guilty.sort(key=lambda one: one.ended_at if one.ended_at is not None else float("inf"))
+        guilty.sort(key=_end)
         how = "left with exit code 0"
         return self._verdict(guilty[:1], Kind.LEFT_EARLY, bool(named) or len(early) == 1, how)
 
@@ -299,8 +299,6 @@ class _Case:
         waiting = self.waiting
         odd = [one for one in self.tasks if one.stack and one not in waiting]
         quiet = [one for one in self.tasks if not one.words.victim]
-        if not waiting:
-            return None
         if not odd or len(odd) >= len(waiting):
             return None
         if len(odd) > 1 and len(named := [one for one in odd if one in quiet]) == 1:
@@ -383,6 +381,11 @@ class _Case:
         for one in self.victims[:10]:
             if one not in guilty:
                 yield f"{one.task}: {one.words.victim}"[:_LONGEST]
+
+
+def _end(one: TaskEvidence) -> float:
+    """When a task ended; those of which it is not known come last."""
+    return float("inf") if one.ended_at is None else one.ended_at
 
 
 def _own_end(one: TaskEvidence) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 from tests.support.command import run, write
@@ -55,7 +56,7 @@ def test_a_command_that_fails_in_the_background_fails(tmp_path: Path) -> None:
 command = ["sh", "-c", "nohup python3 missing.py > /dev/null 2>&1 &"]
 tasks = ["localhost:auto"]
 """
-    done = run("up", str(write(tmp_path, CLUSTER.format(jobs=jobs))), "--headless")
+    done = _up(tmp_path, jobs)
     assert done.returncode == 1, done.stderr
     assert "failed, exit 0 (left 1 process, " in done.stderr
     assert ", which failed (exit 2): start it in the foreground" in done.stderr
@@ -68,7 +69,7 @@ def test_a_filter_that_finds_nothing_is_no_failure(tmp_path: Path) -> None:
 command = ["bash", "-c", "exec python3 -c 'print(1)' 2> >(grep -v warning >&2)"]
 tasks = ["localhost:auto"]
 """
-    done = run("up", str(write(tmp_path, CLUSTER.format(jobs=jobs))), "--headless")
+    done = _up(tmp_path, jobs)
     assert done.returncode == 0, done.stderr
     assert "grep" not in done.stderr
 
@@ -80,8 +81,7 @@ def test_a_program_that_has_worked_may_leave_a_helper(tmp_path: Path) -> None:
 command = ["sh", "-c", "sleep 1000 & python3 -c '{WORK}'"]
 tasks = ["localhost:auto"]
 """
-    text = CLUSTER.format(jobs=jobs.replace("{WORK}", WORK))
-    done = run("up", str(write(tmp_path, text)), "--headless")
+    done = _up(tmp_path, jobs.replace("{WORK}", WORK))
     assert done.returncode == 0, done.stderr
     assert (
         "worker:0 on localhost left 1 process, sleep 1000, which ends with the run" in done.stderr
@@ -103,3 +103,7 @@ tasks = ["localhost:auto"]
     assert said not in planned.stdout
     assert checked.returncode == 0 and said in checked.stdout
     assert "[command-background]" in checked.stdout
+
+
+def _up(folder: Path, jobs: str) -> subprocess.CompletedProcess[str]:
+    return run("up", str(write(folder, CLUSTER.format(jobs=jobs))), "--headless")
