@@ -18,7 +18,7 @@ import re
 import stat
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .folders import remove_tree, unlock
 from .threads import log_line
@@ -75,12 +75,8 @@ def build(
     old = _reuse_cached(cached_tree, folder)
     os.makedirs(folder, 0o700, exist_ok=True)
     wanted = {entry.place: entry for entry in entries}
-    folders = {place for place, entry in wanted.items() if entry.kind == "d"}
-    for place in wanted:
-        parent = os.path.dirname(place)
-        while parent and parent not in folders:
-            folders.add(parent)
-            parent = os.path.dirname(parent)
+    folders = _folders_above(wanted)
+    folders.update(place for place, entry in wanted.items() if entry.kind == "d")
     try:
         index = _strip(folder, folders, {k: v for k, v in old.items() if _same(v, wanted.get(k))})
     except OSError:  # a task has left another user's files, say: then all is made again
@@ -114,12 +110,7 @@ def keep_for_reuse(folder: str) -> None:
             return
         if sum(facts[4] for facts in index.values()) > KEEP_BYTES:
             return
-        folders = set()
-        for place in index:
-            while place:
-                place = os.path.dirname(place)
-                folders.add(place)
-        left = _strip(folder, folders, index)
+        left = _strip(folder, _folders_above(index), index)
         os.makedirs(os.path.dirname(cached_tree), 0o700, exist_ok=True)
         _write_index(cached_tree, cached_tree, left, [])
         os.rename(folder, cached_tree)
@@ -175,11 +166,7 @@ def workdir_files(
         ignored = Ignored(rules)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, re.error):
         index, ignored = {}, Ignored([])  # a task has damaged it: all files may be of tasks
-    folders = set()
-    for place in index:
-        while place:
-            place = os.path.dirname(place)
-            folders.add(place)
+    folders = _folders_above(index)
     prepared = _prepared_at(stage)
     work = os.path.join(stage, WORK)
     # Not where a task has put a link in its place. Below an ignored folder only staged files count:
@@ -424,6 +411,17 @@ def _reuse_cached(cached_tree: str, folder: str) -> Index:
 
 def _same(made: list[Any], entry: Any) -> bool:
     return entry is not None and made[:3] == [entry.kind, entry.mode, entry.content]
+
+
+def _folders_above(places: Iterable[str]) -> set[str]:
+    """All folders in which these places are, up to the root, which is not among them."""
+    folders: set[str] = set()
+    for place in places:
+        parent = os.path.dirname(place)
+        while parent and parent not in folders:
+            folders.add(parent)
+            parent = os.path.dirname(parent)
+    return folders
 
 
 def _strip(folder: str, folders: set[str], index: Index) -> Index:
