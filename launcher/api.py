@@ -22,7 +22,8 @@ from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.client import STACKS_SECONDS, RunClient, has_launcher, loop_caller
+from .session.client import RunClient, has_launcher
+from .session.control import STACKS_SECONDS, loop_caller
 from .session.launcher_process import LauncherProcess
 from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
 from .store.runs import RunFolder

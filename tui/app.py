@@ -35,7 +35,7 @@ from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
     from launcher.run.snapshot import Snapshot
-    from launcher.session.client import RunControl
+    from launcher.session.control import RunControl
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.hosts_screen import HostsScreen
     from tui.screens.metrics_screen import MetricsScreen

@@ -9,7 +9,8 @@ from launcher.cluster import ClusterModel
 from launcher.frozen import frozen
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
-from launcher.session.client import RunClient, RunControl, has_launcher
+from launcher.session.client import RunClient, has_launcher
+from launcher.session.control import RunControl
 from launcher.session.records import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 

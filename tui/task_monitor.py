@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from launcher.store.metrics import RECENT, stalled_for
 from tui.curves import sparkline
 from tui.log.hints import Hint, TaskContexts, hint_for, known_cause

@@ -8,7 +8,6 @@ that takes the run up from its record.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import select
@@ -21,7 +20,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..agent.folders import FolderError
 from ..cluster.choices import OnHangup
@@ -46,69 +45,8 @@ if TYPE_CHECKING:
     from ..run.stack_groups import Stacks
 
 
-class RunControl(Protocol):
-    """A run, as a front end sees it."""
-
-    @property
-    def logs(self) -> LogStore:
-        """The run's logs, for reading."""
-
-    @property
-    def living(self) -> bool:
-        """The run goes on, or its end is still being recorded. Of a run that has ended, everything
-        below `series` does nothing."""
-
-    def snapshot(self) -> Snapshot:
-        """The run as it stands: the same object until something has changed, which is told
-        thirty times a second at most. In any thread."""
-
-    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
-        """Calls `listener` when there is another snapshot, or logs have grown, on a thread that it
-        must not hold up: it only hands over."""
-
-    def series(self, task: TaskId) -> Series:
-        """Figures of the task's metric lines over time."""
-
-    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
-        """TERM to everything on all hosts at once, KILL after the grace, however often it is
-        called; KILL at once with `force`, which waits for no results either. Ends in a receipt."""
-
-    def press_kill(self) -> None:
-        """A person has pressed the kill key: `kill_all`, with `force` where a person has asked for
-        that before, or the run has ended: then results and hooks are still under way."""
-
-    def restart(self, task: TaskId, *, hard: bool = False) -> None:
-        """Ends the task (with the grace, or at once) and starts it again."""
-
-    def signal(self, task: TaskId, name: str) -> None:
-        """`TERM` (KILL after the grace) or `KILL` to one task."""
-
-    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
-        """Has it looked where these tasks stand, or all; the result comes within some seconds, or a
-        `TfmuxError` that says why there is none."""
-
-    def detach(self) -> None:
-        """Stops being a client of the run, which goes on."""
-
-    def close(self) -> None:
-        """Releases what was opened to look at the run."""
-
-
-def loop_caller() -> Callable[[Callable[[], object]], None]:
-    """Calls functions on the running loop, unless that has ended; for any thread."""
-    loop = asyncio.get_running_loop()
-
-    def call(function: Callable[[], object]) -> None:
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(function)
-
-    return call
-
-
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
-STACKS_SECONDS = 15.0
-"""Longest wait for a launcher process that looks where tasks stand; it gives hosts three."""
 FLUSH_SECONDS = 3.0
 """Longest wait for a launcher to read what was sent."""
 _CHUNK = 1 << 18
@@ -528,7 +466,7 @@ class ClientState(Enum):
 
 
 class RunClient:
-    """Implements `RunControl`, which says what its methods do."""
+    """Implements `control.RunControl`, which says what its methods do."""
 
     def __init__(
         self,

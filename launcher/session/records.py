@@ -354,7 +354,7 @@ def _launched(folder: RunFolder) -> float:
 
 
 class FinishedRun:
-    """A run as it was; implements `client.RunControl`. There is nothing left to act on, and
+    """A run as it was; implements `control.RunControl`. There is nothing left to act on, and
     nothing will change."""
 
     living = False

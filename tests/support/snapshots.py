@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from launcher.run.snapshot import Snapshot
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from tests.support.patience import PATIENCE
 
 

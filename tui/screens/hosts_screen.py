@@ -21,7 +21,7 @@ from launcher.printable import printable
 from launcher.quantities import age, size
 from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
 from tui.outcome import host_verdict, queue_status
 from tui.screens.page import fit

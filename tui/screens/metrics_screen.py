@@ -17,7 +17,7 @@ from textual.screen import Screen
 
 from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
 from tui.screens.page import fit

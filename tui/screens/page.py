@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.screen import ModalScreen, Screen
 
 if TYPE_CHECKING:
-    from launcher.session.client import RunControl
+    from launcher.session.control import RunControl
 
 
 Answer = TypeVar("Answer")

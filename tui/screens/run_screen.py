@@ -24,7 +24,7 @@ from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.client import RunControl, loop_caller
+from launcher.session.control import RunControl, loop_caller
 from tui.outcome import (
     failure_text,
     paragraphs,

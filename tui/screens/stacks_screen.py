@@ -20,7 +20,7 @@ from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.stack_groups import StackGroup, Stacks, named_tasks
 from launcher.run.states import RunPhase
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right

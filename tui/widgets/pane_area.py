@@ -14,7 +14,7 @@ from textual.widgets import Input
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from tui.log.document import Document
 from tui.log.finder import Finder
 from tui.log.log_views import LogView, LogViews

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.states import RunPhase
-from launcher.session.client import RunControl
+from launcher.session.control import RunControl
 from launcher.session.records import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary

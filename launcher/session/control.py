@@ -1,0 +1,80 @@
+"""A run as front ends see it: the protocol that living and finished runs implement."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import TYPE_CHECKING, Protocol
+
+from ..ids import TaskId
+from ..run.snapshot import Snapshot
+from ..store.logs import LogStore
+from ..store.metrics import Series
+
+if TYPE_CHECKING:
+    from ..run.stack_groups import Stacks
+
+STACKS_SECONDS = 15.0
+"""Longest wait for a launcher process that takes the stacks of tasks; it gives hosts three."""
+
+
+class RunControl(Protocol):
+    """A run, as a front end sees it."""
+
+    @property
+    def logs(self) -> LogStore:
+        """The run's logs, for reading."""
+
+    @property
+    def living(self) -> bool:
+        """The run goes on, or its end is still being recorded. On a run that has ended, everything
+        below `series` does nothing."""
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands: the same object until something has changed, which listeners get
+        thirty times a second at most. For any thread."""
+
+    def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
+        """Calls `listener` when there is another snapshot, or logs have grown, on a thread that it
+        must not hold up: it only hands over."""
+
+    def series(self, task: TaskId) -> Series:
+        """Figures of the task's metric lines over time."""
+
+    def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
+        """TERM to everything on all hosts at once, KILL after the grace, however often it is
+        called; KILL at once with `force`, which waits for no results either. Ends in a receipt."""
+
+    def press_kill(self) -> None:
+        """A person has pressed the kill key: `kill_all`, with `force` where a person has asked for
+        that before, or the run has ended: then results and hooks are still under way."""
+
+    def restart(self, task: TaskId, *, hard: bool = False) -> None:
+        """Ends the task (with the grace, or at once) and starts it again."""
+
+    def signal(self, task: TaskId, name: str) -> None:
+        """`TERM` (KILL after the grace) or `KILL` to one task."""
+
+    def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
+        """Asks for the stacks of these tasks, or all; the result comes within some seconds, or a
+        `TfmuxError` that says why there is none."""
+
+    def detach(self) -> None:
+        """Stops being a client of the run, which goes on."""
+
+    def close(self) -> None:
+        """Releases what was opened to look at the run."""
+
+
+def loop_caller() -> Callable[[Callable[[], object]], None]:
+    """A way for listeners to hand over: calls functions on the running loop, unless that has
+    ended; for any thread."""
+    loop = asyncio.get_running_loop()
+
+    def call(function: Callable[[], object]) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(function)
+
+    return call
