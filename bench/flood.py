@@ -116,7 +116,7 @@ def _hash(path: Path) -> str:
 
 
 def by_hand(program: str, flood: Flood, folder: Path) -> Took:
-    """The same without tfmux: a program of this machine for each task, or `ssh`."""
+    """The flood without tfmux: a program of this machine for each task, or `ssh`."""
     outs = [folder / f"out-{number}" for number in range(flood.tasks)]
     shells = []
     names = [host.name for host in flood.hosts] if flood.hosts else []

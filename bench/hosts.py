@@ -63,7 +63,7 @@ class Commands:
         self._line = b"\0".join(map(os.fsencode, argv)) + b"\0"
 
     def pids(self) -> list[int]:
-        """Those that live."""
+        """Pids of the living commands."""
         return [int(name) for name in os.listdir("/proc") if name.isdigit() and self._is_one(name)]
 
     def _is_one(self, name: str) -> bool:

@@ -36,7 +36,7 @@ WORD = "tfmux-bench-kill"
 """On the command line of each task: what `pkill -f` looks for."""
 SETTLE_SECONDS = 1.0
 LIMIT = "log_limit = 1000000000\n"
-"""Of each log: more than a task writes within the time of a round."""
+"""Bound of each log: more than a task writes within the time of a round."""
 F9, RECEIPT = b"\x1b[20~", b"nothing is left"
 
 
@@ -79,8 +79,8 @@ def by_key(text: str, command: Sequence[str]) -> tuple[float, ...]:
 
 
 def by_clush(hosts: Testbed, command: Sequence[str]) -> tuple[float, ...]:
-    """The same programs, started by `clush`, ended by `clush pkill` and looked for by `clush
-    pgrep` until none is left."""
+    """Times of these programs when they are started by `clush`, ended by `clush pkill` and looked
+    for by `clush pgrep` until none is left."""
     one = f"setsid {shlex.join(command)} > /dev/null 2>&1 < /dev/null &"
     subprocess.run(clush(hosts, " ".join([one] * (TASKS // len(hosts.hosts)))), check=True)
     pids = started(command)

@@ -57,7 +57,7 @@ class Layout:
         return [concat(several or nothing, 0) for several in self.pieces(weights, reshape)]
 
     def pieces(self, weights: list[Any], reshape: Any = tf.reshape) -> list[list[Any]]:
-        """Of each flat tensor the pieces that `join` would make it of, one a weight."""
+        """The pieces of each flat tensor that `join` would make it of, one a weight."""
         pieces: list[list[Any]] = [[] for _ in self.sizes]
         for weight, (task, *_) in zip(weights, self._places, strict=True):
             pieces[task].append(reshape(weight, [-1]))

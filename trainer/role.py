@@ -68,7 +68,7 @@ class Role:
         return [(job, index) for job in jobs for index in range(len(self.cluster.get(job, ())))]
 
     def others(self, tasks: Iterable[Task]) -> list[Task]:
-        """Those of `tasks` that are not this one."""
+        """Tasks of `tasks` other than this one."""
         return [task for task in tasks if task != self.task]
 
     def address_of(self, task: Task) -> str:

@@ -31,7 +31,7 @@ class ClusterEntry:
 
     path: Path
     saved: bool
-    """It is one of the saved clusters; otherwise it was named on the command line."""
+    """The cluster is a saved one; otherwise it was named on the command line."""
     stamp: Stamp | None
     cluster: ClusterModel | None
     problem: str = ""

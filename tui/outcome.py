@@ -390,7 +390,7 @@ def result_lines(snapshot: Snapshot) -> list[str]:
 
 
 def results_text(snapshot: Snapshot) -> StyledText:
-    """The same as a text; empty if there are none."""
+    """Results as a text; empty if there are none."""
     return StyledText("".join(f"{line}\n" for line in result_lines(snapshot)))
 
 

@@ -73,8 +73,8 @@ class LogAlerts:
     def __init__(self, control: RunControl) -> None:
         self._control = control
         self._seen: dict[TaskId, tuple[int, int, Hint | None]] = {}
-        """Of each log: where its attempt began, its size when it was looked at, and what its end
-        meant; in the order in which they were looked at."""
+        """For each log where its attempt began, its size at the last look, and what its end meant;
+        in the order of the looks."""
 
     def newest(self, snapshot: Snapshot, now: float) -> tuple[TaskId, Hint] | None:
         """The latest complaint of a live task that has made no step since."""

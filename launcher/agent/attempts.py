@@ -73,8 +73,8 @@ others: many end by themselves a moment later, when a pipe of theirs is closed."
 _LOOK_AT_LEFT = 0.1
 _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
-"""Of the time that an attempt has not listened for yet: so much later it may be seen to listen. A
-task that never does costs hardly anything after a while."""
+"""Pause between two looks for an attempt's port, as a share of the time that it has not listened
+for already: a task that never listens costs hardly anything after a while."""
 _MOST_ENDED = 5
 """Ended attempts of a task that are kept: a welcome, which is one message, has all of them, and a
 task that is restarted for weeks has thousands."""
@@ -88,9 +88,9 @@ class State(IntEnum):
     OPENING = 0
     """Its log is being opened. No process exists."""
     FORKED = 1
-    """Its process exists, and has not become the program yet."""
+    """The process exists, and has not become the program yet."""
     RUNNING = 2
-    """It is the program, or was killed before it could be. The launcher has been told."""
+    """The process is the program, or was killed before it could be. The launcher has been told."""
     ENDED = 3
     """`waitpid` has told its end. Its last output may not be in the file yet."""
     REPORTED = 4
@@ -123,10 +123,10 @@ class Attempt:
         """Only its first process gets the stop signal while that lives."""
         self.stop_signal: int = signal.SIGTERM
         self.terminal = False
-        """Its output is a terminal."""
+        """The program writes to a terminal."""
         self.state = State.OPENING
         self.gated = gated
-        """It waits at its gate, or will."""
+        """The program starts only when the attempt is released."""
         self.gate = -1
         """Our end of the gate: a byte lets the program begin."""
         self.fault = -1
@@ -139,7 +139,7 @@ class Attempt:
         """When its program began, in seconds since boot."""
         self.ended_at = 0.0
         self.end_at = 0.0
-        """The same moment in seconds since boot."""
+        """When the program ended, in seconds since boot."""
         self.cpu = 0.0
         """Seconds of a processor that it used until its end, with all for which it had waited."""
         self.name = ""
@@ -560,8 +560,8 @@ class Attempts:
                 attempt.left = _left(attempt, found)
 
     def _unnamed(self, attempt: Attempt, unnamed: Sequence[Process]) -> list[Process]:
-        """Those processes of no task that is known (their environment is empty, and their birth was
-        not seen) which nobody but this attempt can have started."""
+        """Processes that only this attempt can have started, among those of no known task (their
+        environment is empty, and their birth was not seen)."""
         found = []
         for process in unnamed:
             began = started_at(process) + 0.01
@@ -576,7 +576,7 @@ class Attempts:
         return found
 
     def _not_listening(self) -> list[Attempt]:
-        """Those that live and are to listen on a port, and do not do so yet."""
+        """Living attempts that are to listen on a port, and do not do so yet."""
         return [a for a in self.all if a.port and not a.ended and not a.listening and not a.gated]
 
     @property
@@ -661,8 +661,8 @@ class Attempts:
         self._killer = None
 
     def gone(self, tasks: set[str] | None) -> bool:
-        """Of everything, whether the kernel confirms (ECHILD) that nothing is left. Of some tasks,
-        whether their first processes have ended; of the rest only a look can tell."""
+        """Whether the processes have ended: of the whole run by the kernel's word (ECHILD), of some
+        tasks only their first processes; of the rest only a look can tell."""
         if tasks is None:
             return self.none_left
         return all(attempt.ended for attempt in self._of(tasks))

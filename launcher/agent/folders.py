@@ -144,7 +144,7 @@ class Word(enum.Enum):
 
     @property
     def lasts(self) -> bool:
-        """It is a doubt that only a boot ends."""
+        """Only a boot ends this doubt."""
         return self in (Word.UNPROVEN, Word.NONE)
 
 

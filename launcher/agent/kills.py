@@ -53,7 +53,7 @@ class Kills:
         self, tracker: ProcessTracker, attempts: Attempts, channels: Channels, before: Before
     ) -> None:
         self.word = before.word
-        """Of the earlier agent: an awaited one may come."""
+        """What the watchdog of the earlier agent has said; an awaited answer may still come."""
         self._tracker = tracker
         self._attempts = attempts
         self._channels = channels
@@ -63,7 +63,7 @@ class Kills:
         self.survivors = False
         """The last kill of everything has left processes."""
         self.outlived = False
-        """It has left some that are below us, by the word of the kernel."""
+        """The kernel still counts children of this agent among the processes left."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self.signalled = before.signalled
@@ -172,7 +172,8 @@ class TaskKill:
         self.deadline = self.next_look = min(self.deadline, time.monotonic())
 
     def is_due(self, now: float) -> bool:
-        """It is time for the next look, or the kernel has just confirmed that nothing is left."""
+        """Whether the next look is due, or the kernel has just confirmed that no process is
+        left."""
         return now >= self.next_look or (not self._gone and self._attempts.gone(self.tasks))
 
     def step(self, word: Word, earlier: Sequence[TaskKill] = ()) -> Json | None:
@@ -325,8 +326,8 @@ class TaskKill:
         everyone: dict[int, Process],
         candidates: set[int],
     ) -> set[int]:
-        """Those of the candidates without which others cannot write. One with children is none: a
-        loop over lines would start its next program. But it may capture what these write."""
+        """Candidates without which others cannot write. A process with children is no such reader:
+        a loop over lines would start its next program. But it may capture what these write."""
         parents = {process.ppid for process, _ in members}
         found = set()
         for reader, writers in pipe_readers((p.pid for p, _ in members), candidates).items():

@@ -88,7 +88,7 @@ def _by_proc(path: str) -> Iterable[tuple[int, int, bytes]]:
 
 
 def held(pids: Iterable[int], sockets: Sockets) -> Iterator[tuple[int, bytes]]:
-    """Those of the sockets that `pids` have open: each with its process and its address."""
+    """Sockets that `pids` have open: each with its process and its address."""
     for pid in pids:
         try:
             names = os.listdir(f"/proc/{pid}/fd")

@@ -32,7 +32,7 @@ _MASKS = (b"SigCgt:", b"SigIgn:", b"SigBlk:")
 _PENDING = (b"SigPnd:", b"ShdPnd:")
 _NAMES = ("pipe:", "/")
 _MOST_DESCRIPTORS = 256
-"""So many of a process are looked at, to find what it reads."""
+"""Descriptors of a process that are looked at, to find what it reads."""
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
 
@@ -64,8 +64,8 @@ class Process(NamedTuple):
 
     @property
     def dead(self) -> bool:
-        """It only waits to be reaped. A process whose first thread has ended looks like that,
-        too, while its other threads work on."""
+        """The process only waits to be reaped. A process whose first thread has ended looks like
+        that, too, while its other threads work on."""
         return self.state in "ZX" and self.threads <= 1
 
 
@@ -174,9 +174,9 @@ def _has(lines: list[bytes], sets: tuple[bytes, ...], number: int) -> bool:
 
 
 def pipe_readers(pids: Iterable[int], candidates: Iterable[int]) -> dict[int, set[int]]:
-    """Those of the candidates that read what others of these processes write, as `tee` does behind
-    `train | tee log`, or a program that captures another's output; each with those whose output it
-    reads. Of processes that read from each other in a ring, and from nobody else, there is none."""
+    """Candidates that read what others of these processes write, as `tee` does behind `train | tee
+    log`, or a program that captures another's output; each with the processes whose output it
+    reads. Processes that read from each other in a ring, and from nobody else, are left out."""
     sinks = {pid: {_link(f"/proc/{pid}/fd/{number}") for number in (1, 2)} for pid in pids}
     named = {name for names in sinks.values() for name in names if name.startswith(_NAMES)}
     named = {name for name in named if not name.startswith("/dev/")}
@@ -195,7 +195,7 @@ def pipe_readers(pids: Iterable[int], candidates: Iterable[int]) -> dict[int, se
 
 
 def _read_by(pid: int, named: set[str]) -> set[str]:
-    """Those of these files and pipes that a process has open for reading."""
+    """Files and pipes of `named` that a process has open for reading."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as listing:
             paths = [item.path for item in islice(listing, _MOST_DESCRIPTORS)]
@@ -492,7 +492,7 @@ def reap(*, look: bool = False) -> tuple[list[Ended], bool]:
 
 
 def is_child(pid: int) -> bool:
-    """It is a child of ours that nobody has reaped. One system call, no look at `/proc`."""
+    """Whether a process is an unreaped child of this one. One system call, no look at `/proc`."""
     try:
         os.waitid(os.P_PID, pid, _LOOK)
     except ChildProcessError:
@@ -722,8 +722,8 @@ class ProcessTracker:
         everyone: dict[int, Process],
         marks: dict[Key, _Mark],
     ) -> bool:
-        """It belongs to another living agent of the run: two hosts of a cluster may be one
-        machine, or containers whose processes this machine sees."""
+        """Whether a process belongs to another living agent of the run: two hosts of a cluster may
+        be one machine, or containers whose processes this machine sees."""
         found = False
         parent = everyone.get(process.ppid)
         while parent is not None:

@@ -19,7 +19,7 @@ ASK_TO_END = PASSED_ON - {
     *(signal.SIGCONT, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU),
     *(signal.SIGURG, signal.SIGWINCH),
 }
-"""Those of them that end a program which does not handle them."""
+"""Catchable signals that end a program which does not handle them."""
 
 _mask_of_login: set[int] = set()
 

@@ -44,7 +44,7 @@ _POLL = 0.01
 _MOST_SPIES = 16
 _MOST_FILES = 16
 _MOST_BYTES = 192 * 1024
-"""Of an answer: a receipt may have to wait behind it."""
+"""Bytes of an answer: a receipt may have to wait behind it."""
 _MOST_DUMP = 256 * 1024
 _LONGEST = 300
 

@@ -25,7 +25,7 @@ MOST_SURVIVORS = 100
 MOST_LEFT = 5
 """Processes that an end lists which a task's first process has left."""
 MOST_PROCESSES, MOST_THREADS, MOST_FRAMES = 256, 64, 64
-"""Of an answer with stacks: of a process its threads, of a thread its frames."""
+"""Bounds of an answer with stacks: processes in all, threads of a process, frames of a thread."""
 FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
 NO_FOLDER_STATUS = 73

@@ -211,7 +211,7 @@ class _Rules:
             self._git.enter(folder)
 
     def for_host(self) -> Ignored:
-        """The same rules as a host reads them, which compares at the end of the run."""
+        """These rules as a host reads them, which compares at the end of the run."""
         inner_first = [] if self._git is None else self._git.for_host()
         return [("", self._never.expressions()), *inner_first]
 

@@ -56,7 +56,8 @@ EVERY_BYTE = bytes(range(256))
 waits for one holds our bytes back."""
 
 _MARSHAL_VERSION = 4
-"""Of what every interpreter reads; code is for those of our own version."""
+"""Version of `marshal` that every interpreter reads; code is for interpreters of our own
+version."""
 _MAGIC = b"tfmux-agent-magic:"
 _LINE = (
     "import binascii,os,sys;"

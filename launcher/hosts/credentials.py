@@ -262,7 +262,8 @@ class Client(asyncssh.SSHClient):
         self.shown: HostKey | None = None
         """The key that is not known."""
         self.accepted: HostKey | None = None
-        """The same, when it was accepted; the server has still to prove that it is its own."""
+        """The shown key, when it was accepted; the server has still to prove that the key is its
+        own."""
         self.forced_command = False
         """authorized_keys there replaces our command by another one."""
 
@@ -369,7 +370,7 @@ async def offered(options: asyncssh.SSHClientConnectionOptions) -> list[tuple[st
 
 
 def encrypted(paths: list[str]) -> list[str]:
-    """Those of the key files that need a passphrase."""
+    """Key files that need a passphrase."""
     found = []
     for path in paths:
         try:

@@ -28,7 +28,7 @@ _BANNER_BYTES = 4096
 _TOO_MANY = b"Exceeded MaxStartups"
 """What sshd says instead of its version when too many log in at once."""
 _MOST_HOSTS = 4
-"""Of those that are tried; a name that does not resolve may take seconds."""
+"""Hosts that are tried; a name that does not resolve may take seconds."""
 _ANY_PORT = 9
 _PREAMBLE_SECONDS = 2.0
 """A server may say some lines before its version (RFC 4253, 4.2); they come at once."""

@@ -478,7 +478,7 @@ class ReadLog(Request):
 
 @frozen
 class Credit(Request):
-    """So many bytes of logs in all may be sent on this channel."""
+    """Bytes of logs, in all, that may be sent on this channel."""
 
     TYPE = wire.CREDIT
     up_to: int
@@ -499,7 +499,7 @@ class DirectoryAnswer(Answer):
 
 
 class PortsAnswer(Answer):
-    """Those of the ports in use that are taken: by whom, and the `busy` candidates."""
+    """Ports of the question that are taken: by whom, and the `busy` candidates."""
 
     WHAT = "ports"
     owners: tuple[PortOwner, ...]

@@ -423,7 +423,7 @@ class Link:
         return stored
 
     def _count(self, count: int) -> None:
-        """So many bytes more are where they belong."""
+        """Counts bytes that are where they belong."""
         self._written += count
         if self._granted - self._written <= WINDOW // 2:
             self._grant()

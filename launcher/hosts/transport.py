@@ -26,7 +26,7 @@ class ArrivalErrors(Protocol):
         """Nothing came; or it was `held` back until the input was closed."""
 
     def noisy(self, count: int, seen: bytes) -> HostError | None:
-        """So many bytes came before; None where that is no error."""
+        """The error for `count` bytes of noise before the greeting; None where that is none."""
 
     def buffered(self) -> HostError:
         """Output without a line break is held back."""

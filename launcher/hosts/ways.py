@@ -306,7 +306,7 @@ class CommandErrors:
         return self._error("via-failed", what, "correct via, or the file's permissions")
 
     def ended(self, status: int | None, seen: bytes, complaint: str) -> HostError:
-        """It ended before anything could be sent."""
+        """The error of a program that ended before anything could be sent."""
         said = last_line(complaint or seen.decode(errors="replace"))
         what = f"{_status(status)} before the agent had started: {said or 'no output'}"
         if status in _NOT_FOUND:

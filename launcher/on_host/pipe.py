@@ -74,7 +74,7 @@ class Pipe:
         return data
 
     def read_exactly(self, count: int) -> bytes:
-        """So many bytes.
+        """Exactly `count` bytes.
 
         Raises:
             PipeEnded: there are fewer.

@@ -37,6 +37,6 @@ class Resume(NamedTuple):
     """The run that another one goes on from."""
 
     run_id: str
-    """It has written the checkpoint."""
+    """The run that has written the checkpoint."""
     logdir_run_id: str
     """`{run_id}` in its log directory: the id of the first of the runs that went on in it."""

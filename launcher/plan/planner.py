@@ -106,7 +106,7 @@ class TaskPlan:
     stop: Stop = Stop.ALL
     stop_signal: StopSignal = StopSignal.TERM
     directory: bool = False
-    """It starts in a directory that the host has, not in a copy of the workdir."""
+    """The task starts in a directory that the host has, not in a copy of the workdir."""
     ready_key: str = ""
     """Key of the cluster file that says when it is ready, and its line, for people."""
     warm: WarmStart | None = None

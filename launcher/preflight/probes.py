@@ -81,8 +81,7 @@ class MpiAnswer(Answer):
 
 
 class DiskSpaceAnswer(Answer):
-    """Of each place what it is for, its path, its free bytes and its device; free and total
-    memory."""
+    """For each place its use, path, free bytes and device; free and total memory."""
 
     WHAT = "disk_space"
     disks: Annotated[tuple[tuple[Text, Text, Number, Number], ...], Field(min_length=1)]
@@ -109,7 +108,7 @@ class PathAnswer(Answer):
 
 
 class LeftoversAnswer(Answer):
-    """Of each process left over its run, task, pid and command line."""
+    """For each process left over its run, task, pid and command line."""
 
     WHAT = "leftovers"
     found: tuple[tuple[Text, Text, Number, Text], ...]

@@ -60,7 +60,7 @@ class Allocations:
         return [ConnectHosts()]
 
     def on_ended(self, event: ev.AllocationEnded) -> list[Instruction]:
-        """It could not be had, or somebody or something has ended it."""
+        """Slurm refused the job, or the job has ended (cancelled, time limit, node failure)."""
         data = self._data
         if data.allocation is None or data.allocation.ended:
             return []

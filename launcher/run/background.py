@@ -39,7 +39,7 @@ class LeftProcess:
     signal: str | None = None
     """Name of the signal that had ended it."""
     forked: bool = False
-    """It was the same program as the first process, forked."""
+    """The process ran the program of the first process, forked."""
 
     @property
     def failure(self) -> str:
@@ -54,7 +54,7 @@ class LeftProcesses:
     """What was left, after so many `seconds`, by a process that had used so much `cpu`."""
 
     processes: tuple[LeftProcess, ...]
-    """Those that are listed, 5 at most."""
+    """The first processes that were left, 5 at most."""
     unlisted: fields.Count = 0
     """Number of those beyond them."""
     seconds: fields.Seconds = 0.0

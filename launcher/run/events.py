@@ -135,7 +135,7 @@ class EngineWord:
     gone: bool
     text: str
     final: bool = True
-    """It will not say more when it is asked again."""
+    """The watchdog will not say more when it is asked again."""
 
 
 @frozen

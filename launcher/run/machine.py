@@ -59,7 +59,7 @@ _CAUSES: Mapping[Outcome | None, Cause] = {
     Outcome.PREFLIGHT: Cause.PREFLIGHT,
     Outcome.FAILED: Cause.FAILURE,
 }
-"""Of runs that were ended by another launcher."""
+"""Causes of the end of runs that were ended by another launcher, by their outcome."""
 
 
 class RunStateMachine:

@@ -52,7 +52,7 @@ class TaskView:
     state: TaskState
     """State of the task."""
     in_cluster: bool = True
-    """It is in the cluster spec."""
+    """The task is in the cluster spec."""
     is_chief: bool = False
     """Its end decides, where `success` is `chief`."""
     stage: fields.Count = 0
@@ -105,7 +105,7 @@ class TaskView:
     event: Literal["task"] = "task"
 
     def is_sound(self) -> bool:
-        """It does not contradict itself, as one does that a disk has damaged."""
+        """Whether the record agrees with itself; one that a disk has damaged may not."""
         begun = self.state not in (TaskState.PENDING, TaskState.STAGING)
         numbers = [attempt.number for attempt in self.attempts]
         return (
@@ -180,7 +180,7 @@ class HostView:
     usage: Mapping[TaskId, tuple[float, int]] = field(default_factory=dict)
     """CPU (1.0 = one core) and resident bytes of each task's process tree."""
     contacted: bool = False
-    """It may hold something of the run: its agent has greeted a launcher."""
+    """The host may hold something of the run: its agent has greeted a launcher."""
     time: fields.Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["host"] = "host"
@@ -447,7 +447,7 @@ class RunView:
     event: Literal["run"] = "run"
 
     def is_sound(self) -> bool:
-        """It does not contradict itself, as one does that a disk has damaged."""
+        """Whether the record agrees with itself; one that a disk has damaged may not."""
         over = self.state is RunPhase.ENDED
         killing = self.state is RunPhase.KILLING
         ends = {over, self.outcome is not None, self.ended is not None, self.exit_code is not None}

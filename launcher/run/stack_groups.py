@@ -57,7 +57,7 @@ class StackFrame:
 
     @property
     def in_library(self) -> bool:
-        """It is in code that was installed, or has no code."""
+        """The frame is in code that was installed, or has no code."""
         return not self.file or _LIBRARIES.search(self.file) is not None
 
 
@@ -188,8 +188,8 @@ class Stacks:
     def headline(
         self, silent: Mapping[TaskId, float] | None = None, about: Collection[TaskId] = ()
     ) -> str:
-        """All of it in a sentence; empty where no task has answered. `silent` are seconds since a
-        task was heard last; groups with tasks that it is `about` come first."""
+        """All groups in a sentence; empty where no task has answered. `silent` are seconds since a
+        task was heard last; groups with tasks of `about` come first."""
         groups = sorted(self.groups, key=lambda group: not set(about).intersection(group.tasks))
         if not groups:
             return ""

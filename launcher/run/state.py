@@ -43,7 +43,7 @@ class HostRecord:
     staged: bool = False
     previous_agent_exit: str = ""
     agent_gone: bool = False
-    """It is lost for good."""
+    """The agent is lost for good."""
     agent_silent: bool = False
     """The host can be reached, and its agent does not answer."""
     back_at: float = 0.0

@@ -141,11 +141,11 @@ class Intent(StrEnum):
     RESTART = "restart"
     """A person wants another attempt."""
     KILL = "kill"
-    """A person wants it ended."""
+    """A person wants the task ended."""
     FAIL = "fail"
-    """It hangs at its end: it is ended and counts as failed."""
+    """The task hangs at its end: it is ended and counts as failed."""
     STOP = "stop"
-    """It only served a chief that is done: the rule ends it."""
+    """The task only served a chief that is done: the rule ends it."""
 
 
 _BEGINS = frozenset({TaskState.WARMING, TaskState.STARTING})

@@ -46,7 +46,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "kill_grace": None,
     "state_before_loss": None,
 }
-"""Of an attempt that begins, or waits for its stage: nothing of the one before it is left."""
+"""Fields that are reset for a new attempt."""
 _ASKED = {
     StoppedBy.LAUNCHER: "another launcher has ended it",
     StoppedBy.AGENT: "its host's agent has ended it",
@@ -235,7 +235,7 @@ class Tasks:
         return []
 
     def on_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
-        """It listens, or whatever else its plan calls ready."""
+        """The task listens, or whatever else its plan calls ready."""
         data = self._data
         if not data.awaits_ready(task, attempt):
             return []
@@ -520,7 +520,7 @@ class Tasks:
         return [WatchSilence(task, settings.finish_timeout) for task in fresh]
 
     def on_stalled(self, event: ev.OutputStalled) -> list[Instruction]:
-        """It writes nothing although others have ended well: it hangs."""
+        """The task writes nothing although others have ended well: it hangs."""
         data = self._data
         view, settings = data.view(event.task), data.plan.settings
         ending = data.phase in (RunPhase.KILLING, RunPhase.RESTARTING)

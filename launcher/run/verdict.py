@@ -187,7 +187,7 @@ class _Case:
 
     @cached_property
     def waiting(self) -> tuple[TaskEvidence, ...]:
-        """Those that live in the same function as most others."""
+        """Living tasks in the function in which most others are."""
         places = Counter(_function(one) for one in self.tasks if one.stack and not one.stopped)
         if not places:
             return ()
@@ -262,7 +262,7 @@ class _Case:
         return self._verdict(stopped, Kind.STOPPED, others, stopped[0].stopped)
 
     def by_early_ends(self) -> Verdict | None:
-        """Those that have left with 0 while others missed them."""
+        """Tasks that have left with 0 while others missed them."""
         early = [one for one in self.tasks if one.status == 0 and not one.by_us]
         missed = [one for one in self.victims if one not in early] or [
             one for one in self.waiting if one not in early
@@ -278,8 +278,8 @@ class _Case:
         return self._verdict(guilty[:1], Kind.LEFT_EARLY, bool(named) or len(early) == 1, how)
 
     def by_sequence(self) -> Verdict | None:
-        """Of those that NCCL's watchdog has ended, the one that is behind, or in another operation
-        than all others."""
+        """The odd one of the tasks that NCCL's watchdog has ended: the one that is behind, or in
+        another operation than all others."""
         begun = {one: one.words.enqueued for one in self.tasks if one.words.enqueued is not None}
         numbers = Counter(begun.values())
         if len(begun) > 2 and len(numbers) == 2 and numbers[min(numbers)] == 1:
@@ -295,7 +295,7 @@ class _Case:
         return None
 
     def by_stacks(self) -> Verdict | None:
-        """Those that are not where all others wait."""
+        """Tasks that are not where all others wait."""
         waiting = self.waiting
         odd = [one for one in self.tasks if one.stack and one not in waiting]
         quiet = [one for one in self.tasks if not one.words.victim]

@@ -44,7 +44,7 @@ class Views:
         self._changed: dict[_Key, Record] = {}
         """Views that `pop_changed` has not given out since they have changed."""
         self._touched: dict[_Key, Record] = {}
-        """The same of `pop_touched`."""
+        """Views that `pop_touched` has not given out since they have changed."""
         self._newer: dict[_Key, Record] = {}
         """Views whose figures alone have changed since they were given out by `pop_changed`."""
 

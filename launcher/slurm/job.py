@@ -111,7 +111,7 @@ _SENTENCES = tuple(
         ),
     )
 )
-"""The same, of reasons that are no words of Slurm's list."""
+"""Sentences for reasons that are no words of Slurm's list."""
 
 NO_COMMANDS = (
     "start tfmux on a machine that has Slurm's commands, or write such a machine into [slurm]: "
@@ -166,15 +166,15 @@ class JobState:
     nodes: tuple[str, ...] = ()
     """The names of its nodes; empty until it runs."""
     over: bool = False
-    """It has ended, or is about to."""
+    """The job has ended, or is about to."""
 
 
 class SlurmJob:
     """The job of one run. Every method has a deadline of its own."""
 
     owns_job = True
-    """It is made for the run. Otherwise it was there, and stays: `release` ends what the run has
-    started in it."""
+    """The job is made for the run. Otherwise the job was there before, and stays: `release` ends
+    what the run has started in it."""
 
     def __init__(
         self,

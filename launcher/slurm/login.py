@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
 
 MOST_BYTES = 1 << 20
-"""Of a command's output; no answer that is used is longer."""
+"""Bytes of a command's output; no answer that is used is longer."""
 
 
 class SlurmError(TfmuxError):

@@ -121,7 +121,7 @@ class DiskThread:
             self._jobs = deque(job for job in self._jobs if not unwanted(job))
 
     def jobs(self) -> list[Job]:
-        """Those that are not done yet, the present one first."""
+        """Jobs that are not done yet, the present one first."""
         with self._news:
             return [job for job in (self._job, *self._jobs) if job is not None]
 

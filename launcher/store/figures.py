@@ -91,7 +91,7 @@ class _Found:
 
 
 _MOST_MATCHES = 16
-"""Of one expression in a line."""
+"""Matches of one expression that are looked at in a line."""
 
 _INT = r"\d{1,3}(?:,\d{3})+|\d{1,15}"
 _STEP = rf"(?P<step>{_INT})"

@@ -59,7 +59,7 @@ class Holder:
 
     @property
     def is_here(self) -> bool:
-        """It is another process on this machine, whose pid is no third one's by now."""
+        """The holder is another process of this machine, and its pid has not been reused."""
         mine = bool(self.started) and self.machine == _machine() and self.pid != os.getpid()
         return mine and _start_of(self.pid) == self.started
 

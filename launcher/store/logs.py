@@ -134,7 +134,7 @@ class LogFile:
         self._saved = 0
         """Marks that are in the index file."""
         self._forgotten = 0
-        """Those of them that are not here any more."""
+        """Marks that are saved and dropped from memory."""
         self._read = 0
         """Bytes of the index file that have been read."""
         self._marks_came = 0.0

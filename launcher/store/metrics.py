@@ -96,7 +96,7 @@ def stalled_for(times: Sequence[float], now: float) -> float | None:
 # --- the file of a run ----------------------------------------------------------------------------
 
 MOST_POINTS = 1 << 20
-"""Of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
+"""Points of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
 _FEWEST_POINTS = 16
 _END_BYTES = 4 << 20
 """Some 30,000 lines, which take a second to read: the newest ones, and half of the thinned ones."""

@@ -207,8 +207,9 @@ _FIRST_FILES = frozenset({"cluster.toml", "origin", "launcher.lock", "launcher.l
 
 
 def _never_began(path: Path) -> bool:
-    """It is what a launch has left that was ended, or met a full disk, before it had written the
-    cluster file: no record, no log, and no file to launch. It may be being written just now."""
+    """Whether a folder is what a launch has left that was ended, or met a full disk, before it had
+    written the cluster file: no record, no log, and no file to launch. A launch may be writing it
+    just now."""
     try:
         if path.is_symlink() or not all(map(_is_first, os.scandir(path))):
             return False
@@ -221,7 +222,7 @@ def _never_began(path: Path) -> bool:
 
 
 def _is_first(entry: os.DirEntry[str]) -> bool:
-    """It is a file that exists before a run's first record; logs and records do, empty."""
+    """Whether a file exists before a run's first record; logs and records do, empty."""
     if entry.name in _FIRST_FILES:
         return True
     return entry.name.endswith((".jsonl", ".log")) and entry.is_file() and not entry.stat().st_size

@@ -24,7 +24,7 @@ v1 = tensorflow.compat.v1
 DeviceSpec = v1.DeviceSpec
 CPU = {"device_type": "CPU", "device_index": 0}
 _given: Any = weakref.WeakKeyDictionary()
-"""Of a graph: operations whose device was chosen here, and what it was before."""
+"""For each graph the operations whose device was chosen here, and their device before."""
 
 
 def install() -> None:

@@ -22,7 +22,7 @@ from .query import Chunk, Query
 CHUNK_BYTES = 256 * 1024
 """Small enough that the interpreter's lock is given back before a key would be felt to wait."""
 GIANT = 4 * 1024 * 1024
-"""Of a longer line only the last part is looked at."""
+"""Bytes of the last part of a line that are looked at; the rest of a longer line is not."""
 MAX_KEPT = 2_000_000
 """Lines remembered for next and previous; beyond that hits are only counted."""
 NEAR_BYTES = 1 << 30

@@ -40,7 +40,7 @@ class LogView:
     attempts: AttemptStarts | None = None
     port: Viewport = field(default_factory=Viewport)
     colours: dict[TaskId, int] = field(default_factory=dict)
-    """Of the tasks in a merged log: numbers of a palette."""
+    """Colours of the tasks in a merged log: numbers of a palette."""
     selection: tuple[int, int] | None = None
     """First selected line and the one that moves, both included."""
     cursor: int | None = None

@@ -51,7 +51,7 @@ class _Sections:
         return self.times[at], self._number, at
 
     def keys(self, first: int) -> Iterator[_Section]:
-        """Those from the section numbered `first`."""
+        """Sections from the one numbered `first`."""
         return map(self.key, range(first, len(self.times)))
 
     def grow(self, stamps: list[tuple[int, float]], count: int) -> bool:

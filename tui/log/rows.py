@@ -23,7 +23,7 @@ from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, parse_spans
 DIM = TextStyle(attr=Attr.DIM)
 HINT = TextStyle(3, -1, Attr.ITALIC)
 TASK_COLOURS = (4, 2, 3, 5, 6, 1, 12, 10, 11, 13, 14, 9)
-"""Of the palette; beside the colour stands the task's name."""
+"""Colours of the palette; beside the colour stands the task's name."""
 MAX_DRAWN = 16 * 1024
 """Bytes of a line that are drawn: more than a screen holds. A screen may show fifty lines that are
 as dear to draw as lines can be, and a key must not wait for them."""

@@ -35,7 +35,7 @@ class OpenPrompt:
     prompt: AuthPrompt
     answer: Future[str | None] = field(default_factory=Future)
     drawn: bool = False
-    """It has been on the screen."""
+    """The prompt has been on the screen."""
 
     def set(self, text: str | None) -> None:
         """Answers it, where nobody has, and the launcher still waits."""
@@ -77,7 +77,7 @@ class HostKeyDialog(Dialog[None]):
     def __init__(self, prompts: list[OpenPrompt]) -> None:
         super().__init__("")
         self.prompts = list(prompts)
-        """Those on the screen, in the order in which they came."""
+        """Prompts on the screen, in the order in which they came."""
 
     def body(self) -> ComposeResult:
         yield HostKeyList(markup=False)

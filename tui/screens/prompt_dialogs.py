@@ -57,7 +57,7 @@ class PromptDialogs:
         self._turn = asyncio.Lock()
         self._asking: set[asyncio.Task[None]] = set()
         self._keys: list[OpenPrompt] = []
-        """Those without an answer."""
+        """Prompts for host keys without an answer."""
         self._keys_changed = asyncio.Event()
 
     def serve(self, app: App[Any]) -> None:

@@ -51,7 +51,7 @@ _RESTART = Binding.Group("Restart, at once")
 _END = Binding.Group("TERM, KILL the task")
 _MOST_NOTES = 4
 _MOST_TASKS = 64
-"""Of those that the palette offers to go to."""
+"""Tasks that the palette offers to go to."""
 _NOTE_SECONDS = 8
 TALL = 36
 LAST_LINES = 5
@@ -61,7 +61,8 @@ SEARCH_FRAME = 1 / 10
 INPUT_FRAMES = 10
 """Frames that a key or a click is worth: what it asks for may come a little later."""
 RESTS = 3
-"""Of each second, painting logs takes at most a quarter."""
+"""Rests of a frame's length after each frame: painting logs takes at most a quarter of each
+second."""
 MIN_REST, MAX_REST = 0.1, 0.25
 """Seconds between two paintings of logs: nobody reads lines that scroll by faster, and what the
 screen takes is missing in a training on the same machine."""
@@ -160,12 +161,12 @@ class RunScreen(Screen[None]):
         """Text of empty panes."""
         self._second = 0.0
         self._notes: list[str] = []
-        """Those that wait until there is room for them."""
+        """Notes that wait until there is room for them."""
         self._noted: list[float] = []
         """When notes were shown that are still to be seen."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Of a run that has ended no task can be restarted or ended."""
+        """No task can be restarted or ended when the run has ended."""
         return self.snapshot.ended is None or action not in ("restart", "signal")
 
     def compose(self) -> ComposeResult:

@@ -1,1 +1,1 @@
-"""The same UI in a browser: a server of pages, and runs that outlive them."""
+"""The UI in a browser: a server of pages, and runs that outlive them."""

@@ -27,7 +27,7 @@ class Rank(IntEnum):
     RATE = 5
     LOSS = 6
     BAR = 7
-    """It repeats a figure."""
+    """A bar, which repeats a value."""
 
 
 class Part(NamedTuple):

@@ -417,8 +417,8 @@ class Pane(Widget, can_focus=True):
         self._show_labels()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Those for a screen without colours: else everything is drawn as it is to be, and text
-        is drawable."""
+        """Filters of a screen without colours: else everything is drawn as it is to be, and text is
+        drawable."""
         return super().get_line_filters() if self.app.no_color else ()
 
     def render_line(self, y: int) -> Strip:

@@ -54,7 +54,7 @@ class PaneGrid(Grid):
         self._pool: list[Pane] = []
 
     def place(self, count: int) -> list[Pane]:
-        """So many panes; those that are not needed are hidden."""
+        """Gives `count` panes; those that are not needed are hidden."""
         while len(self._pool) < count:
             pane = Pane()
             self._pool.append(pane)

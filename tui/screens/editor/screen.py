@@ -103,7 +103,7 @@ class EditorScreen(Page):
         yield KeyFooter()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Of a file that could not be read nothing is to be done but to leave."""
+        """Where the file could not be read, only *back* is possible."""
         return self._draft is not None or action == "back"
 
     def on_mount(self) -> None:
