@@ -64,8 +64,8 @@ async def test_check_asks_each_host_for_its_own_name(testbed: Testbed, text: str
 def test_a_ps_that_only_its_own_host_reaches_is_named(
     testbed: Testbed, tmp_path: Path, text: str
 ) -> None:
-    """It is ready by the letter, and a note says what the workers would find out by timeouts; one
-    that listens on another address as well is not named."""
+    """The ps is ready by the letter, and a note says what the workers would find out by timeouts; a
+    ps that listens on another address as well is not named."""
     as_debian_does(testbed["tf1"], testbed)
     as_debian_does(testbed["tf2"], testbed)
     more = f'[hosts.tf2]\nenv = {{ MORE = "{testbed["tf2"].address}" }}'

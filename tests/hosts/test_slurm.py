@@ -199,7 +199,7 @@ def test_tasks_on_some_nodes_and_nodes_that_are_excluded(scenario: Scenario) -> 
 
 
 def tag(process: Process) -> bool:
-    """It belongs to a task."""
+    """Whether a process belongs to a task."""
     return "TFMUX_TASK" in process.environ
 
 

@@ -44,7 +44,7 @@ def cluster(host: str, workdir: str, script: str = LISTING, run: str = "") -> st
 
 
 def on_server(server: SshServer, workdir: str, script: str = LISTING, run: str = "") -> str:
-    """The same, on the in-process SSH server."""
+    """A cluster on the in-process SSH server."""
     return cluster(server.host_toml("far", sys.executable), workdir, script, run)
 
 

@@ -105,7 +105,7 @@ def test_dependencies_have_bounds_that_hold_the_pinned_version() -> None:
 
 @pytest.mark.parametrize("extra", Extra)
 def test_each_extra_is_looked_for_by_its_modules(extra: Extra) -> None:
-    """All of them are of packages that it declares."""
+    """The modules are of packages that the extra declares."""
     declared = {
         canonicalize_name(Requirement(text).name)
         for text in PROJECT["optional-dependencies"][extra]
@@ -164,7 +164,8 @@ def test_the_lock_file_is_complete_on_every_system(version: str, system: str) ->
 
 
 def test_the_lock_file_holds_names_versions_and_hashes() -> None:
-    """Of every package of `requirements.in` and whatever they need, and nothing else."""
+    """The lock file has every package of `requirements.in` and whatever they need, and nothing
+    else."""
     text = (REPOSITORY / "requirements.lock").read_text()
     pinned = locked()
     assert all(hashes for _, hashes in pinned.values())

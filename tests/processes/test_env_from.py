@@ -43,7 +43,8 @@ def notes(up: Up) -> list[str]:
 def test_check_warns_of_a_variable_that_is_not_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It names variable, tasks and remedy, and stops nothing; set, nothing is said."""
+    """The warning names variable, tasks and remedy, and stops nothing; with the variable set there
+    is none."""
     file = str(write(tmp_path, cluster()))
     done = run("check", file)
     assert done.returncode == 0, done.stderr

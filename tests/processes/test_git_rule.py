@@ -97,7 +97,7 @@ def version(number: int) -> Callable[[Path], None]:
 
 @pytest.mark.parametrize("change", [version(2), version(3), version(4), split])
 def test_every_form_of_the_index_is_read(change: Callable[[Path], None], tmp_path: Path) -> None:
-    """It says which files are tracked."""
+    """Every form of the index tells which files are tracked."""
     repository(tmp_path / "repo")
     change(tmp_path / "repo")
     assert sent(tmp_path / "repo") == listed(tmp_path / "repo")

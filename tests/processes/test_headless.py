@@ -288,7 +288,7 @@ def test_the_working_directory_is_staged_with_its_rules(
 
 
 def test_a_link_that_leaves_the_tree_is_left_out(ssh_server: SshServer, tmp_path: Path) -> None:
-    """It is named, and the run does without it."""
+    """The link is named, and the run does without it."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "evil").symlink_to("/etc/passwd")

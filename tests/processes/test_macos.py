@@ -72,7 +72,7 @@ def remote(folder: Path, server: SshServer, then: str = "exit 0") -> Path:
 
 
 def test_every_module_can_be_imported(macos: None) -> None:
-    """Those of the agent included: the launcher reads its frames."""
+    """Modules of the agent are included: the launcher reads its frames."""
     argv = [sys.executable, "-c", MODULES]
     done = subprocess.run(argv, cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr

@@ -237,7 +237,7 @@ def test_a_base_installation_answers(base: Path, tmp_path: Path) -> None:
 
 
 def test_a_base_installation_says_in_one_line_what_to_install(base: Path) -> None:
-    """Of the demos, and of the UI in a browser; nothing is started."""
+    """The demos and the UI in a browser say what to install; nothing is started."""
     for command, module, extra in (("demo", "tensorflow", "trainer"), ("serve", "aiohttp", "web")):
         done = tfmux(base, command, code=2)
         assert not done.stdout

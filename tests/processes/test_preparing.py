@@ -134,7 +134,7 @@ def test_two_hosts_of_one_home_prepare_one_after_the_other(
 
 
 def test_ctrl_c_ends_a_preparation(ssh_server: SshServer, tmp_path: Path) -> None:
-    """It is killed like any task, and is not taken for done afterwards."""
+    """The preparation is killed like any task, and is not taken for done afterwards."""
     (tmp_path / "work").mkdir()
     lines = ["echo begun; sleep 1000"]
     file = write(tmp_path, cluster(ssh_server.host_toml("far", sys.executable), lines))

@@ -55,7 +55,7 @@ def test_logs_of_a_task_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("worker:0",)], ids=["all", "one"])
 def test_following_logs_ends_with_the_run(tmp_path: Path, words: tuple[str, ...]) -> None:
-    """Of a run that ended before, and of one that ends meanwhile: all lines, and 0."""
+    """Given a run that ended before, or one that ends meanwhile: all lines, and exit code 0."""
     script = "import pathlib, time\nprint('first', flush=True)\n" + (
         f"while not pathlib.Path({str(tmp_path / 'go')!r}).exists(): time.sleep(0.05)\n"
     )

@@ -308,7 +308,7 @@ async def test_a_page_opens_again_at_the_moment_that_it_is_looked_at(
 
 
 async def test_a_page_whose_process_died_says_so(serve: Serve, chromium: Browser) -> None:
-    """It does not stand still, and opens again with a click."""
+    """The page does not stand still, and opens again with a click."""
     tab = await chromium.tab()
     await tab.open(serve.url)
     await tab.wait_for("l launch")
@@ -346,7 +346,7 @@ async def test_a_phone_shows_the_whole_screen(serve: Serve, chromium: Browser) -
 async def test_a_click_of_a_mouse_does_not_press_the_kill_key(
     serve: Serve, chromium: Browser
 ) -> None:
-    """It asks no question, and there are keys."""
+    """The click asks no question, and there are keys."""
     tab = await chromium.tab()
     await tab.open(serve.url)
     await tab.wait_for("l launch", "worker:1")

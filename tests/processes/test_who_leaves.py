@@ -89,8 +89,8 @@ def test_what_on_hangup_says(
 
 
 def test_a_terminal_that_goes_without_a_signal(tmp_path: Path) -> None:
-    """It is nobody's controlling terminal, so that the kernel sends no SIGHUP: the screen went on,
-    and took a whole processor to read the end of its input."""
+    """Given a terminal that controls nobody, so that the kernel sends no SIGHUP: the screen went
+    on, and took a whole processor to read the end of its input."""
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "tui.main", "up", str(ticking(tmp_path, ""))]
     screen = subprocess.Popen(
@@ -243,7 +243,7 @@ def read(link: socket.socket) -> bytes:
 
 
 def test_a_launcher_process_is_nobodys_leftover(tmp_path: Path) -> None:
-    """It ends with its run, and leaves no socket."""
+    """A launcher process ends with its run, and leaves no socket."""
     from launcher.store.runs import socket_path
 
     with Up("up", str(cluster(tmp_path)), "--json") as up:

@@ -101,7 +101,7 @@ class Small(App[None]):
 
 
 async def test_keys_in_force() -> None:
-    """Those of the program, else those of the keymap; a priority key is nobody else's, and a
+    """The program's keys are in force, else the keymap's; a priority key is nobody else's, and a
     command without a key is left out of hints."""
     app = Small()
     async with app.run_test():

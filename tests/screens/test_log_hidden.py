@@ -144,7 +144,7 @@ def test_a_selection_moves_over_hidden_lines() -> None:
 
 
 async def test_an_attempt_that_begins_with_remarks_has_its_separator(run: ScriptedRun) -> None:
-    """It stands where the attempt begins, though the first lines are hidden."""
+    """The separator stands where the attempt begins, though the first lines are hidden."""
     async with showing(run, (200, 50)) as (app, pilot):
         await shows(pilot, "worker:0")
         run.write("worker:0", f"{ABSL}\nfirst\n".encode())

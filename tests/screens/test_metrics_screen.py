@@ -16,7 +16,8 @@ from tests.support.screens import screen_text, showing, shows
 async def test_a_run_without_figures_says_so_at_its_end(
     tmp_path: Path, size: tuple[int, int]
 ) -> None:
-    """It said "nothing to draw yet" for ever. Steps without a loss are curves without losses."""
+    """The screen said "nothing to draw yet" for ever. Steps without a loss are curves without
+    losses."""
     run = ScriptedRun(tmp_path, workers=1)
     run.change(state=RunPhase.RUNNING)
     async with showing(run, size) as (app, pilot):

@@ -29,7 +29,7 @@ def ended(snapshot: Snapshot, outcome: Outcome, code: int, at: float) -> Snapsho
 
 
 def test_the_end_of_a_run_is_told_once() -> None:
-    """Of one that was seen alive."""
+    """The end is told of a run that was seen alive."""
     news = RunNews(Notify.BELL)
     assert news.read(RUN) == news.read(RUN) == ""
     over = ended(RUN, Outcome.SUCCESS, 0, 300.0)

@@ -45,7 +45,8 @@ async def test_panes_show_logs_as_they_come(run: ScriptedRun) -> None:
 
 
 async def test_the_name_of_the_run_stands_first_at_80_columns(run: ScriptedRun) -> None:
-    """It is cut beside what is waited for; figures that stand elsewhere too go before it does."""
+    """The name is cut beside what is waited for; figures that stand elsewhere too go before the
+    name does."""
     async with showing(run, (80, 24)) as (app, pilot):
         run.change(waiting="ps:0 on tf1:2222", waiting_since=time.time())
         await until(pilot, lambda: "waiting for ps:0 on tf1:2222 — " in screen_text(app)[0])
@@ -255,7 +256,7 @@ async def test_closing_between_two_frames_is_silent(
 
 
 async def test_the_prompt_is_one_row_above_the_footer(run: ScriptedRun) -> None:
-    """It takes one row from the panes, and gives the keyboard back to the focused one."""
+    """The prompt takes one row from the panes, and gives the keyboard back to the focused one."""
     async with showing(run, (80, 24)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("2", "slash", *"step")

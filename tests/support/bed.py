@@ -251,7 +251,7 @@ class Here(Bed):
 
 
 class Ssh(Here):
-    """The same machine as a host behind an SSH server of this process."""
+    """This machine as a host behind an SSH server of this process."""
 
     places: Mapping[str, Sequence[str]] = {"ps": ["far"], "worker": ["far", "far"]}
 

@@ -1,4 +1,4 @@
-"""The same login by OpenSSH's client and by ours, with one configuration for both."""
+"""One login by OpenSSH's client and by ours, with one configuration for both."""
 
 from __future__ import annotations
 

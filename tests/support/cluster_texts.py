@@ -88,7 +88,7 @@ def on_slurm(slurm: str = "", second: str = "node1", time: str = 'time = "10"') 
 
 
 def cluster_on_slurm(slurm: str = "", second: str = "node1", more: str = "") -> ClusterModel:
-    """The same, read, with more below it."""
+    """A cluster on Slurm, read, with more lines below."""
     return loads(on_slurm(slurm, second) + more, "c.toml", Path("/srv"))
 
 

@@ -70,7 +70,7 @@ class Block:
 
     @property
     def part(self) -> bool:
-        """It is no whole cluster file: its hosts are named elsewhere."""
+        """The block is no whole cluster file: its hosts are named elsewhere."""
         return self.comment.startswith("part")
 
     def _said(self, kind: str) -> str:
@@ -127,7 +127,7 @@ class Page:
 
     @property
     def runs(self) -> bool:
-        """It has commands that a test runs."""
+        """The page has commands that a test runs."""
         return any(block.not_run is None for block in self.blocks if list(block.commands()))
 
     @property

@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], object], what: str, timeout: float = PATI
 
 
 async def until(condition: Callable[[], object], what: str, timeout: float = PATIENCE) -> None:
-    """The same for tests on a loop, which goes on meanwhile."""
+    """Waits until a condition holds, for tests on a loop, which goes on meanwhile."""
     for seconds in pauses(0.01, timeout):
         if condition():
             return

@@ -39,7 +39,7 @@ class Scenario(Bed):
         nodes: int = 3,
         slurm: str = "",
     ) -> Path:
-        """The same, with so many nodes and more lines of `[slurm]`."""
+        """A cluster file with `nodes` nodes and more lines of `[slurm]`."""
         if places is None:
             places = {"ps": ["node0"], "worker": [f"node{number}" for number in range(1, nodes)]}
         time = "" if "time =" in slurm else 'time = "10"'

@@ -226,7 +226,7 @@ def test_downpour_of_one_worker_is_plain_descent(
 
 @pytest.mark.soak
 def test_a_slow_worker_of_downpour(tasks: Tasks) -> None:
-    """It sleeps for each step of a call of many."""
+    """The worker sleeps for each step of a call of many."""
     flags = ("--steps=24", "--fetch-every=8", "--push-every=8", "--slow-worker=0")
     cluster = Cluster(tasks, "async", *flags, "--slow-secs=0.2", ps=1, worker=1)
     cluster.start("ps")

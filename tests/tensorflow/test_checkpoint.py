@@ -13,7 +13,7 @@ from trainer.flags import parse
 
 
 def checkpoints(logdir: pathlib.Path, network: model.Model) -> checkpoint.Checkpoints:
-    """Those of a process that has just been started."""
+    """Checkpoints of a process that has just been started."""
     return checkpoint.Checkpoints(network, parse(["towers", f"--logdir={logdir}"])[1])
 
 
@@ -23,7 +23,7 @@ def values(step: int, network: model.Model) -> parameters.Values:
 
 
 def test_a_restarted_chief_removes_old_checkpoints(tmp_path: pathlib.Path) -> None:
-    """It counts those of the process before it: the newest are kept."""
+    """The chief counts checkpoints of the process before it: the newest are kept."""
     for first in (0, 3, 6):
         again = checkpoints(tmp_path, model.MLP)
         for step in range(first, first + 3):
@@ -34,7 +34,7 @@ def test_a_restarted_chief_removes_old_checkpoints(tmp_path: pathlib.Path) -> No
 
 @pytest.mark.parametrize("first", ["cnn", "mlp"])
 def test_a_checkpoint_of_another_model(tmp_path: pathlib.Path, first: str) -> None:
-    """It is named; some weights of both networks have the same names."""
+    """The other model is named; some weights of both networks have the same names."""
     networks = (convolution.CNN, model.MLP)
     written, read = networks if first == "cnn" else networks[::-1]
     checkpoints(tmp_path, written).save(values(7, written))

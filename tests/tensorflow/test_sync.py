@@ -145,7 +145,7 @@ def test_term_saves_and_a_restart_goes_on(tasks: Tasks, tmp_path: pathlib.Path) 
 def test_a_worker_that_comes_as_the_training_ends_ends_too(
     tasks: Tasks, tmp_path: pathlib.Path
 ) -> None:
-    """It has seen a step before the last one, and the chief ends before it begins."""
+    """The worker has seen a step before the last one, and the chief ends before it begins."""
     flags = ("--steps=5", "--replicas-to-aggregate=1")
     cluster = Cluster(tasks, "sync", *flags, ps=1, worker=2)
     cluster.start("ps")

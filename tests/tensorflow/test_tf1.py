@@ -270,7 +270,7 @@ def test_batches_without_numpy_types_are_arrays(idx_files: Path) -> None:
 
 
 def test_a_split_without_examples_has_no_batches(idx_files: Path) -> None:
-    """It is an error that names the split's size, not a loop without an end."""
+    """The split is an error that names its size, not a loop without an end."""
     from trainer.data.tutorial import read_data_sets
 
     sets = read_data_sets(str(idx_files), validation_size=0)

@@ -61,7 +61,7 @@ def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
 
 
 def launch_file(file: Path, **options: Any) -> RunClient:
-    """The same with a file."""
+    """Launches the run of a cluster file."""
     from launcher.cluster import load
 
     return launch(load(file, for_launch=True), file.read_text(), **options)

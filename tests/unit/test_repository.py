@@ -54,8 +54,8 @@ class Names:
                 self._classes.setdefault(name, []).append((bases, body))
 
     def lacks(self, name: str) -> bool:
-        """It begins with a module, package or class of ours, and goes on with what is not there; or
-        a class of ours stands behind a module that is nobody's."""
+        """Whether a name begins with a module, package or class of ours, and goes on with what is
+        not there; or a class of ours stands behind a module that is nobody's."""
         first, *others = name.split(".")
         if others[-1] in _FILES:
             return False

@@ -50,7 +50,7 @@ WORST = "os.write(1, b'loss: ' + b'1' * 64_000 + b'\\n'); time.sleep(0.01)"
 
 
 def cluster(notes: Path, work: str, count: int, host: str = "") -> str:
-    """So many tasks, each of which notes when it is signalled."""
+    """A cluster of `count` tasks, each of which notes when it is signalled."""
     script = SIGNALLED.replace("NOTES", repr(str(notes))).replace("WORK", work)
     places = json.dumps([f"{'far' if host else 'localhost'}:auto"] * count)
     return (

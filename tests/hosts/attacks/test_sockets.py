@@ -45,8 +45,8 @@ def inside(before: list[str], script: str) -> str:
 
 
 def admitted_at_once(run_id: str, before: list[str], count: int = 4) -> list[Client]:
-    """So many channels to the run's agent, opened at the same time; the agent's pid is that of
-    one and the same for all."""
+    """Opens `count` channels to the run's agent at the same time; the agent's pid is one and the
+    same for all."""
     found: list[tuple[Client, int]] = []
     failed: list[BaseException] = []
 

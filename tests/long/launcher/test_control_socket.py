@@ -250,7 +250,8 @@ async def test_thousands_of_states_for_clients_that_never_read_cost_no_memory(
 
 
 async def test_the_last_state_comes_to_a_client_that_is_behind(links: ExitStack) -> None:
-    """It kept the one before, and `finished` came all the same: `tfmux kill` waited for ever."""
+    """The client kept the state before the last, and `finished` came all the same: `tfmux kill`
+    waited for ever."""
     async with serving() as launcher:
         link = subscribe(links, launcher)
         await launcher.subscribed(1)

@@ -158,7 +158,7 @@ def test_bytes_of_an_earlier_launcher_are_counted_behind_those_that_come(tmp_pat
 
 
 def test_who_only_writes_keeps_no_marks(tmp_path: Path) -> None:
-    """Of hours of output the writer holds next to nothing, also after another has taken the log up,
+    """The writer holds next to nothing of hours of output, also after another has taken the log up,
     and a reader knows when each line came."""
     path = tmp_path / "worker-0.log"
     line, count, began = b"a line\n", 10_000, time.time()

@@ -96,7 +96,7 @@ def serving(workers: int, rules: str = "") -> RunStateMachine:
 
 
 def end_all(run: RunStateMachine, event: Callable[[TaskId], Event]) -> None:
-    """The same happens to all workers."""
+    """Feeds one event for each worker."""
     for task in run.plan.tasks:
         if task.id.job == "worker":
             run.handle(event(task.id))

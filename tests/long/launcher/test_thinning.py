@@ -50,7 +50,7 @@ class Written:
         assert not self.errors
 
     def steps(self, task: TaskId = TASKS[0]) -> list[int]:
-        """Those of a task that are in the file."""
+        """Steps of a task that are in the file."""
         return [step for which, step in read(LineReader(self.folder.metrics)) if which == task]
 
 

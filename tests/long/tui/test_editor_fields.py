@@ -66,8 +66,8 @@ def start(template: str = "ps") -> ParsedDraft:
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: str(path[-1]))
 def test_any_line_in_any_field(path: KeyPath) -> None:
-    """It is refused with a sentence, or stands in a file that can be read and saved; what is then
-    wrong is said with a line of the file, printable. A soak tries all lines in each field, and
+    """A line is refused with a sentence, or stands in a file that can be read and saved; what is
+    then wrong is said with a line of the file, printable. A soak tries all lines in each field, and
     otherwise each field has every fourth one, the next field the ones after those."""
     before = start("slurm" if path[0] == "slurm" else "ps")
     assert before.document is not None and not before.problems

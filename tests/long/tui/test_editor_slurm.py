@@ -117,6 +117,6 @@ def test_nodes_of_odd_tables() -> None:
 
 
 def test_the_template_has_no_problem() -> None:
-    """It is complete but for what a site asks for."""
+    """The template is complete but for what a site asks for."""
     seen = parse(render(SLURM, "fresh", {}, Path("/srv")), PATH)
     assert seen.problems == () and seen.cluster is not None and seen.cluster.slurm is not None

@@ -99,7 +99,7 @@ async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
 
 
 async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
-    """It is handled before keys that wait for the one before them."""
+    """The kill key is handled before keys that wait for the one before them."""
     held = asyncio.Event()
     async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: bool(app.focused))

@@ -51,7 +51,8 @@ def entry(run_id: str, folder: Path) -> ListedRun:
 
 
 async def test_leaving_the_dialog_stops_no_kill(tmp_path: Path) -> None:
-    """Of more runs than are attached to at a time, and those are slow; nor does leaving tfmux."""
+    """Runs are killed though they are slow, and more than are attached to at a time; nor does
+    leaving tfmux stop that."""
     clients = SlowClients(tmp_path)
     names = [f"run-{number}" for number in range(40)]
     app = TfmuxApp(pages=[home := HomeScreen(clients)])
@@ -91,7 +92,7 @@ async def test_the_second_press_reaches_runs_that_are_still_being_attached_to(
 
 
 async def test_a_run_that_has_ended_meanwhile_shows_its_stored_receipt() -> None:
-    """It is not taken up again."""
+    """The run is not taken up again."""
     ended = ended_run("fine")
     clients = RunClients()
     app = TfmuxApp(pages=[HomeScreen(clients)])

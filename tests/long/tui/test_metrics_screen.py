@@ -20,8 +20,8 @@ STEP = b"After %d training steps (%d global steps), loss on training batch is %.
 
 
 async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> None:
-    """Of 300 tasks twelve have curves, and the rows in sight have figures; all can be
-    scrolled to. Each second all of them were computed: with 8,000 the screen stood still."""
+    """Twelve of 300 tasks have curves, and the rows in sight have figures; all can be scrolled to.
+    Each second all of them were computed: with 8,000 the screen stood still."""
     run = ScriptedRun(tmp_path, workers=300)
     run.change(state=RunPhase.RUNNING)
     for number in range(300):

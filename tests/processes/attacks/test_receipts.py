@@ -43,7 +43,7 @@ def chain(tmp_path: Path) -> Iterator[Path]:
 
 
 def copy(program: Path, other: Path) -> Path:
-    """The same program as another file; its processes end when that is removed."""
+    """A copy of the program as another file; its processes end when that is removed."""
     other.parent.mkdir(exist_ok=True)
     return Path(shutil.copy(program, other))
 

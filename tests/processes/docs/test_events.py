@@ -63,7 +63,8 @@ def test_every_field_is_described() -> None:
 
 
 def test_the_events_of_four_hosts() -> None:
-    """Those of the recorded training; `python -m docs.four_hosts` records them anew."""
+    """The manual's events are those of the recorded training; `python -m docs.four_hosts` records
+    them anew."""
     lines = (DOCS / "four-hosts-events.jsonl").read_text().splitlines()
     _check([json.loads(line) for line in lines])
 

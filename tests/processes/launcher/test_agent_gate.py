@@ -73,7 +73,7 @@ def test_a_release_may_come_before_the_process(client: Client) -> None:
 
 
 def test_a_start_without_a_gate_releases_the_same_attempt(client: Client) -> None:
-    """It is asked for again after a cut, and its stage has come."""
+    """The start is asked for again after a cut, and its stage has come."""
     waits = client.python("worker:0", WAITS, gated=True)
     again = client.python("worker:0", WAITS)
     assert again["pid"] == waits["pid"]

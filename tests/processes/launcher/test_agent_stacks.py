@@ -160,7 +160,7 @@ HARDENED = {
 
 @pytest.mark.parametrize("how", HARDENED)
 def test_a_program_with_other_plans_for_the_signal_loses_nothing(client: Client, how: str) -> None:
-    """It lives on as it was, and the kernel describes it."""
+    """The program lives on as it was, and the kernel describes it."""
     script, note = HARDENED[how]
     pid = begin(client, "w:0", f"{SAYS}{script}\n")
     wait_until(lambda: state(pid) in ("S", "T"), "it has got there")
@@ -173,7 +173,8 @@ def test_a_program_with_other_plans_for_the_signal_loses_nothing(client: Client,
 
 
 def test_a_number_that_the_program_has_taken_is_left_alone(client: Client, tmp_path: Path) -> None:
-    """It has closed the descriptor, which is its own file now: nothing is written there."""
+    """The program has closed the descriptor, which is its own file now: nothing is written
+    there."""
     file = tmp_path / "results"
     script = f"""
 made = os.open({str(file)!r}, os.O_CREAT | os.O_RDWR)

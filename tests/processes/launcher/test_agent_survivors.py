@@ -83,7 +83,7 @@ def wait_for_child(pid: int) -> int:
 
 
 def living(pids: tuple[int, ...]) -> list[int]:
-    """Those that live."""
+    """Pids of `pids` that live."""
     return [pid for pid in pids if (process := proc.read(pid)) is not None and process.alive]
 
 

@@ -79,8 +79,8 @@ async def test_a_run_that_succeeds_yields_all_events(tmp_path: Path) -> None:
 
 
 async def test_log_lines_are_events_when_they_are_asked_for() -> None:
-    """Of all tasks, whole and in their order, to the last one, which has no newline; a reader that
-    is slower than the tasks loses none, and the run does not wait for it."""
+    """Lines of all tasks come whole and in their order, to the last one, which has no newline; a
+    reader that is slower than the tasks loses none, and the run does not wait for it."""
     count = 20_000
     program = (
         f"for n in range({count}):\n    print(chr(27) + '[31mline', n)\nprint('end', end='')\n"
@@ -102,7 +102,7 @@ async def test_log_lines_are_events_when_they_are_asked_for() -> None:
 
 
 async def test_a_run_that_is_attached_to_yields_its_lines_from_then_on() -> None:
-    """Those before are in the file."""
+    """Earlier lines are in the file."""
     async with asyncio.timeout(PATIENCE):
         async with Cluster.from_text(TEXT).launch(detach=True) as run:
             await until_metric(run)
@@ -131,7 +131,7 @@ async def test_a_failure_is_seen_in_the_middle_and_the_kill_is_proven() -> None:
 
 
 async def test_an_exception_in_the_block_kills_the_run() -> None:
-    """It is raised again when nothing is left."""
+    """The exception is raised again when no process is left."""
     with pytest.raises(ZeroDivisionError):
         async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
             await until_metric(run)
@@ -234,7 +234,7 @@ async def test_one_task_is_restarted_and_signalled() -> None:
 
 
 async def test_it_says_where_tasks_stand() -> None:
-    """All of them, or those that are named; a host that is busy may have to be asked again."""
+    """All tasks are asked, or the named ones; a host that is busy may have to be asked again."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
         await until_metric(run)
         while len((found := await run.stacks()).tasks) < 2:

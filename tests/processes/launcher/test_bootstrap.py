@@ -124,7 +124,7 @@ def test_code_names_modules_and_not_our_files() -> None:
 
 @pytest.mark.parametrize("magic", [MAGIC_NUMBER, b""])
 def test_tracebacks_name_module_and_line(magic: bytes) -> None:
-    """Those of a bridge that cannot make a path of its host's name."""
+    """The tracebacks are of a bridge that cannot make a path of its host's name."""
     broken = bootstrap.payload({**CONFIG, "host": "\0"}, magic)
     done = subprocess.run(
         bootstrap.argv(sys.executable, "r-1", "n"), input=broken, capture_output=True, check=False

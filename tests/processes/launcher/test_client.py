@@ -175,7 +175,7 @@ def test_a_client_that_disappears_ends_its_run(tmp_path: Path) -> None:
 
 
 def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path: Path) -> None:
-    """It was killed right behind its order: what that means is part of the order."""
+    """The client was killed right behind its order: what that means is part of the order."""
     file = write(tmp_path, CLUSTER)
     folder = RunFolder.create(new_run_id("seen"), CLUSTER, load(file))
     lock = acquire(folder.path)
@@ -405,7 +405,7 @@ def test_an_unforeseen_error_of_a_client_is_told(
 
 
 def test_an_error_of_a_listener_ends_the_wait(tmp_path: Path) -> None:
-    """It is called on the client's thread."""
+    """The listener is called on the client's thread."""
     with following(tmp_path) as client:
         client.subscribe(lambda _: 1 / 0)  # type: ignore[arg-type]
         assert client.wait(PATIENCE)

@@ -130,7 +130,7 @@ async def test_the_start_of_all_tasks_is_told_by_its_number(tmp_path: Path) -> N
 
 
 async def test_a_kill_is_told_to_on_end_alone(tmp_path: Path) -> None:
-    """It is neither a success nor a failure."""
+    """A kill is neither a success nor a failure."""
     script = "import time; print('step 1 loss 1'); time.sleep(1000)"
     cluster = Cluster.from_text(text(script, **tellers()), tmp_path)
     async with asyncio.timeout(PATIENCE), cluster.launch() as launched:
@@ -169,7 +169,8 @@ async def test_a_program_that_is_not_there_is_noted_at_the_beginning(tmp_path: P
 
 
 async def test_the_receipt_does_not_wait_for_a_hook_that_hangs(tmp_path: Path) -> None:
-    """It is out while the hook still runs; another kill ends that, its children included."""
+    """The receipt is out while the hook still runs; another kill ends that, its children
+    included."""
     hang = "import os, subprocess, time; p = subprocess.Popen(['sleep', '1000'])\n"
     hang += "open('pids.new', 'w').write(f'{os.getpid()} {p.pid}')\n"
     hang += "os.rename('pids.new', 'pids'); time.sleep(1000)"

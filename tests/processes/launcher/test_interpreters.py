@@ -91,7 +91,7 @@ def test_a_program_is_as_without_it(folder: Path, words: tuple[str, ...]) -> Non
 
 @pytest.mark.parametrize("own", OWN)
 def test_a_sitecustomize_of_the_users_own_is_run(folder: Path, own: str) -> None:
-    """It is the module of that name, and what it complains of is said as ever."""
+    """The user's own file is the module of that name, and its complaints are reported as ever."""
     if (text := OWN[own]) is not None:
         (folder / "own" / "sitecustomize.py").write_text(text)
     with_ours = ran(folder, ("looks.py",), f"{STACKS}:{folder}/own")

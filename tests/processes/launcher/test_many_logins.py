@@ -46,7 +46,7 @@ async def test_names_that_wait_for_a_slow_name_server_all_resolve(
 
 
 async def test_handshakes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a thousand at a time each would take longer than a login may."""
+    """With a thousand handshakes at a time each would take longer than a login may."""
     under_way, most = 0, 0
 
     async def connect(*_: object, **__: object) -> None:

@@ -152,7 +152,7 @@ async def test_what_is_wrong_in_the_file_is_told_as_that(
 async def test_a_server_that_says_nothing_is_given_up(
     ssh_server: SshServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It accepts and stays silent: a deadline ends that."""
+    """The server accepts and stays silent: a deadline ends that."""
     monkeypatch.setattr(dial, "BANNER_SECONDS", 0.3)
     ssh_server.relay.silent = True
     with pytest.raises(UnreachableError, match="sent no SSH banner") as told:

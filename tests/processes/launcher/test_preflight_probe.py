@@ -149,7 +149,7 @@ async def test_beats_keep_the_program(tfmux_home: Path) -> None:
 
 
 async def test_a_question_that_cannot_be_answered_is_said_why(program: Program) -> None:
-    """It costs the others nothing."""
+    """The question costs the others nothing."""
     with pytest.raises(AgentError, match="mark"):
         await ask(program, LogdirAnswer, path="/")
     assert (await ask(program, PathAnswer, path="/")).exists
@@ -365,7 +365,8 @@ async def has(program: Program, row: tuple[str, str, int, str], *, be: bool = Tr
 
 
 async def test_a_tagged_process_without_an_agent_is_left_over(program: Program) -> None:
-    """It is named by run, task and pid; while an agent of its run lives it is none."""
+    """The process is named by run, task and pid; while an agent of its run lives it is not left
+    over."""
     run = "old-20261120-183002-1234"
     with process({"TFMUX_TASK": f"{run}/worker:1/2;"}) as left:
         row = (run, "worker:1", left.pid, "sleep 1000")

@@ -12,7 +12,7 @@ from launcher.on_host.prepare import content, run
 def test_lines_with_the_hosts_python_run_again_for_another_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Those that do not name it do not."""
+    """Lines that do not name the interpreter do not run again."""
     install = ["${TFMUX_PYTHON} -m pip install numpy"]
     other = ["conda install numpy"]
     monkeypatch.setenv("TFMUX_PYTHON", "python3.11")
@@ -26,7 +26,7 @@ def test_lines_with_the_hosts_python_run_again_for_another_one(
 def test_a_file_that_may_not_be_read_counts_by_size_and_time(
     monkeypatch: pytest.MonkeyPatch, home: Path
 ) -> None:
-    """It may have nothing to do with the lines that name its directory."""
+    """The file may have nothing to do with the lines that name its directory."""
     monkeypatch.chdir(home)
     secret = Path("secret")
     secret.write_text("a")

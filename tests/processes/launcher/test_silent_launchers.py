@@ -137,7 +137,7 @@ def test_only_the_clients_own_thread_connects_and_calls_listeners(
 def test_a_launcher_that_sends_a_line_without_end_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is no longer read, and it is said why."""
+    """The launcher is no longer read, and the reason is reported."""
     monkeypatch.setattr(client_module, "LONGEST_LINE", 1 << 20)
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         with pytest.raises(OSError):
@@ -198,7 +198,7 @@ def killing(run_id: str) -> Iterator[list[int]]:
 
 
 def test_a_kill_is_sent_before_the_launcher_has_said_anything(tmp_path: Path) -> None:
-    """It may stand still: whoever waits for its state first waits in vain."""
+    """The launcher may be stopped: whoever waits for its state first waits in vain."""
     with standing_still(tmp_path, 1) as (run_id, server), killing(run_id) as codes:
         link, _ = server.accept()
         link.settimeout(PATIENCE)
@@ -216,7 +216,7 @@ def test_a_kill_is_sent_before_the_launcher_has_said_anything(tmp_path: Path) ->
 def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
     tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many have tried to connect that its system takes no more: that is no answer, either."""
+    """The launcher's queue of connections is full: that is no answer, either."""
     monkeypatch.setattr(client_module, "HEARD_SECONDS", 0.1)
     with standing_still(tmp_path, 0) as (run_id, _), client_module.connect(run_id), killing(run_id):
         wait_until(lambda: silent, "another launcher")

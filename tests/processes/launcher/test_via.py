@@ -235,7 +235,8 @@ def problems(text: str) -> list[str]:
 
 
 def test_a_host_with_via() -> None:
-    """It is no local host, is called by its address, and its program may be in the home here."""
+    """A host with `via` is no local host, is called by its address, and its program may be in the
+    home here."""
     text = FILE.replace('"podman"', '"~/bin/enter"')
     plan = make_plan(loads(text, "x.toml", Path("/srv")), "x-1")
     (host,) = plan.hosts

@@ -647,9 +647,10 @@ async def test_problems_and_the_plan_before_them_are_in_sight() -> None:
 
 
 async def test_a_file_changed_or_deleted_meanwhile_is_noticed() -> None:
-    """It is asked which one counts; reading it again can be undone. That it was deleted is said,
-    and saving brings it back. What is not saved is asked about by Escape, once, also where that is
-    pressed faster than the question appears: Escape stays, `d` leaves without saving."""
+    """The screen asks which version counts; reading the file again can be undone. That it was
+    deleted is said, and saving brings it back. What is not saved is asked about by Escape, once,
+    also where that is pressed faster than the question appears: Escape stays, `d` leaves without
+    saving."""
     async with editor() as pilot:
         path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
@@ -804,8 +805,8 @@ async def test_launch_from_the_editor_and_back(tmp_path: Path) -> None:
 async def test_what_is_not_saved_is_never_launched_silently(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is asked: Enter saves and launches, `l` launches what is on the screen, Escape stays. A
-    cluster with something wrong starts nothing."""
+    """The screen asks: Enter saves and launches, `l` launches what is on the screen, Escape stays.
+    A cluster with something wrong starts nothing."""
     launched: list[str] = []
 
     def launch(clients: RunClients, cluster: ClusterModel, text: str, ask: object) -> None:

@@ -408,7 +408,7 @@ async def test_active_runs_stand_first_with_phase_tasks_and_hosts(
 
 
 async def test_dialogs_name_the_keys_that_are_bound() -> None:
-    """Of going back and of yes, wherever they are asked for."""
+    """Dialogs name the keys of going back and of yes, wherever they are asked for."""
     folder = begun_run("living")
     lock = acquire(folder.path)
     assert lock is not None

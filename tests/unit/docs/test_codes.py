@@ -27,14 +27,14 @@ def _documented() -> set[str]:
 
 
 def test_every_code_of_the_program_is_in_the_table() -> None:
-    """Of findings, and of the errors of a host that become findings."""
+    """The table has the codes of findings, and of the errors of a host that become findings."""
     given = {code for pair in _GIVEN.findall(_source()) for code in pair if code} - _GENERAL
     assert len(given) > 40
     assert given - _documented() == set()
 
 
 def test_every_code_in_the_table_is_one_of_the_program() -> None:
-    """Those of the matrix are made from its outcomes."""
+    """Codes of the matrix are made from its outcomes."""
     source = _source()
     reach = {f"reach-{outcome}" for outcome in Reach} - {"reach-ok", "reach-unknown"}
     documented = _documented()

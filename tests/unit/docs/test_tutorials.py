@@ -28,7 +28,7 @@ def test_a_place_in_the_source_exists(path: str, name: str) -> None:
 
 
 def test_the_second_column_names_modes_and_demos() -> None:
-    """Of each row, what stands in backquotes there."""
+    """The second column of each row names modes and demos in backquotes."""
     rows = [line.split("|") for line in PAGE.prose.splitlines() if line.count("|") == 4]
     named = {
         word

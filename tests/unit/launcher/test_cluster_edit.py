@@ -51,7 +51,7 @@ def comments(text: str) -> list[str]:
 
 
 def test_a_value_changes_and_nothing_else() -> None:
-    """Of the text only the value is another one."""
+    """Only the value in the text is another one."""
     text = ClusterDocument(FILE).put(("hosts", "tf1", "ssh"), "root@tf1:2200").text
     assert text == FILE.replace('"root@10.77.0.1"', '"root@tf1:2200"')
 

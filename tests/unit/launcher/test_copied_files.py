@@ -62,7 +62,7 @@ def test_no_git_is_copied(inside: str, tmp_path: Path) -> None:
 
 
 def test_permissions_stay(tmp_path: Path) -> None:
-    """Of files and of directories."""
+    """Permissions of files and of directories stay."""
     root = tmp_path / "work"
     make(root, "run.sh", "key", "closed/data", "open")
     modes = {"run.sh": 0o750, "key": 0o600, "closed": 0o700, "closed/data": 0o444, "open": 0o664}

@@ -33,7 +33,8 @@ def problems(jobs: Any = "a b", **settings: Any) -> str:
 
 
 def test_tasks_start_in_it_and_nothing_is_copied() -> None:
-    """It is `{workdir}`, relative paths of results begin there, and `prepare` lines run there."""
+    """The directory is `{workdir}`, relative paths of results begin there, and `prepare` lines run
+    there."""
     made = plan(
         directory="~/proj/{name}",
         name="mnist",

@@ -79,7 +79,8 @@ class Scene:
 
 
 async def test_a_kill_of_everything_comes_before_starts_that_wait() -> None:
-    """It is sent at once, and no host that has not been told to start a task is told later."""
+    """The kill is sent at once, and no host that has not been told to start a task is told
+    later."""
     scene = Scene()
     scene.start_all()
     await scene.begun()
@@ -95,7 +96,7 @@ async def test_a_kill_of_everything_comes_before_starts_that_wait() -> None:
 
 
 async def test_a_start_that_fits_into_no_frame_is_that_tasks_error() -> None:
-    """It is known before the host is told; the run goes on, and so do the other tasks."""
+    """The error is known before the host is told; the run goes on, and so do the other tasks."""
     env = ", ".join(f'LONG{n} = "{chr(0xFC) * 65_000}"' for n in range(12))  # each is 6 bytes
     scene = Scene(f'[jobs.x]\ntasks = ["h0:3"]\nenv = {{ {env} }}\n')
     scene.start_all()

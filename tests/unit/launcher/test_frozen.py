@@ -25,7 +25,7 @@ def place() -> type[Any]:
 
 
 def kinds() -> tuple[type[Any], type[Any]]:
-    """The same class as a frozen dataclass of ours and as one of Python."""
+    """One class as a frozen dataclass of ours and as one of Python."""
     return frozen(place()), dataclasses.dataclass(frozen=True)(place())
 
 

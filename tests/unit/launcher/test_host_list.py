@@ -89,7 +89,7 @@ def test_the_hosts_are_those_of_the_file() -> None:
 
 @pytest.mark.parametrize("table", ["hosts.a", "slurm"])
 def test_two_sources_of_hosts(table: str) -> None:
-    """It is said which table to remove."""
+    """The error says which table to remove."""
     with pytest.raises(ClusterFileError, match=rf"remove \[{table.partition('.')[0]}\]"):
         with_hosts(f"{UNLISTED_HOSTS}\n[{table}]\n", "c.toml", parse("tf1", "list"))
 

@@ -77,8 +77,8 @@ def test_names_that_are_no_utf_8() -> None:
 
 
 def test_the_innermost_file_decides(tmp_path: Path) -> None:
-    """It takes back what an outer one ignores, but not what is below an ignored directory, and what
-    it says of a directory is not said of the files in it."""
+    """The innermost file takes back what an outer one ignores, but not what is below an ignored
+    directory, and what it says of a directory is not said of the files in it."""
     make(tmp_path, "a.json", "configs/model.json", "configs/a.tmp", "configs/keep/b.tmp", "out/c")
     (tmp_path / ".gitignore").write_text("*.json\n*.tmp\nout/\n")
     (tmp_path / "configs/.gitignore").write_text("!*.json\n!keep/\n")

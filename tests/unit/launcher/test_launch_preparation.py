@@ -84,8 +84,8 @@ def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPrepa
 async def test_the_program_that_was_begun_takes_the_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is started while other hosts are logged in to; but one that belongs to a connection which
-    was cut is ended, and another one takes the files."""
+    """The program is started while other hosts are logged in to; but a program that belongs to a
+    connection which was cut is ended, and another one takes the files."""
     monkeypatch.setattr(staging, "read_tree", lambda tree: staging.Manifest((), {}))
     link: Any = Reached()
     told: list[ev.Event] = []

@@ -39,7 +39,8 @@ async def never(question: object) -> object:
 
 
 def test_a_silent_host_has_not_changed() -> None:
-    """Of two states the second carries nothing of it: it is shown in whole seconds."""
+    """The second of two states carries nothing of a silent host: its silence is shown in whole
+    seconds."""
     links = {f"h{number}": a_link(time.monotonic() - number / 7, never) for number in range(500)}
     views = views_of(*links)
     stats = HostStats(views, links, lambda: None)

@@ -100,7 +100,7 @@ def test_no_bytes_pass_a_line_that_is_awaited(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behind", [100, 5 << 20])
 def test_a_line_on_disk_counts_for_the_attempt_that_wrote_it(tmp_path: Path, behind: int) -> None:
-    """It may have come while no launcher lived, with any number of others behind it."""
+    """The line may have come while no launcher lived, with any number of others behind it."""
     disk = SlowDisk()
     disk.go.set()
     monitor = a_monitor(tmp_path, disk)

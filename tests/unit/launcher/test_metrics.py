@@ -74,8 +74,8 @@ def test_a_bar_that_is_at_its_end_when_it_comes_is_no_training() -> None:
 
 
 def test_an_evaluation_between_two_steps_changes_no_figure_and_is_no_stall() -> None:
-    """Of Hugging Face's Trainer: a bar without a name for the steps, dictionaries for the loss, and
-    the evaluation's bar has no name either."""
+    """Given lines of Hugging Face's Trainer: a bar without a name for the steps, dictionaries for
+    the loss, and the evaluation's bar has no name either."""
     log = Log()
     train, evaluation = " {}%|█   | {}/5000 [01:23<12:00, 6.1it/s]", " {}%|█ | {}/10 [00:00<00:01]"
     log(

@@ -151,7 +151,7 @@ def test_an_order_names_jobs_and_tasks(order: str, stages: list[list[str]]) -> N
 
 
 def test_env_of_the_job_wins_over_the_host_over_the_run() -> None:
-    """The same name in several tables: the nearest to the task wins."""
+    """Given one name in several tables, the nearest to the task wins."""
     plan = plan_of(MISSION)
     ps, worker = task(plan, "ps:0").env, task(plan, "worker:0").env
     assert (ps["A"], ps["B"], ps["C"]) == ("run", "host", "host")

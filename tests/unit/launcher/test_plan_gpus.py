@@ -93,7 +93,7 @@ def test_gpus_that_the_environment_there_hides_are_given_to_nobody(
 
 
 def test_a_file_that_counts_more_gpus_than_are_shown_is_followed() -> None:
-    """It knows the host."""
+    """The file's author knows the host."""
     split = shares(2, given=4, seen=4, visible="3")
     assert (split["worker:0"], split["worker:1"]) == ("0,1", "2,3")
     split = shares(2, given=2, seen=4, visible="2,3")

@@ -100,7 +100,7 @@ def test_tensorflow(answer: dict[str, Any], needed: bool, code: str, severity: S
     [("3.8.20", True), ("3.9.2", True), ("3.10.0", False), ("3.14.0rc1", False), ("?", False)],
 )
 def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
-    """It needs a newer one than the agent does."""
+    """The trainer needs a newer Python than the agent does."""
     found = list(evaluation.trainer_python("h1", "python3", PythonAnswer(version=version)))
     assert [(one.code, one.severity) for one in found] == [("python-old", Severity.ERROR)] * old
     if old:
@@ -340,7 +340,7 @@ def test_who_must_share_the_chiefs_log_directory(
 
 @pytest.mark.parametrize(("lacking", "code"), [(0, "ok"), (1, "memory-low")])
 def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> None:
-    """All of them together."""
+    """The memory of all tasks together counts."""
     memory = (3 * evaluation.MEMORY_LOW - lacking, 64 << 30)
     answer = DiskSpaceAnswer(disks=(("logs", "/", 1, 7),), memory=memory)
     assert evaluation.memory("h1", answer, 3).code == code

@@ -129,7 +129,7 @@ async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> Non
 
 
 async def test_a_headless_client_is_not_waited_for(folder: RunFolder) -> None:
-    """It can ask nobody."""
+    """A headless client can ask nobody."""
     async with listening(folder) as prompts:
         run = Snapshot("r", "r", RunPhase.CONNECTING, 0.0)
         client = RunClient(folder, run, None)
@@ -171,7 +171,7 @@ async def test_a_refusal_is_an_answer_and_a_prompt_that_is_given_up_is_withdrawn
 async def test_a_client_is_told_why_it_is_disconnected(
     folder: RunFolder, sent: bytes, reason: str
 ) -> None:
-    """It may send what it likes, but not have it kept."""
+    """A client may send what it likes, but not have it kept."""
     async with listening(folder):
         reader, writer = await asyncio.open_unix_connection(socket_path(folder.run_id))
         writer.write(sent)

@@ -68,7 +68,7 @@ def env(plan: Plan, task: str) -> Mapping[str, str]:
 
 @pytest.mark.parametrize("framework", ["tensorflow", "torch", "jax", "mpi-like", "none"])
 def test_ranks_follow_the_order_of_the_file(framework: str) -> None:
-    """Of the jobs in the cluster but ps; hosts are numbered as they come. Rank 0's port is
+    """All jobs in the cluster but ps have ranks; hosts are numbered as they come. Rank 0's port is
     the one where they meet."""
     facts = {"tf2": HostFacts(ports={TaskId("train", 0): 40000})}
     plan = planned(with_framework(framework), facts)
@@ -79,7 +79,7 @@ def test_ranks_follow_the_order_of_the_file(framework: str) -> None:
 
 
 def test_before_the_launch_the_port_is_not_known() -> None:
-    """It reads `auto`, as every such port does."""
+    """The port reads `auto`, as every such port does."""
     assert words(planned(with_framework("torch")), "more:0")[-1] == "auto"
 
 
@@ -128,7 +128,7 @@ def test_the_variables_of_a_framework(framework: str) -> None:
 
 
 def test_tensorflow_is_the_default() -> None:
-    """It sets TF_CONFIG alone, as ever."""
+    """TensorFlow sets TF_CONFIG alone, as ever."""
     before = planned(f"{HOSTS}{JOBS}")
     assert set(env(before, "train:0")) == {*COMMON, "TF_CONFIG"}
     assert planned(with_framework("tensorflow")) == before
@@ -197,8 +197,8 @@ def test_what_meets_by_itself_starts_at_once(framework: str, stages: list[list[s
 def test_only_servers_of_tensorflow_must_listen(
     framework: str, expected: Mapping[str, str]
 ) -> None:
-    """Of other programs nothing is known; what only looks on is ready when it has started, and
-    the file's word counts."""
+    """Nothing is known of other programs; what only looks on is ready when it has started, and the
+    file's word counts."""
     text = f'[run]\ncommand = ["x"]\nframework = "{framework}"\n[start.ready]\nown = "listening"\n'
     for job in (*expected, "own", "evaluator"):
         text += f'[jobs.{job}]\ntasks = ["localhost:auto"]\n'

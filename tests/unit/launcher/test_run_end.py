@@ -110,13 +110,14 @@ def test_a_command_whose_background_fails_at_once_has_failed(
 
 
 def test_several_in_the_background_are_told_apart() -> None:
-    """Those that have failed beside those that had to be ended."""
+    """Processes that have failed are named beside those that had to be ended."""
     left = _left(0.1, 0.0, LeftProcess(7, "a"), LeftProcess(8, "b", 0, 0.1, 1))
     assert left.text.startswith("left 2 processes, a; b (exit 1), which were ended: start")
 
 
 def test_a_command_in_the_background_is_started_again_by_the_rules() -> None:
-    """It is a failure like any other, and nothing of it is left in the next attempt's view."""
+    """A command in the background is a failure like any other, and nothing of it is left in the
+    next attempt's view."""
     driver = running('on_failure = "restart"\n')
     left = _left(0.1, 0.0, LeftProcess(7, "x" * 500), LeftProcess(8, "y"))
     driver.feed(ev.TaskExited, name("worker:1"), 1, 0, None, left=left)
@@ -208,7 +209,7 @@ def test_a_program_that_waits_for_one_that_has_ended_names_it(
 
 
 def test_a_program_that_hangs_at_its_end_and_cannot_be_ended_has_failed(driver: RunDriver) -> None:
-    """It waits in the kernel, so that its exit may never come."""
+    """The program waits in the kernel, so that its exit may never come."""
     driver.exited("worker:0")
     driver.exited("worker:1")
     driver.feed(ev.OutputStalled, name("worker:2"), 60.0)
@@ -265,7 +266,7 @@ def test_silence_that_is_told_too_late_kills_nothing(driver: RunDriver) -> None:
 
 
 def test_silence_of_a_lost_host_is_not_a_hang(driver: RunDriver) -> None:
-    """It is we who hear nothing; the watch goes on."""
+    """The launcher is the one who hears nothing; the watch goes on."""
     driver.exited("worker:0")
     driver.lost("b")
     assert driver.feed(ev.OutputStalled, name("worker:2"), 60.0) == [
@@ -399,7 +400,7 @@ def ended_by_the_rule(driver: RunDriver) -> None:
 
 
 def test_a_persons_first_kill_while_the_rule_ends_a_run_is_the_first(driver: RunDriver) -> None:
-    """It is a person's kill from then on, and the ps keeps its grace; the next one is forced."""
+    """The kill is a person's from then on, and the ps keeps its grace; the next one is forced."""
     ended_by_the_rule(driver)
     deadline = driver.seen.kill_deadline
     assert driver.feed(ev.KillAll) == []
@@ -476,7 +477,7 @@ def test_nothing_is_promised_for_an_agent_that_stands_still(driver: RunDriver) -
 
 
 def test_an_agent_that_answers_again_is_no_silent_one(driver: RunDriver) -> None:
-    """It was stopped once; now its host is cut off, and it acts by itself."""
+    """The agent was stopped once; now its host is cut off, and it acts by itself."""
     driver.lost("b")
     driver.feed(ev.AgentSilent, "b")
     driver.up("b", tasks=[held("worker:1"), held("worker:2")])

@@ -51,7 +51,8 @@ def test_a_start_that_got_lost_is_repeated_and_one_that_arrived_is_not() -> None
 
 
 def test_a_time_limit_that_ends_during_a_cut_is_set_again_after_it() -> None:
-    """It says nothing of a task that nobody sees; without another one the run waited for ever."""
+    """The time limit says nothing of a task that nobody sees; without another one the run waited
+    for ever."""
     driver = staged()
     driver.begun("ps:0")
     driver.lost("a")
@@ -201,7 +202,7 @@ def test_more_ranks_than_gpus_are_noted_once() -> None:
 
 
 def test_a_task_whose_stage_comes_while_its_host_is_cut_off_has_its_time_later() -> None:
-    """It cannot be told to start; that it is not ready after two minutes ended the run."""
+    """The task cannot be told to start; that it is not ready after two minutes ended the run."""
     driver = staged()
     driver.begun("ps:0")
     driver.lost("b", 600.0)

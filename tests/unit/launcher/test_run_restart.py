@@ -105,7 +105,7 @@ def test_tasks_that_have_ended_well_start_again_too() -> None:
 
 
 def test_a_failure_during_the_start_starts_the_first_stage_again() -> None:
-    """Those whose stage had not come have the number of all; what is late is of no attempt."""
+    """Tasks whose stage had not come have the number of all; what is late is of no attempt."""
     driver = staged(RESTART)
     driver.begun("ps:0")
     driver.exited("ps:0", 1)
@@ -118,7 +118,7 @@ def test_a_failure_during_the_start_starts_the_first_stage_again() -> None:
 
 
 def test_helpers_stay_and_their_hosts_end_the_other_tasks_alone() -> None:
-    """Of some tasks among others a host can only say that they are seen gone."""
+    """A host can only say of some tasks among others that they are seen gone."""
     driver = running(RESTART, BOARD)
     driver.ready("board:0")
     own = ["worker:1", "worker:2"]
@@ -360,8 +360,8 @@ def test_a_kill_ends_everything_at_any_moment(moment: int, late: str) -> None:
 
 @pytest.mark.parametrize("moment", range(len(MOMENTS)), ids=[what for what, _ in MOMENTS])
 def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None:
-    """It has only the stream: the restart is gone on with, each host's proof is asked for anew, and
-    attempts that have begun are let be."""
+    """The next launcher has only the stream: the restart is gone on with, each host's proof is
+    asked for anew, and attempts that have begun are let be."""
     driver = RunDriver(settings=RESTART)
     kept = Views(RunView("r", "r", RunPhase.CONNECTING, 0.0))
     driver.running()

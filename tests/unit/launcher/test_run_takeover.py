@@ -125,7 +125,7 @@ def test_attach_gives_a_task_that_is_starting_its_full_time_again() -> None:
 
 
 def test_attach_sets_no_time_limit_for_a_task_whose_host_is_lost() -> None:
-    """It has one when the host is back."""
+    """The task has a time limit when the host is back."""
     driver = staged()
     driver.begun("ps:0")
     attached(driver)
@@ -253,7 +253,7 @@ def test_a_task_that_was_killed_and_started_again_may_fail(driver: RunDriver) ->
 
 
 def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -> None:
-    """It was not ready in time; its exit, told afterwards, was a second failure."""
+    """The attempt was not ready in time; its exit, told afterwards, was a second failure."""
     driver = staged('on_failure = "restart"')
     driver.begun("ps:0")
     out = driver.fired(ReadyTimeout(name("ps:0"), 1))
@@ -266,7 +266,7 @@ def test_the_exit_of_an_attempt_that_is_being_replaced_adds_only_its_details() -
 def test_a_lost_task_has_its_state_again_when_its_host_comes_up_after_an_attach(
     driver: RunDriver,
 ) -> None:
-    """It stayed lost."""
+    """The task stayed lost."""
     attached(driver)
     driver.up("a", tasks=[held("ps:0"), held("worker:0")])
     driver.lost("b")
@@ -288,8 +288,8 @@ def test_a_host_that_is_still_being_logged_in_to_is_not_given_up(driver: RunDriv
 def test_a_host_that_never_connects_does_not_hold_a_kill_for_ever(
     driver: RunDriver, jump: int
 ) -> None:
-    """It has a minute beyond the kill's own time, whatever becomes of the clock, and is named as
-    unconfirmed then, with the reason; another kill does not put that off."""
+    """The host has a minute beyond the kill's own time, whatever becomes of the clock, and is named
+    as unconfirmed then, with the reason; another kill does not put that off."""
     attached(driver)
     driver.feed(ev.KillAll)
     driver.receipt("a")

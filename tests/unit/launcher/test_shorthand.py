@@ -84,7 +84,7 @@ def test_a_plain_list_names_no_jobs() -> None:
 
 @pytest.mark.parametrize("text", ["{", '{"cluster": 3}', '{"cluster": {"ps": [1]}}', "{" * 10_000])
 def test_a_broken_tf_config_is_explained(text: str) -> None:
-    """It says what one looks like."""
+    """The error says what a TF_CONFIG looks like."""
     with pytest.raises(ShorthandError, match=r"TF_CONFIG|not a list"):
         spec(text)
 

@@ -50,7 +50,8 @@ async def test_a_job_on_another_cluster_is_cancelled_there() -> None:
 async def test_a_job_is_not_said_to_be_elsewhere_when_slurm_does_not_say_so(
     config: Output | str,
 ) -> None:
-    """It is cancelled, since its number cannot be trusted, and the reason is the missing answer."""
+    """The job is cancelled, since its number cannot be trusted, and the reason is the missing
+    answer."""
     commands = Scripted(sbatch="8123;mine\n", config=config, scancel="")
     with pytest.raises(SlurmError) as raised:
         await engine(commands).request()
@@ -201,7 +202,8 @@ async def test_answers_that_are_none(line: str) -> None:
     ],
 )
 async def test_only_ids_are_taken_from_a_list_of_jobs(output: str, job: str) -> None:
-    """Of the user's own jobs with the run's own name: others may have taken it for theirs."""
+    """Ids are those of the user's own jobs with the run's own name: others may have taken it for
+    theirs."""
     commands = Scripted(squeue=output)
     assert await engine(commands).find() == job
     assert {"--me", "-n", "tfmux-c-1"} <= set(commands.asked[0])
@@ -215,7 +217,7 @@ async def test_a_job_that_was_put_back_into_the_queue_has_ended() -> None:
 
 
 async def test_a_job_whose_agents_did_not_start_says_what_to_change() -> None:
-    """It is over before anybody has reached a node."""
+    """The job is over before anybody has reached a node."""
     shown = "JobId=7 JobState=FAILED Reason=NonZeroExitCode Restarts=0 ExitCode=127:0\n"
     state = await engine(Scripted(squeue="", scontrol=shown)).poll("7")
     assert state.over and "python in [slurm]" in state.advice
@@ -252,7 +254,7 @@ async def test_a_request_without_an_answer_may_be_carried_out() -> None:
     ],
 )
 def test_advice_on_refusals(refusal: str, todo: str) -> None:
-    """It follows sbatch's words; where they are not known there is none."""
+    """The advice follows sbatch's words; where they are not known there is none."""
     said = advice_on(refusal)
     assert todo in said and bool(said) == bool(todo)
 
@@ -290,7 +292,7 @@ async def test_a_job_that_runs_has_left_no_node() -> None:
 
 
 async def test_cancelling_what_has_ended_is_no_error() -> None:
-    """It is always cancelled."""
+    """A job is always cancelled."""
     await engine(Scripted(scancel=INVALID)).release("7")
     completing = Output(
         1, "", "scancel: error: Kill job error: Job/step already completing or completed"

@@ -60,7 +60,7 @@ def test_one_of_twelve_stands_elsewhere() -> None:
 
 
 def test_folders_differ_from_host_to_host() -> None:
-    """The same code in other folders is the same place; another line is another one."""
+    """Equal code in other folders is one place; another line is another one."""
     here = process(StackFrame("f", "/home/u/x/train.py", 5))
     there = process(StackFrame("f", "/root/.local/state/tfmux/r/b/work/train.py", 5))
     other = process(StackFrame("f", "/home/u/x/train.py", 6))

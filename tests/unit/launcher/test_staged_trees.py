@@ -110,7 +110,7 @@ def _leave_files_of_root(work: Path) -> None:
 
 
 def test_a_tree_that_was_not_used_for_long_goes_with_its_index(home: Path) -> None:
-    """Those of other launches stay."""
+    """Trees of other launches stay."""
     for key in ("old", "new"):
         keep(launch(home, key, {"a": "a"}, key))
     trees = home / "cache/trees"

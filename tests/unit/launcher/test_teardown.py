@@ -143,8 +143,8 @@ async def test_bytes_that_will_not_come_are_not_waited_for(
     survivors: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a host that does not come back, or a log that a survivor holds, as what waits in the
-    kernel may for days: what is missing stays there, and that is said."""
+    """Output is missing where a host does not come back, or a survivor holds the log, as what waits
+    in the kernel may for days: what is missing stays there, and that is said."""
     monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
     setattr(link, how, True)
     told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors)
@@ -168,7 +168,7 @@ async def test_an_agent_above_survivors_is_not_released(
 async def test_output_that_somebody_has_removed_is_not_waited_for(
     link: Any, whole: list[bool], tmp_path: Path
 ) -> None:
-    """It is said that it is lost; nothing of it stays on the host."""
+    """The loss is reported; nothing of the output stays on the host."""
     link.connected = whole[0] = True
     logs = Logs(whole)
     logs.cut = True

@@ -97,7 +97,8 @@ def test_the_host_leaves_out_what_the_launcher_would(
     ],
 )
 def test_patterns_of_results(pattern: str, path: str, wanted: bool) -> None:
-    """Of a path in the workdir, or without a slash of any part of one, as in a shell."""
+    """A pattern is one of a path in the workdir, or without a slash of any part of one, as in a
+    shell."""
     assert is_wanted(parts_of(path), parts_of(pattern)) is wanted
 
 

@@ -21,7 +21,8 @@ def last_line(capsys: pytest.CaptureFixture[str], steps: list[Step], first: int 
 
 
 def test_the_loss_at_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    """It is the mean up to that step; what was not fetched, came before or after counts nothing."""
+    """The loss is the mean up to that step; what was not fetched, came before or after counts
+    nothing."""
     steps = [Step(9.0, at) for at in (*range(1, 401), *range(501, 600))]
     steps += [Step(0.2, 401), Step(float("nan"), 450), Step(0.4, 500)]
     line = last_line(capsys, steps)
@@ -49,7 +50,8 @@ def test_no_loss_at_a_step_not_seen(
 def test_a_line_fits_half_a_terminal(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, step: Step, end: str
 ) -> None:
-    """Of 200 columns, without its border; and the launcher finds step and loss in it."""
+    """A line fits half a terminal of 200 columns, without its border; and the launcher finds step
+    and loss in it."""
     clock = iter([0.0, 0.01])
     monkeypatch.setattr(time, "monotonic", lambda: next(clock))
     progress = Progress(1, 100, Summaries(None))

@@ -114,8 +114,8 @@ def test_many_tasks_are_one_line() -> None:
 
 
 def test_names_are_changed_everywhere_or_refused() -> None:
-    """Of a host in the tasks, of a job in the order; an empty one and one that is taken are not
-    taken."""
+    """A host's name changes in the tasks, a job's in the order; an empty name and one that is taken
+    are refused."""
     document = filled(
         put(("hosts", "tf2"), NAME, "big").put(("start", "order"), [["ps"], ["worker"]]),
         ("jobs", "worker"), {NAME: "w", "gpus": "1"},

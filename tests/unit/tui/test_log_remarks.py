@@ -81,7 +81,7 @@ def test_no_remark_is_an_error_a_hint_or_a_metric() -> None:
 
 
 def test_no_other_severity() -> None:
-    """The same words as an error or a fatal error are shown."""
+    """Equal words as an error or a fatal error are shown."""
     headed = re.compile(r"^(|\d{4}-\S+ \S+: )[IWE](?=\d{4} | )")
     changed = 0
     for line in ALL_REMARKS:

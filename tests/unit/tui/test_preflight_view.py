@@ -44,7 +44,7 @@ def test_a_finding_belongs_to_its_own_task() -> None:
 
 
 def test_a_name_that_does_not_resolve_is_found_at_every_task_behind_it() -> None:
-    """It is told once, and concerns all tasks of that host, for that source."""
+    """The name is reported once, and concerns all tasks of that host, for that source."""
     first, second = pair("near", 0, Reach.UNRESOLVED), pair("near", 1, Reach.UNRESOLVED)
     other, elsewhere = pair("near", 2, Reach.UNRESOLVED, "off"), pair("up", 1, Reach.UNRESOLVED)
     results = report(["near", "up"], [about(first)], [first, second, other, elsewhere])

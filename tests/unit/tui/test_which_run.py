@@ -60,7 +60,7 @@ def test_logs_of_the_one_active_run(
 def test_a_task_that_the_one_active_run_lacks(
     active: Active, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is no unknown run; and to print the logs of two tasks is no word of `logs`."""
+    """The word is no unknown run; and to print the logs of two tasks is no word of `logs`."""
     active("mine")
     for word in ("worker:7", "ps:x", ":"):
         code, _, err = said(capfd, "logs", word)
