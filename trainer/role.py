@@ -40,7 +40,7 @@ class Role:
     @property
     def clients(self) -> list[Task]:
         """The tasks that train, the chief first."""
-        return self.tasks("chief", "worker", ALONE)
+        return self.tasks("chief", "master", "worker", ALONE)
 
     @property
     def chief(self) -> Task:

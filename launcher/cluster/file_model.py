@@ -29,6 +29,7 @@ from .choices import (
     Success,
 )
 from .key_lines import UNKNOWN_LINES, FileLines
+from .roles import ROLES, Role, jobs_with
 from .values import (
     Address,
     Bytes,
@@ -602,13 +603,20 @@ class ClusterModel(Table):
 
     def in_spec(self, job: str) -> bool:
         """Whether the job is in the cluster spec; an evaluator is not."""
-        return self.jobs[job].in_cluster and job != "evaluator"
+        return self.jobs[job].in_cluster and ROLES.get(job) is not Role.EVALUATOR
 
     @property
     def chief(self) -> TaskId | None:
-        """Task 0 of the `chief` job, else of `worker`, else none."""
-        names = (j for j in ("chief", "worker") if j in self.jobs and self.in_spec(j))
-        return next((TaskId(job, 0) for job in names), None)
+        """Task 0 of the chief's job, else of the workers', else none."""
+        names = (*jobs_with(Role.CHIEF, self.jobs), *jobs_with(Role.WORKER, self.jobs))
+        return next((TaskId(job, 0) for job in names if self.in_spec(job)), None)
+
+    def role(self, job: str) -> Role:
+        """Returns the role of a job's tasks; one of the workers may be the chief all the same."""
+        named = ROLES.get(job, Role.WORKER)
+        if named is Role.EVALUATOR or self.jobs[job].in_cluster:
+            return named
+        return Role.HELPER
 
 
 def tables_in(model: type[BaseModel]) -> dict[str, type[BaseModel]]:

@@ -50,6 +50,7 @@ from .file_model import (
 from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, names_in, nearest_job
 from .ranks import has_ranks
+from .roles import ADDRESS_LISTS, Role, jobs_with
 from .values import COMMAND, MOST_HOSTS, MOST_TASKS, TEXT_NEEDED, nearest
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -367,9 +368,14 @@ def _jobs(cluster: ClusterModel) -> Iterator[Violation]:
             message = "the job has no command: write one here, or in [run] for all jobs, "
             message += 'such as command = ["{python}", "train.py"]'
             yield Violation((*path, "command"), None, message)
-        if name == "chief" and job.in_cluster and len(job.tasks) > 1:
+    chiefs = [name for name in cluster.jobs if cluster.role(name) is Role.CHIEF]
+    for name in chiefs:
+        if len(tasks := cluster.jobs[name].tasks) > 1:
             message = "a cluster has one chief: move the other tasks to worker"
-            yield Violation((*path, "tasks", 1), str(job.tasks[1]), message)
+            yield Violation(("jobs", name, "tasks", 1), str(tasks[1]), message)
+    for name in chiefs[1:]:
+        message = f"a cluster has one chief, and {chiefs[0]} is another name for it: make this a "
+        yield Violation(("jobs", name), None, f"{message}worker, or write in_cluster = false")
 
 
 def _own_restarts(cluster: ClusterModel) -> Iterator[Violation]:
@@ -639,7 +645,8 @@ def _too_long(cluster: ClusterModel) -> Iterator[Violation]:
     }
     spec = {job: named for job, named in places.items() if cluster.in_spec(job)}
     lengths = {f"hosts.{job}": len(",".join(named)) for job, named in places.items()}
-    lengths |= {f"{job}_hosts": lengths.get(f"hosts.{job}", 0) for job in ("ps", "worker")}
+    for name, role in ADDRESS_LISTS.items():
+        lengths[name] = max((lengths[f"hosts.{job}"] for job in jobs_with(role, places)), default=0)
     lengths["cluster"] = len(json.dumps(spec))
     if cluster.run.framework is Framework.TENSORFLOW and spec:
         largest = max(spec, key=lambda job: len(spec[job]))

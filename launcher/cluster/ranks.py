@@ -1,8 +1,9 @@
 """Ranks of the tasks that train, as `torchrun` and `mpirun` number their processes.
 
 The tasks that train are those of the jobs in the cluster spec except `ps`: helpers, evaluators and
-parameter servers have no rank. Ranks follow the order of the file: jobs as they stand in it, and
-each job's list of tasks.
+parameter servers have no rank. A job that is called `chief` or `master` has rank 0, as in a
+PyTorchJob. Other ranks follow the order of the file: jobs as they stand in it, and each job's list
+of tasks.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from ..frozen import frozen
 from ..ids import TaskId
 from .file_model import ClusterModel
+from .roles import Role
 
 
 @frozen
@@ -30,7 +32,7 @@ class Rank:
 
 def has_ranks(cluster: ClusterModel, job: str) -> bool:
     """Whether the tasks of a job have ranks."""
-    return job != "ps" and cluster.in_spec(job)
+    return cluster.role(job).trains
 
 
 def ranks_with_gpus(cluster: ClusterModel) -> Counter[str]:
@@ -48,7 +50,9 @@ def ranks(cluster: ClusterModel) -> dict[TaskId, Rank]:
     """Numbers the tasks that train."""
     hosts = {
         TaskId(job, index): place.host
-        for job, entry in cluster.jobs.items()
+        for job, entry in sorted(
+            cluster.jobs.items(), key=lambda item: cluster.role(item[0]) is not Role.CHIEF
+        )
         if has_ranks(cluster, job)
         for index, place in enumerate(entry.tasks)
     }

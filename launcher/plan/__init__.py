@@ -11,14 +11,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .facts import HostFacts, Resume
     from .plan_record import plan_json, plan_schema
-    from .planner import HostPlan, Plan, Role, SshTarget, TaskPlan, make_plan
+    from .planner import HostPlan, Plan, SshTarget, TaskPlan, make_plan
 
 __all__ = [
     "HostFacts",
     "HostPlan",
     "Plan",
     "Resume",
-    "Role",
     "SshTarget",
     "TaskPlan",
     "make_plan",

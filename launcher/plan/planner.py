@@ -13,7 +13,6 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -34,6 +33,7 @@ from ..cluster.readiness import (
     ProcessStarted,
     Readiness,
 )
+from ..cluster.roles import ADDRESS_LISTS, ROLES, Role, jobs_with
 from ..frozen import frozen
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
@@ -46,23 +46,6 @@ from .tilde import command_with_home, value_with_home
 
 _LONGEST = 100
 """Characters of a command that are shown."""
-
-
-class Role(StrEnum):
-    """Role of a task in the run. The chief is task 0 of `chief`, else of `worker`."""
-
-    PS = "ps"
-    CHIEF = "chief"
-    WORKER = "worker"
-    EVALUATOR = "evaluator"
-    HELPER = "helper"
-    PREPARE = "prepare"
-    """The `prepare` lines of one host; they run first, and the run fails if they fail."""
-
-    @property
-    def in_cluster(self) -> bool:
-        """Its failure is one of the training: `restart-all` starts all such tasks again."""
-        return self in (Role.PS, Role.CHIEF, Role.WORKER)
 
 
 @frozen
@@ -558,8 +541,9 @@ class _Planner:
                 values[f"host.{job}.{index}"] = place.host
                 values[f"port.{job}.{index}"] = self._port_text(TaskId(job, index))
                 values[f"address.{job}.{index}"] = bracketed(cluster.address(place.host))
-        values["ps_hosts"] = values.get("hosts.ps", "")
-        values["worker_hosts"] = values.get("hosts.worker", "")
+        for name, role in ADDRESS_LISTS.items():
+            job = next(iter(jobs_with(role, cluster.jobs)), "")
+            values[name] = values.get(f"hosts.{job}", "")
         return values
 
     def _values(self, task: TaskId) -> dict[str, str]:
@@ -621,16 +605,10 @@ class _Planner:
         return self._cluster.run.on_failure is OnFailure.RESTART_ALL
 
     def _trains(self, task: TaskId) -> bool:
-        return self._role(task) in (Role.CHIEF, Role.WORKER)
+        return self._role(task).trains
 
     def _role(self, task: TaskId) -> Role:
-        if task.job == "evaluator":
-            return Role.EVALUATOR
-        if not self._cluster.in_spec(task.job):
-            return Role.HELPER
-        if task == self._cluster.chief:
-            return Role.CHIEF
-        return Role.PS if task.job == "ps" else Role.WORKER
+        return Role.CHIEF if task == self._cluster.chief else self._cluster.role(task.job)
 
     def _python(self, host: str) -> str:
         local = self._cluster.is_local(host)
@@ -666,10 +644,6 @@ def _expand_home(path: str, home: str) -> str:
     return home + path[1:] if path == "~" or path.startswith("~/") else path
 
 
-_SERVERS = ("ps", "chief", "worker", "master")
-"""Jobs of TensorFlow whose tasks run a server."""
-
-
 def readiness(cluster: ClusterModel, job: str) -> Readiness:
     """Returns when the tasks of a job are ready."""
     ready = cluster.jobs[job].ready or cluster.start.ready.get(job)
@@ -678,7 +652,7 @@ def readiness(cluster: ClusterModel, job: str) -> Readiness:
     if not cluster.in_spec(job):
         return ProcessStarted()
     tensorflow = cluster.run.framework is Framework.TENSORFLOW
-    return PortListens() if tensorflow and job in _SERVERS else Auto()
+    return PortListens() if tensorflow and job in ROLES else Auto()  # they run a server
 
 
 def ready_key(cluster: ClusterModel, job: str) -> str:
@@ -771,7 +745,7 @@ def default_order(cluster: ClusterModel) -> tuple[tuple[str, ...], ...]:
     """Makes the entries of `[start] order` for ps → chief → every other job; without the chief's
     own stage where the framework's tasks wait for each other by themselves."""
     chief = None if cluster.run.framework.meets else cluster.chief
-    first = ("ps",) if "ps" in cluster.jobs and cluster.jobs["ps"].in_cluster else ()
+    first = tuple(job for job in cluster.jobs if cluster.role(job) is Role.PS)
     second = () if chief is None else (str(chief),)
     return (first, second, tuple(job for job in _cluster_jobs_first(cluster) if job not in first))
 

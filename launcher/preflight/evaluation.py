@@ -14,6 +14,7 @@ from typing import Any
 from ..cluster.addresses import is_loopback
 from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
+from ..cluster.roles import Role
 from ..errors import HostError
 from ..files.listing import Copied, LeftOut
 from ..files.needed import left_out_note, other_files
@@ -22,7 +23,7 @@ from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
-from ..plan.planner import HostPlan, Plan, Role, cannot_run
+from ..plan.planner import HostPlan, Plan, cannot_run
 from ..plan.tilde import tilde_problems
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning

@@ -14,6 +14,7 @@ from typing import Any
 from ..cluster.choices import Framework
 from ..cluster.file_model import ClusterModel
 from ..cluster.ranks import ranks_with_gpus
+from ..cluster.roles import Role
 from ..errors import AgentError, HostError, TfmuxError
 from ..files.listing import Copied
 from ..files.needed import copied_path, is_python
@@ -26,7 +27,7 @@ from ..hosts.ways import open_via
 from ..ids import TaskId
 from ..plan import mpi
 from ..plan.environment import PROXIES
-from ..plan.planner import HostPlan, Plan, Role, TaskPlan
+from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluation, reachability

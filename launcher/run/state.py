@@ -10,9 +10,10 @@ from typing import Any
 
 from ..cluster.choices import OnFailure, Success
 from ..cluster.file_model import ClusterModel
+from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
-from ..plan.planner import Plan, Role, make_plan
+from ..plan.planner import Plan, make_plan
 from ..printable import printable
 from .snapshot import (
     AllocatedNode,

@@ -8,9 +8,10 @@ from typing import Any
 
 from ..cluster.choices import OnFailure
 from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStarted
+from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts
-from ..plan.planner import Role, missing
+from ..plan.planner import missing
 from ..quantities import age
 from . import events as ev
 from .instructions import (

@@ -9,6 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from launcher.cluster import ClusterModel
+from launcher.cluster.roles import plural
 from launcher.paths import tilde
 from launcher.quantities import age, counted, thousands
 from launcher.run.states import RunPhase
@@ -164,8 +165,7 @@ def shape(cluster: ClusterModel) -> str:
     jobs = []
     for name, job in cluster.jobs.items():
         count = len(job.tasks)
-        plural = "s" if count > 1 and name in ("worker", "evaluator", "chief") else ""
-        jobs.append(f"{count} {name}{plural}")
+        jobs.append(f"{count} {plural(name, count)}")
     hosts = {place.host for job in cluster.jobs.values() for place in job.tasks}
     where = counted(len(hosts), "host") if len(hosts) > 1 else next(iter(hosts), "")
     if all(cluster.is_local(host) for host in hosts):

@@ -20,6 +20,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
 
+from launcher.cluster.roles import ROLES, Role
 from launcher.ids import TaskId
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
@@ -423,7 +424,7 @@ class RunScreen(Screen[None]):
             return
         task = snapshot.task(name)
         if _others_depend_on(task, snapshot):
-            who = "The ps" if task.id.job == "ps" else "The chief"
+            who = "The chief" if task.is_chief else "The ps"
             why = f"{who} serves workers that still run."
             if await ask(self, Confirm(f"{word} {name}?", why)) is not True:
                 return
@@ -433,12 +434,16 @@ class RunScreen(Screen[None]):
 
 def _others_depend_on(task: TaskView, snapshot: Snapshot) -> bool:
     """A ps or the chief, while other cluster tasks run."""
-    if task.id.job != "ps" and not task.is_chief:
+    if not task.is_chief and not _is_ps(task):
         return False
     return any(
-        other.state.live and other.in_cluster and other.id != task.id and other.id.job != "ps"
+        other.state.live and other.in_cluster and other.id != task.id and not _is_ps(other)
         for other in snapshot.tasks
     )
+
+
+def _is_ps(task: TaskView) -> bool:
+    return task.in_cluster and ROLES.get(task.id.job) is Role.PS
 
 
 class OutcomePanel(VerticalScroll, can_focus=False):

@@ -15,6 +15,7 @@ from functools import partial
 from rich.text import Text
 from textual.widget import Widget
 
+from launcher.cluster.roles import plural
 from launcher.frozen import frozen
 from launcher.printable import printable
 from launcher.quantities import age, thousands
@@ -271,7 +272,7 @@ def _stages(tasks: Sequence[TaskView]) -> list[list[_Group]]:
             stages.setdefault(task.stage, {})[name] = _Group(name, (task,))
     for job, stage in last.items():
         members = tuple(task for task in tasks if task.id.job == job)
-        name = job if job in ("ps", "chief") or len(members) == 1 else f"{job}s"
+        name = plural(job, len(members))
         stages.setdefault(stage, {})[name] = _Group(name, members)
     return [list(stages[number].values()) for number in sorted(stages)]
 

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from launcher.cluster import After, Framework, LogMatches, PortListens, ProcessStarted
+from launcher.cluster.roles import Role
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, Resume, Role, SshTarget, TaskPlan, plan_json
+from launcher.plan import HostFacts, Plan, Resume, SshTarget, TaskPlan, plan_json
 from launcher.plan.shell import split_python
 from launcher.printable import printable
 from tests.support.cluster_texts import cluster_text

@@ -48,6 +48,14 @@ def test_tf_config_gives_the_role_when_no_flag_does() -> None:
     assert flagged.job == "ps"
 
 
+def test_a_master_is_the_chief() -> None:
+    """As TFJob calls it; the workers follow it."""
+    spec = {"cluster": {"ps": ["c:1"], "worker": ["a:1"], "master": ["b:1"]}}
+    me = {"TF_CONFIG": json.dumps(spec | {"task": {"type": "master", "index": 0}})}
+    found = resolved(environment=me)
+    assert found.is_chief and found.number == 0 and found.clients[1] == ("worker", 0)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

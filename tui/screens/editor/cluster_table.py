@@ -15,6 +15,7 @@ from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, halves
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
+from launcher.cluster.roles import ROLES, jobs_with
 from launcher.quantities import counted
 from tui.screens.editor.form import line_of
 from tui.tables import TableRow
@@ -28,7 +29,7 @@ OTHER = ""
 _KEYS = ("ssh", "python")
 """Keys of a host that have a column before the jobs; others that the file sets, behind them."""
 _USUAL = ("ps", "worker", "chief")
-"""Jobs that have a column before they are in the file."""
+"""Jobs that have a column before the file has one of their role."""
 _WIDEST = 24
 _MOST_PORTS = 3
 
@@ -95,7 +96,7 @@ class ClusterTable(Table):
             return
         host, job, field, column = self.host, self.job, self.field, self.cursor_column
         known, written = bool(self._jobs), list(document.table("jobs"))
-        jobs = written + [job for job in _USUAL if job not in written]
+        jobs = written + [job for job in _USUAL if not jobs_with(ROLES[job], written)]
         self._jobs, self._hosts = (*jobs, OTHER), tuple(_hosts(document))
         entries = [document.table("hosts", name) for name in document.table("hosts")]
         used = {key for entry in (*entries, document.table("defaults", "host")) for key in entry}

@@ -21,6 +21,7 @@ from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
+from launcher.cluster.roles import USUAL_JOBS
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import aliases, hosts, spec
 from launcher.errors import Problem, TfmuxError
@@ -574,7 +575,7 @@ class EditorScreen(Page):
         self.notify(str(error), title=title, severity="error", timeout=12)
 
 
-_JOBS = ("ps", "worker", "chief", "evaluator", "tensorboard")
+_JOBS = (*USUAL_JOBS, "tensorboard")
 
 
 def _added(document: ClusterDocument, hosts: tuple[str, ...], job: str) -> ClusterDocument:
