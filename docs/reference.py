@@ -19,7 +19,7 @@ from docs.markdown import table
 from launcher.cluster.reference import keys, markdown, schema_text
 from launcher.preflight import report_schema
 from launcher.run import stack_groups
-from launcher.session.records import active_runs_schema
+from launcher.session.run_list import active_runs_schema
 from tui.commands.plan import output_schema
 from tui.config import SETTINGS
 from tui.exits import Exit

@@ -24,8 +24,9 @@ from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
 from .session.client import RunClient, has_launcher
 from .session.control import STACKS_SECONDS, loop_caller
+from .session.following import EventFiles, RunLogs
 from .session.launcher_process import LauncherProcess
-from .session.records import EventFiles, RunLogs, StoredRun, stored_folder
+from .session.stored import StoredRun, stored_folder
 from .store.runs import RunFolder
 from .store.stream import LogEvent, PublicEvent
 
@@ -206,8 +207,9 @@ class Run:
         """Yields the events from the block's beginning to the run's end, each once.
 
         They are read from the run's files when the iterator is asked for more: one that is slow
-        keeps nothing in memory and loses nothing. While the disk takes nothing they come from the
-        launcher, without those that have been overtaken.
+        keeps nothing in memory and loses nothing. While the disk takes nothing only notes come,
+        from the launcher; what the files lack at the end comes then, without what has been
+        overtaken.
 
         Args:
             logs: yields the lines of the tasks, too, those of a run that was attached to from

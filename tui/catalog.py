@@ -11,13 +11,7 @@ from launcher.cluster import ClusterModel, library, load
 from launcher.errors import ClusterFileError, LockError
 from launcher.frozen import frozen
 from launcher.paths import Stamp
-from launcher.session.records import (
-    ActiveHost,
-    ListedRun,
-    RunReader,
-    active_runs,
-    unreadable_run,
-)
+from launcher.session.run_list import ActiveHost, ListedRun, RunReader, active_runs, unreadable_run
 from launcher.store.runs import RunFolder
 from tui import demos
 

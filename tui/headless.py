@@ -26,7 +26,7 @@ from launcher.quantities import size
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.client import RunClient
-from launcher.session.records import RunLogs, line_text
+from launcher.session.following import RunLogs, line_text
 from launcher.store.stream import PublicEvent
 from tui.exits import Exit, exit_code
 from tui.job_signals import pass_on_signals

@@ -11,7 +11,7 @@ from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient, has_launcher
 from launcher.session.control import RunControl
-from launcher.session.records import FinishedRun, StoredRun
+from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 
 _KILLS_AT_ONCE = 32

@@ -38,7 +38,7 @@ from ..store.runs import RunFolder, socket_path
 from ..store.stream import PublicEvent, decode, plain, printable_values
 from .launcher_process import LauncherProcess
 from .prompts import PROMPTS, PromptResponder
-from .records import StoredRun, find_resumed
+from .stored import StoredRun, find_resumed
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -849,14 +849,12 @@ class RunClient:
             told = self._views.snapshot()
         self._accept(told, ClientState.FOLLOWING)
 
-    def records(self, since: float, until: float) -> list[PublicEvent]:
-        """What the launcher has said of the run, as it was recorded between two times."""
+    def records(self, since: float) -> list[PublicEvent]:
+        """The last records of the run that are later than a time, as the launcher has sent them,
+        oldest first."""
         with self._adding:
-            found: list[Record] = list(self._views.records())
-        found = sorted(
-            (one for one in found if since < one.time <= until), key=lambda one: one.time
-        )
-        return [plain(record) for record in found]
+            found: list[Record] = [one for one in self._views.records() if one.time > since]
+        return [plain(record) for record in sorted(found, key=lambda one: one.time)]
 
     def _end_look(self, ident: int, result: Stacks | TfmuxError) -> None:
         """Gives whoever asked for stacks the answer, or why there is none."""

@@ -15,7 +15,7 @@ from ..hosts.programs import Program
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector, transport_factory
 from ..plan.planner import HostPlan, SshTarget
-from .records import StoredRun
+from .stored import StoredRun
 
 _AT_ONCE = 16
 """Hosts from which results are brought at the same time."""

@@ -62,8 +62,8 @@ from .hooks import HookRunner
 from .judge import Judge
 from .output import DiskWatch, Outputs
 from .prompts import PromptQueue
-from .records import StoredRun
 from .stack_watch import HangWatch, StackTaker, look_after
+from .stored import StoredRun
 
 if TYPE_CHECKING:
     from ..files.collecting import Results

@@ -42,7 +42,7 @@ from ..paths import runs_home
 from ..plan.facts import Resume
 from ..store.runs import RunFolder
 from .launcher import Crash, Launcher
-from .records import StoredRun
+from .stored import StoredRun
 
 _LONGEST = 64 * 1024
 EXIT_CODE = 70

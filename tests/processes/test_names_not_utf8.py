@@ -11,7 +11,7 @@ import pytest
 from pydantic_core import from_json
 
 from launcher.cluster import load
-from launcher.session.records import StoredRun
+from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.paths import REPOSITORY
 

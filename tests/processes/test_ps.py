@@ -15,7 +15,7 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import AllocationView
 from launcher.run.states import RunPhase
-from launcher.session.records import ActiveHost, ListedRun, active_runs_json, active_runs_schema
+from launcher.session.run_list import ActiveHost, ListedRun, active_runs_json, active_runs_schema
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support import command

@@ -14,7 +14,8 @@ import pytest
 from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
-from launcher.session.records import FinishedRun, StoredRun, read_run
+from launcher.session.run_list import read_run
+from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import write_end

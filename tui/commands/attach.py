@@ -9,7 +9,9 @@ from contextlib import suppress
 
 from launcher.errors import TaskNotFoundError, TfmuxError
 from launcher.session.client import has_launcher
-from launcher.session.records import LogLines, RunLogs, StoredRun, stored, stored_folder
+from launcher.session.following import LogLines, RunLogs
+from launcher.session.stored import StoredRun, stored_folder
+from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end
 from tui.commands import launch
 from tui.commands.which_run import named_or_active, run_and_tasks
@@ -52,7 +54,7 @@ def logs(arguments: argparse.Namespace) -> int:
     run_id, names = run_and_tasks(arguments.run, words, arguments.command)
     if len(names) > 1:
         raise TfmuxError("logs prints one task or all: name one")
-    run = stored(run_id)
+    run = StoredRun(RunFolder.find(run_id))
     tasks = {view.id: view.host for view in run.snapshot().tasks}
     for name in names:
         wanted = next((task for task in tasks if str(task) == name), None)

@@ -10,7 +10,7 @@ import time
 from launcher.printable import printable
 from launcher.quantities import counted, size
 from launcher.session.kept_results import HostResults, collect_results, hosts_with_results
-from launcher.session.records import StoredRun
+from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tui.commands.asking import terminal_asker
 from tui.exits import Exit

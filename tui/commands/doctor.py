@@ -19,7 +19,7 @@ from launcher.errors import TfmuxError
 from launcher.paths import cache_home, config_home, runs_home, state_home, tilde
 from launcher.printable import printable
 from launcher.quantities import size
-from launcher.session.records import read_run
+from launcher.session.run_list import read_run
 from launcher.store.runs import RunFolder
 from tui import extras
 from tui.config import config_path, load_config

@@ -14,7 +14,8 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient, has_launcher
 from launcher.session.launcher_process import LauncherProcess
-from launcher.session.records import StoredRun, active_runs, stored_folder
+from launcher.session.run_list import active_runs
+from launcher.session.stored import StoredRun, stored_folder
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_stream
 from tui.commands.ps import print_unreadable

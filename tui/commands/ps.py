@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 
 from launcher.printable import printable
-from launcher.session.records import ActiveRuns, ListedRun, active_runs, active_runs_json
+from launcher.session.run_list import ActiveRuns, ListedRun, active_runs, active_runs_json
 from tui.exits import Exit
 from tui.format import clock
 from tui.streams import message, write_json

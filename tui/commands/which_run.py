@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from launcher.errors import RunNotFoundError, TfmuxError
 from launcher.printable import printable
-from launcher.session.records import active_runs
+from launcher.session.run_list import active_runs
 from launcher.store.runs import RunFolder
 from tui.commands.ps import print_unreadable, table
 from tui.streams import message, write_line

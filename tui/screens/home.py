@@ -21,7 +21,8 @@ from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
-from launcher.session.records import FinishedRun, ListedRun, StoredRun
+from launcher.session.run_list import ListedRun
+from launcher.session.stored import FinishedRun, StoredRun
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry
 from tui.format import StatusColor

@@ -15,7 +15,7 @@ from textual.widgets import Label, Static
 from launcher.quantities import counted
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
-from launcher.session.records import ListedRun
+from launcher.session.run_list import ListedRun
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.outcome import receipt_text

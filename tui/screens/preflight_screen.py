@@ -31,7 +31,8 @@ from launcher.preflight import (
 )
 from launcher.preflight.preflight import preflight
 from launcher.quantities import counted
-from launcher.session.records import read_run, stored
+from launcher.session.run_list import read_run
+from launcher.session.stored import stored_folder
 from tui.format import StatusColor, request_text
 from tui.preflight_view import (
     about,
@@ -323,7 +324,7 @@ class PreflightScreen(Page):
         entries = []
         for run in sorted({each.run for each in self._here() if each.run}):
             try:  # another machine may have launched it from this very file
-                entries.append(read_run(stored(run, self._file).folder))
+                entries.append(read_run(stored_folder(run, self._file)))
             except TfmuxError as error:
                 self.notify(str(error), severity="error")
         if entries:

@@ -13,7 +13,7 @@ from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
 from launcher.session.client import RunClient, has_launcher
 from launcher.session.control import RunControl
-from launcher.session.records import read_run
+from launcher.session.run_list import read_run
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients
 

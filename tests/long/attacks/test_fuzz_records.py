@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from launcher.run import events as ev
 from launcher.run.instructions import KillHost
-from launcher.session.records import FinishedRun, StoredRun, read_run
+from launcher.session.run_list import read_run
+from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.budgets import examples
 from tui.outcome import report

@@ -14,7 +14,7 @@ from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session.records import ListedRun
+from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support.fakes import ScriptedRun

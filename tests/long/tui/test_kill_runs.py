@@ -9,7 +9,7 @@ from pathlib import Path
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
-from launcher.session.records import ListedRun
+from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary
 from tests.support.fakes import ScriptedRun

@@ -24,7 +24,7 @@ from launcher.session import client as session_client
 from launcher.session import control_socket, launcher_process
 from launcher.session.client import RunClient
 from launcher.session.connections import HostStats
-from launcher.session.records import StoredRun
+from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.breaks.sitecustomize import PLACES

@@ -13,7 +13,8 @@ from launcher.run import events as ev
 from launcher.run.events import Event
 from launcher.run.snapshot import HostReceipt, Receipt
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.records import StoredRun, read_run
+from launcher.session.run_list import read_run
+from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import KEPT
 from tests.support.command import Up, run, write

@@ -17,7 +17,8 @@ from launcher.ids import TaskId
 from launcher.paths import runs_home
 from launcher.run.snapshot import Metric
 from launcher.run.states import RunPhase
-from launcher.session.records import FinishedRun, StoredRun, read_run
+from launcher.session.run_list import read_run
+from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.metrics import MetricsFile
 from launcher.store.runs import RunFolder
 from launcher.store.stream import LONGEST, Damage, encode, parse

@@ -25,7 +25,7 @@ from launcher import (
     TaskState,
 )
 from launcher.session.client import ClientState
-from launcher.session.records import stored
+from launcher.session.stored import stored_folder
 from launcher.store.runs import RunFolder
 from tests.support.paths import REPOSITORY
 from tests.support.patience import PATIENCE
@@ -339,7 +339,7 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert (cluster.name, cluster.text, cluster.model.base) == ("api", TEXT, tmp_path)
     edited = iter([TEXT, TEXT.replace("api", "edited")])
     path.write_text(TEXT.replace("api", "edited"))
-    folder = stored("api-20261120-183002-7f3a", path).folder
+    folder = stored_folder("api-20261120-183002-7f3a", path)
     assert folder.cluster_file.read_text() == TEXT and folder.origin == tmp_path
 
 

@@ -25,7 +25,7 @@ from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import client as client_module
 from launcher.session.client import HEARD_SECONDS, MOST_RESTARTS, RunClient, unknown
 from launcher.session.launcher_process import LauncherProcess
-from launcher.session.records import StoredRun
+from launcher.session.stored import StoredRun
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text

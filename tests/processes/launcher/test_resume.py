@@ -12,7 +12,7 @@ from launcher.cluster import load, loads
 from launcher.ids import is_run_id, new_run_id
 from launcher.plan import Resume
 from launcher.run.machine import RunStateMachine
-from launcher.session.records import StoredRun, find_resumed
+from launcher.session.stored import StoredRun, find_resumed
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write

@@ -11,7 +11,8 @@ from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.client import RunClient
 from launcher.session.launcher import RunLoop
-from launcher.session.records import FinishedRun, StoredRun, read_run
+from launcher.session.run_list import read_run
+from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
 from tests.support.cluster_texts import cluster_text

@@ -19,7 +19,7 @@ from launcher.plan import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome
-from launcher.session.records import ListedRun
+from launcher.session.run_list import ListedRun
 from launcher.store.launcher_lock import acquire
 from launcher.store.stream import encode
 from tests.support.command import Up, write

@@ -10,7 +10,7 @@ from launcher.cluster import loads
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
-from launcher.session.records import active_runs
+from launcher.session.run_list import active_runs
 from launcher.store import launcher_lock
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text

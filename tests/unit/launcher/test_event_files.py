@@ -10,7 +10,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Metric, Note, RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.records import EventFiles
+from launcher.session.following import EventFiles
 from launcher.store.runs import RunFolder
 from launcher.store.stream import PublicEvent, encode, plain
 
@@ -21,9 +21,9 @@ class Client:
     def __init__(self) -> None:
         self.views = Views(RunView("r", "r", RunPhase.RUNNING, 1.0))
 
-    def records(self, since: float, until: float) -> list[PublicEvent]:
-        found = [one for one in self.views.records() if since < one.time <= until]
-        return [plain(record) for record in found]
+    def records(self, since: float) -> list[PublicEvent]:
+        found = [one for one in self.views.records() if one.time > since]
+        return [plain(record) for record in sorted(found, key=lambda one: one.time)]
 
 
 def test_events_of_both_files_come_once_and_in_their_order(tmp_path: Path) -> None:
@@ -43,20 +43,39 @@ def test_events_of_both_files_come_once_and_in_their_order(tmp_path: Path) -> No
     assert files.read(as_client) == [plain(second)] and files.read(as_client) == []
 
 
-def test_what_the_disk_does_not_take_comes_from_the_launcher(tmp_path: Path) -> None:
-    """After two seconds, and at the end at once; when the disk answers again nothing comes
+def test_notes_come_from_the_launcher_where_the_disk_takes_nothing(tmp_path: Path) -> None:
+    """Given a file that lacks two notes and a state, when the first note is two seconds old, then
+    that note comes; at the end come the other two; when the disk answers again, then nothing comes
     twice."""
     folder, client = RunFolder(tmp_path), Client()
     as_client: Any = client
     files = EventFiles(folder, from_end=False)
     now = time.time()
-    for text, at in (("late", now - 3.0), ("soon", now + 60.0)):
-        client.views.note(text)
-        client.views.pop_changed(at)
+    client.views.update_run(stage=1)
+    client.views.note("late")
+    client.views.pop_changed(now - 3.0)
+    client.views.note("soon")
+    client.views.pop_changed(now + 60.0)
     late, soon = (plain(note) for note in client.views.notes)
     assert files.read(as_client) == [late] and files.read(as_client) == []
-    assert files.read(as_client, last=True) == [soon]
+    assert files.read(as_client, last=True) == [plain(client.views.run), soon]
     folder.events.write_bytes(b"".join(map(encode, client.views.notes)))
+    assert files.read(as_client, last=True) == []
+
+
+def test_states_come_from_the_file_alone_while_the_run_goes_on(tmp_path: Path) -> None:
+    """Given a state that the launcher has told and the disk has not taken, when the disk takes the
+    state and a later one, then both come, in their order, and nothing more at the end."""
+    folder, client = RunFolder(tmp_path), Client()
+    as_client: Any = client
+    files = EventFiles(folder, from_end=False)
+    lines = []
+    for stage in (1, 2):
+        client.views.update_run(stage=stage)
+        lines += client.views.pop_changed(float(stage))
+        assert files.read(as_client) == []
+    folder.events.write_bytes(b"".join(map(encode, lines)))
+    assert files.read(as_client) == list(map(plain, lines))
     assert files.read(as_client, last=True) == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.session.records import RunLogs
+from launcher.session.following import RunLogs
 
 TASKS = dict.fromkeys([TaskId("worker", number) for number in range(100)], "tf1")
 FIRST, SECOND = list(TASKS)[:2]

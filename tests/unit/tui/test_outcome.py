@@ -21,7 +21,7 @@ from launcher.run.snapshot import (
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.hooks import hook_event
-from launcher.session.records import ListedRun
+from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary, plain
 from tui.format import UNCONFIRMED
