@@ -42,7 +42,7 @@ class Allocations:
             data.note(f"{now.title}: {now.advice}")
         if not event.state:
             return []
-        for host in data.hosts:
+        for host in data.host_records:
             data.update_host(host, contacted=False)
         return self._shutdown.check_receipts()
 
@@ -83,11 +83,11 @@ class Allocations:
             ended=event.reason if ended and event.state else ended,
         )
         for host, word in event.words.items():
-            receipt = data.hosts[host].receipt
+            receipt = data.host_records[host].receipt
             if receipt is None:
                 continue
             receipt = replace(receipt, engine=word.text)
             if word.gone and (receipt.survivors or not receipt.confirmed):
                 receipt = replace(receipt, survivors=(), unlisted=0, confirmed=True, by_engine=True)
-            data.hosts[host].receipt = receipt
+            data.host_records[host].receipt = receipt
         return self._shutdown.on_released()

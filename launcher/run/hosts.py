@@ -36,7 +36,7 @@ class Hosts:
 
     def on_up(self, event: ev.HostUp) -> list[Instruction]:
         """An agent has greeted us: for the first time, or after a cut."""
-        data, record = self._data, self._data.hosts[event.host]
+        data, record = self._data, self._data.host_records[event.host]
         first, record.greeted = not record.greeted, True
         record.agent_gone, record.agent_silent, record.last_word = False, False, None
         record.back_at = event.time
@@ -79,7 +79,7 @@ class Hosts:
                 view.pid is None
                 and not killing
                 and not data.ends_with_all(view.id)
-                and host in data.facts
+                and host in data.host_facts
             ):
                 gated = view.state is TaskState.WARMING
                 out.append(StartTask(plan, view.attempt, gated))
@@ -102,7 +102,7 @@ class Hosts:
         """What a cut has kept from a host before the first task: its questions, or its files."""
         data = self._data
         if data.checked:
-            return [] if data.hosts[host].staged else [StageHost(host)]
+            return [] if data.host_records[host].staged else [StageHost(host)]
         return [] if HostState.LOST in data.host_states() else [CheckHosts()]
 
     def _match_gate(self, view: TaskView, gated: bool) -> list[Instruction]:
@@ -139,7 +139,7 @@ class Hosts:
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
         """Waits for the host until its lease has ended; not so long for one without an agent."""
         data, host = self._data, event.host
-        data.hosts[host].agent_gone = event.agent_gone
+        data.host_records[host].agent_gone = event.agent_gone
         data.lose_host(host, event.reason, None if event.agent_gone else event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):
@@ -151,8 +151,8 @@ class Hosts:
     def on_silent(self, event: ev.AgentSilent) -> list[Instruction]:
         """Says of a lost host that it is there, and what of it is not."""
         data, host = self._data, event.host
-        data.hosts[host].agent_silent = True
-        if data.host(host).state is HostState.LOST:
+        data.host_records[host].agent_silent = True
+        if data.hosts[host].state is HostState.LOST:
             data.update_host(host, reason=AGENT_SILENT)
         return []
 
@@ -161,16 +161,16 @@ class Hosts:
         it has begun."""
         data = self._data
         keep = data.plan.settings.on_disconnect is OnDisconnect.KEEP
-        lost = data.host(host).state is HostState.LOST
+        lost = data.hosts[host].state is HostState.LOST
         if not lost or data.phase is RunPhase.KILLING:
             return []
         if self._restart.concerns(host):
-            return self._restart.give_up(f"{host} is lost ({data.host(host).reason})")
+            return self._restart.give_up(f"{host} is lost ({data.hosts[host].reason})")
         if keep and data.begun:
             return []
         tasks = [view.id for view in data.on_host(host) if view.state is TaskState.LOST]
         for task in tasks:
-            gone = data.hosts[host].agent_gone
+            gone = data.host_records[host].agent_gone
             reason = "its host's agent has died" if gone else "its host's lease has ended"
             data.update_task(task, reason=reason)
             data.fail(task, "lost", ())
@@ -185,19 +185,19 @@ class Hosts:
         data.checked = True
         data.replan({host: facts for host, facts in event.facts.items() if host in data.hosts})
         if data.begun_before:
-            for record in data.hosts.values():
+            for record in data.host_records.values():
                 record.staged = True
             return self._tasks.resume()
         self._note_gpus()
         for task in data.tasks:
             data.update_task(task, state=TaskState.STAGING)
-        return [StageHost(host) for host in data.hosts]
+        return [StageHost(host) for host in data.host_records]
 
     def _note_gpus(self) -> None:
         data = self._data
         found = []
         for host, ranks in ranks_with_gpus(data.cluster).items():
-            given, facts = data.plan.host(host).gpus, data.facts.get(host, HostFacts())
+            given, facts = data.plan.host(host).gpus, data.host_facts.get(host, HostFacts())
             if text := gpu_shortage(host, ranks, facts.gpus if given is None else given):
                 found.append(text)
         if found:
@@ -207,7 +207,7 @@ class Hosts:
     def on_staged(self, event: ev.Staged) -> list[Instruction]:
         """Starts the first tasks when all hosts have their files."""
         data = self._data
-        data.hosts[event.host].staged = True
+        data.host_records[event.host].staged = True
         if data.phase is not RunPhase.STAGING or data.unstaged_hosts or data.begun_before:
             return []
         return self._tasks.begin()

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..cluster.file_model import ClusterModel
-from ..ids import TaskId
 from ..plan.facts import Resume
-from ..plan.planner import Plan
 from . import events as ev
 from .allocation import Allocations
 from .events import Event
@@ -23,16 +21,11 @@ from .instructions import Instruction
 from .restart import Restart
 from .shutdown import Shutdown
 from .snapshot import (
-    AllocatedNode,
-    AllocationView,
     HostReceipt,
-    HostView,
     Snapshot,
-    Survivor,
-    TaskView,
 )
 from .state import RunData
-from .states import Cause, HostState, Intent, Outcome, RunPhase
+from .states import Cause, HostState, Outcome, RunPhase
 from .tasks import Tasks
 from .validation import check
 from .views import Views
@@ -78,12 +71,13 @@ class RunStateMachine:
         run as an earlier launcher has recorded it."""
         if not isinstance(past, RunData):
             past = RunData(cluster, run_id, started, resume, past)
-        self._data = past
-        self._shutdown = Shutdown(self._data)
-        self._restart = Restart(self._data, self._shutdown)
-        self._tasks = Tasks(self._data, self._shutdown, self._restart)
-        self._hosts = Hosts(self._data, self._shutdown, self._restart, self._tasks)
-        self._allocations = Allocations(self._data, self._shutdown)
+        self.data = past
+        """All that is known of the run; the shell adds figures."""
+        self._shutdown = Shutdown(self.data)
+        self._restart = Restart(self.data, self._shutdown)
+        self._tasks = Tasks(self.data, self._shutdown, self._restart)
+        self._hosts = Hosts(self.data, self._shutdown, self._restart, self._tasks)
+        self._allocations = Allocations(self.data, self._shutdown)
         self._handlers: dict[type[Event], Callable[[Any], list[Instruction]]] = {
             ev.Begin: self._begin,
             ev.Attached: self._attached,
@@ -118,85 +112,6 @@ class RunStateMachine:
             ev.LookedAt: lambda event: self._tasks.on_looked_at(event.task),
         }
 
-    @property
-    def views(self) -> Views:
-        """All that is known of the run; the shell adds figures."""
-        return self._data.views
-
-    @property
-    def plan(self) -> Plan:
-        """Plan of the run; final once the hosts have been looked at."""
-        return self._data.plan
-
-    @property
-    def phase(self) -> RunPhase:
-        return self._data.phase
-
-    @property
-    def forced(self) -> bool:
-        """KILL was ordered at once: nothing is waited for."""
-        return self._data.run.forced
-
-    @property
-    def ports(self) -> dict[TaskId, int]:
-        """The ports that were picked for `auto`."""
-        return {task: port for one in self._data.facts.values() for task, port in one.ports.items()}
-
-    @property
-    def nodes(self) -> Mapping[str, AllocatedNode]:
-        """The nodes that an engine has given, by the names of the hosts."""
-        return self._data.nodes
-
-    @property
-    def allocation(self) -> AllocationView | None:
-        """The engine's job, where the hosts are its nodes."""
-        return self._data.allocation
-
-    @property
-    def unconfirmed(self) -> bool:
-        """Some host's agent has not confirmed that nothing is left."""
-        receipts = (record.receipt for record in self._data.hosts.values())
-        return any(one is not None and not one.confirmed for one in receipts)
-
-    @property
-    def awaits_nodes(self) -> bool:
-        """An engine has not said yet which nodes the hosts are, and they are needed."""
-        return self._data.awaits_nodes
-
-    @property
-    def releasing(self) -> bool:
-        """All receipts are there, and the engine gets its nodes back."""
-        allocation = self._data.allocation
-        return self.phase is RunPhase.KILLING and allocation is not None and allocation.releasing
-
-    @property
-    def contacted_hosts(self) -> list[str]:
-        """Hosts that may hold something of the run."""
-        return self._data.contacted_hosts
-
-    @property
-    def unstaged_hosts(self) -> list[str]:
-        """Hosts that do not have all files yet."""
-        return self._data.unstaged_hosts
-
-    def task(self, task: TaskId) -> TaskView:
-        """A task as it stands."""
-        return self._data.view(task)
-
-    def needs_tail(self, task: TaskId, attempt: int, status: int | None) -> bool:
-        """Whether the end of an attempt with this status is a failure, whose last lines are shown.
-        Nothing else that a task has printed is stored."""
-        view = self._data.view(task)
-        failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL)
-        ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
-        return failed and attempt == view.attempt and not ending
-
-    def awaits(self, timer: ev.Timer) -> bool:
-        """Whether the end of a timer matters: not where its task is ready or has ended."""
-        if isinstance(timer, ev.ReadyTimeout | ev.ReadyDelay):
-            return self._data.awaits_ready(timer.task, timer.attempt)
-        return self.phase is not RunPhase.ENDED
-
     def handle(self, event: Event) -> list[Instruction]:
         """Takes an event; says what is to be done.
 
@@ -204,10 +119,10 @@ class RunStateMachine:
             InvalidTransition: a task's state cannot change so.
             KeyError: the run has no such task or host.
         """
-        self._data.now = event.time
-        if not self._data.run.started:
-            self._data.update_run(started=event.time, waiting_since=event.time)
-        if self.phase is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
+        self.data.now = event.time
+        if not self.data.run.started:
+            self.data.update_run(started=event.time, waiting_since=event.time)
+        if self.data.phase is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
             return []
         return self._handlers[type(event)](event)
 
@@ -217,33 +132,17 @@ class RunStateMachine:
         Raises:
             AssertionError: it does not hold.
         """
-        check(self._data)
-
-    def host(self, host: str) -> HostView:
-        """A host as it stands."""
-        return self._data.host(host)
-
-    def tasks_on(self, host: str) -> list[TaskView]:
-        """A host's tasks as they stand."""
-        return self._data.on_host(host)
-
-    def survivors_on(self, host: str) -> tuple[Survivor, ...]:
-        """The processes that a kill of everything has left on a host."""
-        receipt = self._data.hosts[host].receipt
-        return () if receipt is None else receipt.survivors
+        check(self.data)
 
     def snapshot(self) -> Snapshot:
-        """The run as it stands; figures that change all the time are the shell's to add."""
-        return self._data.snapshot()
-
-    def refresh_waiting(self, waiting: str | None = None) -> None:
-        """Says anew who is waited for, by default as the run knows it."""
-        self._data.refresh_waiting(waiting)
+        """The run as it stands, with whom it waits for now."""
+        self.data.refresh_waiting()
+        return self.data.snapshot()
 
     # --- launchers ------------------------------------------------------------------------
 
     def _begin(self, event: ev.Begin) -> list[Instruction]:
-        data = self._data
+        data = self.data
         before = (RunPhase.QUEUED, RunPhase.CONNECTING)
         if not data.begun and not data.contacted_hosts and data.phase in before:
             data.update_run(started=event.time, waiting_since=event.time)
@@ -253,7 +152,7 @@ class RunStateMachine:
         """Tasks keep what was known of them: what they do now the agents will say. A kill that
         its launcher did not survive is gone on with, and so is the end of a run that has ended:
         something of it may live, and nothing of it is started any more."""
-        data = self._data
+        data = self.data
         run, outcome = data.run, data.run.outcome
         ended = data.phase is RunPhase.ENDED and outcome is not Outcome.DETACHED
         # The launcher may have died between a failure and the end for which it was a reason.
@@ -263,7 +162,7 @@ class RunStateMachine:
         data.waited_longer = 0.0
         if data.allocation is not None:
             data.update_allocation(ended="", releasing=False, released="")
-        receipt, data.views.receipt = data.views.receipt, None
+        receipt, data.receipt = data.receipt, None
         told = {one.host for one in receipt.hosts} if receipt is not None else set()
         data.update_run(
             ended=None,
@@ -277,9 +176,9 @@ class RunStateMachine:
             results_kept=run.results_kept if killing else (),
             cause=(run.cause or _CAUSES.get(outcome)) if killing else None,
         )
-        for host, record in data.hosts.items():
+        for host, record in data.host_records.items():
             data.find_tasks(host)
-            contacted = data.host(host).contacted or host in told or not event.complete
+            contacted = data.hosts[host].contacted or host in told or not event.complete
             data.update_host(
                 host,
                 state=HostState.CONNECTING,
@@ -300,16 +199,16 @@ class RunStateMachine:
         """A launcher on another machine takes the run over: it goes on there. A kill that was under
         way here names the host as not confirmed."""
         taken = f"another launcher ({event.by}) has taken {event.host} over"
-        self._data.note(taken)
-        if self.phase is not RunPhase.KILLING:
+        self.data.note(taken)
+        if self.data.phase is not RunPhase.KILLING:
             return self._shutdown.conclude(Outcome.DETACHED, 0)
         return self._shutdown.on_receipt(HostReceipt(event.host, doubt=taken))
 
     def _launcher_failed(self, event: ev.LauncherFailed) -> list[Instruction]:
-        data = self._data
+        data = self.data
         data.update_run(launcher_error=data.run.launcher_error or event.reason)
         data.note(f"the launcher failed: {event.reason}")
-        if self.phase is RunPhase.ENDED:
+        if self.data.phase is RunPhase.ENDED:
             data.update_run(exit_code=4)
             return []
         return self._shutdown.kill_all(Cause.LAUNCHER)
@@ -317,9 +216,9 @@ class RunStateMachine:
     # --- the end --------------------------------------------------------------------------
 
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
-        data, run = self._data, self._data.run
+        data, run = self.data, self.data.run
         data.update_run(kill_asked=run.kill_asked or event.by_person)
-        if self.phase is RunPhase.ENDED:
+        if self.data.phase is RunPhase.ENDED:
             if event.force and not run.forced:
                 data.update_run(forced=True)
                 data.note(_GIVEN_UP)
@@ -327,28 +226,28 @@ class RunStateMachine:
                 data.note(_UNDER_WAY)
             return []
         out = self._shutdown.kill_all(Cause.PERSON if event.by_person else Cause.TERM)
-        if event.force and self.phase is RunPhase.KILLING:
+        if event.force and self.data.phase is RunPhase.KILLING:
             out += self._shutdown.force()
         return out
 
     def _judged(self, event: ev.Judged) -> list[Instruction]:
-        self._data.update_run(verdict=event.verdict)
+        self.data.update_run(verdict=event.verdict)
         return []
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:
         if event.tasks is not None:
             out = [i for task in event.tasks for i in self._tasks.on_receipt(task, event.receipt)]
             return [*out, *self._restart.on_receipt(event)]
-        if self.phase is not RunPhase.KILLING:
+        if self.data.phase is not RunPhase.KILLING:
             # An agent that acted alone: what it ended, its tasks' ends say.
-            self._data.hosts[event.receipt.host].last_word = event.receipt
+            self.data.host_records[event.receipt.host].last_word = event.receipt
             return self._restart.on_receipt(event)
         return self._shutdown.on_receipt(event.receipt)
 
     def _timer_fired(self, timer: ev.Timer) -> list[Instruction]:
         match timer:
             case ev.ShutdownTimeout():
-                return self._shutdown.on_timeout() if self.phase is RunPhase.KILLING else []
+                return self._shutdown.on_timeout() if self.data.phase is RunPhase.KILLING else []
             case ev.LeaseEnd(host):
                 return self._hosts.on_lease_end(host)
             case ev.ReadyTimeout():
@@ -363,5 +262,5 @@ class RunStateMachine:
                 return self._tasks.on_looked_at(task)
 
     def _note_added(self, event: ev.NoteAdded) -> list[Instruction]:
-        self._data.note(event.text)
+        self.data.note(event.text)
         return []

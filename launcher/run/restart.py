@@ -46,7 +46,7 @@ class Restart:
         """Ends all cluster tasks, for the next attempt; in a run that is being taken up, when all
         its hosts have answered."""
         data, run = self._data, self._data.run
-        failure = Failure(task, data.view(task).host, how, data.now, tail=tail)
+        failure = Failure(task, data.tasks[task].host, how, data.now, tail=tail)
         data.update_run(restart_due=True, restart_cause=failure)
         number = f"attempt {run.attempt + 1} of {run.most_attempts}"
         data.note(f"{task} on {failure.host}: {how}; all tasks end and start again: {number}")
@@ -56,7 +56,7 @@ class Restart:
         """TERM, grace and KILL to all cluster tasks, on all hosts at once."""
         data = self._data
         data.update_run(state=RunPhase.RESTARTING, waiting_since=data.now)
-        hosts = dict.fromkeys(data.view(task).host for task in data.cluster_tasks)
+        hosts = dict.fromkeys(data.tasks[task].host for task in data.cluster_tasks)
         data.ending = {host: self._to_end(host) for host in hosts}
         return [*(self._kill(host) for host in hosts), self._time_limit()]
 
@@ -123,7 +123,7 @@ class Restart:
         data = self._data
         if data.phase is not RunPhase.RESTARTING or attempt != data.run.attempt:
             return []
-        silent = [host for host in data.ending if data.host(host).state is HostState.UP]
+        silent = [host for host in data.ending if data.hosts[host].state is HostState.UP]
         return self.give_up(f"no answer from {named(silent)}") if silent else []
 
     def concerns(self, host: str) -> bool:
@@ -135,7 +135,7 @@ class Restart:
         """Ends the run: there will be no other attempt."""
         data, cause = self._data, self._data.run.restart_cause
         assert cause is not None
-        if data.view(cause.task).state is TaskState.BACKOFF:
+        if data.tasks[cause.task].state is TaskState.BACKOFF:
             data.update_task(cause.task, state=TaskState.FAILED)
         data.note(f"the tasks are not started again: {why}")
         cause = replace(cause, how=f"{cause.how}; not started again: {why}")

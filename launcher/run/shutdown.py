@@ -79,7 +79,7 @@ class Shutdown:
 
     def receipt_pending(self, host: str) -> bool:
         """The host's receipt has not come, and may still come."""
-        return self._data.hosts[host].receipt is None
+        return self._data.host_records[host].receipt is None
 
     @property
     def grace_left(self) -> float:
@@ -99,7 +99,7 @@ class Shutdown:
 
     def on_receipt(self, receipt: HostReceipt) -> list[Instruction]:
         """Takes a host's receipt, which may be the last one that was missing."""
-        self._data.hosts[receipt.host].receipt = receipt
+        self._data.host_records[receipt.host].receipt = receipt
         if receipt.confirmed:
             self._end_tasks(self.task_state, receipt.host)
         return self.check_receipts()
@@ -107,7 +107,7 @@ class Shutdown:
     def check_receipts(self) -> list[Instruction]:
         """Ends when every host that was contacted has given its receipt."""
         data = self._data
-        pending = any(data.hosts[host].receipt is None for host in data.contacted_hosts)
+        pending = any(data.host_records[host].receipt is None for host in data.contacted_hosts)
         return [] if pending or data.phase is not RunPhase.KILLING else self._finish()
 
     def settle_lost(self, host: str | None = None) -> list[Instruction]:
@@ -123,8 +123,8 @@ class Shutdown:
         ended = data.allocation is not None and bool(data.allocation.ended)
         found = False
         for host in hosts:
-            record = data.hosts[host]
-            view = data.host(host)
+            record = data.host_records[host]
+            view = data.hosts[host]
             lost = record.agent_gone or (ended and view.state is not HostState.UP)
             if lost and view.contacted and record.receipt is None:
                 record.receipt = record.last_word or self._unreachable(host, view.lease_until)
@@ -135,8 +135,8 @@ class Shutdown:
         """Names a host that did not come back in time as unconfirmed; one that is still being
         connected to, or has just come back, has longer."""
         data = self._data
-        missing = [host for host in data.contacted_hosts if data.hosts[host].receipt is None]
-        connecting = [host for host in missing if data.host(host).state is HostState.CONNECTING]
+        missing = [host for host in data.contacted_hosts if data.host_records[host].receipt is None]
+        connecting = [host for host in missing if data.hosts[host].state is HostState.CONNECTING]
         back = any(self._has_come_back(host) for host in missing)
         waited = data.waited_longer
         if (connecting or back) and waited < CONNECT_SECONDS:
@@ -147,13 +147,13 @@ class Shutdown:
             data.lose_host(host, reason)
             data.note(f"{host} is lost: {reason}")
         for host in missing:
-            until = data.host(host).lease_until or data.now + data.plan.settings.lease
-            data.hosts[host].receipt = self._unreachable(host, until)
+            until = data.hosts[host].lease_until or data.now + data.plan.settings.lease
+            data.host_records[host].receipt = self._unreachable(host, until)
         return self._finish()
 
     def _has_come_back(self, host: str) -> bool:
-        back_at = self._data.hosts[host].back_at
-        up = self._data.host(host).state is HostState.UP
+        back_at = self._data.host_records[host].back_at
+        up = self._data.hosts[host].state is HostState.UP
         return up and 0.0 <= self._data.now - back_at < RECEIPT_SECONDS
 
     def _unreachable(self, host: str, lease_until: float | None) -> HostReceipt:
@@ -161,7 +161,7 @@ class Shutdown:
         `keep`, nor where it stands still. Where that time has passed, nobody knows whether it
         has."""
         data, settings = self._data, self._data.plan.settings
-        if data.hosts[host].agent_silent:
+        if data.host_records[host].agent_silent:
             return HostReceipt(host, doubt=AGENT_SILENT)
         until = None if lease_until is None else lease_until + settings.grace
         if settings.on_disconnect is OnDisconnect.KEEP or (until or 0.0) <= data.now:
@@ -205,7 +205,7 @@ class Shutdown:
 
     def _finish(self) -> list[Instruction]:
         data = self._data
-        receipts = [host.receipt for host in data.hosts.values() if host.receipt is not None]
+        receipts = self._receipts()
         releases: list[Instruction] = [
             ReleaseHost(one.host) for one in receipts if one.confirmed or one.survivors
         ]
@@ -215,15 +215,18 @@ class Shutdown:
             return [] if again else [*releases, ReleaseAllocation()]
         return [*releases, *self._conclude_with(receipts)]
 
+    def _receipts(self) -> list[HostReceipt]:
+        records = self._data.host_records.values()
+        return [record.receipt for record in records if record.receipt is not None]
+
     def on_released(self) -> list[Instruction]:
         """The engine has its nodes back: nothing else is waited for."""
-        receipts = [host.receipt for host in self._data.hosts.values() if host.receipt is not None]
-        return self._conclude_with(receipts)
+        return self._conclude_with(self._receipts())
 
     def _conclude_with(self, receipts: list[HostReceipt]) -> list[Instruction]:
         data = self._data
         receipt = Receipt(tuple(receipts), begun=data.begun)
-        data.views.add(receipt)
+        data.add(receipt)
         outcome, code = self._outcome()
         if outcome is Outcome.SUCCESS:  # its tasks had done all before an end from outside
             data.update_run(cause=Cause.RULE, first_failure=None)

@@ -15,6 +15,7 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..plan.planner import Plan, make_plan
 from ..printable import printable
+from .events import ReadyDelay, ReadyTimeout, Timer
 from .snapshot import (
     AllocatedNode,
     AllocationView,
@@ -23,10 +24,10 @@ from .snapshot import (
     HostReceipt,
     HostView,
     RunView,
-    Snapshot,
+    Survivor,
     TaskView,
 )
-from .states import HostState, RunPhase, TaskState
+from .states import HostState, Intent, RunPhase, TaskState
 from .views import Views
 
 _MOST_NAMES = 40
@@ -54,8 +55,9 @@ class HostRecord:
     """What its agent said when it had ended everything by itself."""
 
 
-class RunData:
-    """Hosts and tasks of one run; `now` is the time of the event that is being handled."""
+class RunData(Views):
+    """The views of one run, with what only its present launcher needs to know; `now` is the time of
+    the event that is being handled."""
 
     def __init__(
         self,
@@ -66,6 +68,10 @@ class RunData:
         past: Views | None = None,
     ) -> None:
         """`past` is the run as an earlier launcher has recorded it."""
+        past = past or Views(RunView(run_id, cluster.name, RunPhase.CONNECTING, started))
+        if past.run.resume is None:
+            past.update_run(resume=resume)
+        super().__init__(past.run)
         self.cluster = cluster
         self.run_id = run_id
         self.now = 0.0
@@ -73,20 +79,16 @@ class RunData:
         """This launcher has taken the run up; another one began it."""
         self.checked = False
         """The hosts have answered this launcher's questions, and the plan is final."""
-        past = past or Views(RunView(run_id, cluster.name, RunPhase.CONNECTING, started))
-        if past.run.resume is None:
-            past.update_run(resume=resume)
-        self.resume = past.run.resume
-        self.facts: Mapping[str, HostFacts] = {h: one.facts for h, one in past.facts.items()}
+        self.host_facts: Mapping[str, HostFacts] = {h: one.facts for h, one in past.facts.items()}
         self.nodes: Mapping[str, AllocatedNode] = {
             host: one.node for host, one in past.facts.items() if one.node is not None
         }
         """What an engine has given, by the names of the hosts."""
         if self.nodes:
             self.cluster = self._with_nodes()
-        self.plan = make_plan(self.cluster, run_id, self.facts, self.resume, past.run.attempt)
-        self.views = self._views(past)
-        self.hosts = {host.name: HostRecord() for host in self.plan.hosts}
+        self.plan = self._planned()
+        self._add_views(past)
+        self.host_records = {host.name: HostRecord() for host in self.plan.hosts}
         self.waited_longer = 0.0
         """Seconds beyond the kill's own time, for hosts that are still being connected to."""
         self.ending: dict[str, tuple[TaskId, ...] | None] = {}
@@ -107,64 +109,54 @@ class RunData:
             or [task.id for task in self.plan.tasks]
         )
 
-    def _views(self, past: Views) -> Views:
-        """What is known of the run, and the rest as the plan has it: all of it is recorded."""
-        views, plan = Views(past.run), self.plan
-        views.notes, views.receipt = past.notes, past.receipt
+    def _planned(self) -> Plan:
+        run = self.run
+        return make_plan(self.cluster, self.run_id, self.host_facts, run.resume, run.attempt)
+
+    def _add_views(self, past: Views) -> None:
+        """Adds what is known of the run, and the rest as the plan has it: all of it is recorded."""
+        plan = self.plan
+        self.notes, self.receipt = past.notes, past.receipt
         for host in plan.hosts:
             blank = HostView(host.name, host.destination, HostState.CONNECTING)
             view = past.hosts.get(host.name, blank)
-            views.add(replace(view, destination=host.destination))
+            self.add(replace(view, destination=host.destination))
         for task in plan.tasks:
-            views.add(task_view(task.id, plan, past.tasks.get(task.id)))
+            self.add(task_view(task.id, plan, past.tasks.get(task.id)))
         for facts in past.facts.values():
-            views.add(facts)
+            self.add(facts)
         stage = min(past.run.stage, len(plan.stages))
         settings = plan.settings
         most = settings.max_restarts + 1 if settings.on_failure is OnFailure.RESTART_ALL else 0
         run = replace(past.run, run_id=self.run_id, name=plan.name, most_attempts=most)
-        views.add(replace(run, stage=stage))
-        if views.run.total_steps is None:
-            views.update_run(total_steps=plan.total_steps)
+        self.add(replace(run, stage=stage))
+        if self.run.total_steps is None:
+            self.update_run(total_steps=plan.total_steps)
         if self.cluster.slurm is None:
-            views.update_run(allocation=None)
-        elif views.run.allocation is None:
+            self.update_run(allocation=None)
+        elif self.run.allocation is None:
             label = self.cluster.slurm.label
-            views.update_run(allocation=AllocationView(label), state=RunPhase.QUEUED)
-        return views
+            self.update_run(allocation=AllocationView(label), state=RunPhase.QUEUED)
 
     # --- the run --------------------------------------------------------------------------
 
     @property
-    def run(self) -> RunView:
-        """The run itself as it stands."""
-        return self.views.run
-
-    @property
     def phase(self) -> RunPhase:
-        return self.views.run.state
+        return self.run.state
 
     @property
     def allocation(self) -> AllocationView | None:
         """The engine's job, where the hosts are its nodes."""
-        return self.views.run.allocation
-
-    def snapshot(self) -> Snapshot:
-        """The run as it stands."""
-        self.refresh_waiting()
-        return self.views.snapshot()
+        return self.run.allocation
 
     def refresh_waiting(self, waiting: str | None = None) -> None:
         """Says anew who is waited for, by default as the run knows it."""
         self.update_run(waiting=self.waiting() if waiting is None else waiting)
 
-    def update_run(self, **changes: Any) -> None:
-        self.views.update_run(**changes)
-
     def update_allocation(self, **changes: Any) -> None:
         """Changes the engine's job."""
         assert self.allocation is not None
-        self.views.update_run(allocation=replace(self.allocation, **changes))
+        self.update_run(allocation=replace(self.allocation, **changes))
 
     def add_nodes(self, nodes: Mapping[str, AllocatedNode]) -> None:
         """Makes the plan again with the nodes that an engine has given."""
@@ -172,8 +164,8 @@ class RunData:
         self.cluster = self._with_nodes()
         self.replan({})
         for host, node in nodes.items():
-            known = self.views.facts.get(host, FactsView(host))
-            self.views.add(replace(known, node=node))
+            known = self.facts.get(host, FactsView(host))
+            self.add(replace(known, node=node))
             if host in self.hosts:
                 self.update_host(host, destination=self.plan.host(host).destination)
 
@@ -185,43 +177,26 @@ class RunData:
 
     def replan(self, facts: Mapping[str, HostFacts]) -> None:
         """Makes the plan again; hosts of which nothing new is known keep their facts."""
-        self.facts = {**self.facts, **facts}
-        self.plan = make_plan(self.cluster, self.run_id, self.facts, self.resume, self.run.attempt)
+        self.host_facts = {**self.host_facts, **facts}
+        self.plan = self._planned()
         for host, known in facts.items():
-            before = self.views.facts.get(host, FactsView(host))
-            self.views.add(replace(before, facts=known))
+            before = self.facts.get(host, FactsView(host))
+            self.add(replace(before, facts=known))
         for task in self.plan.tasks:
             self.update_task(task.id, address=task.address)
 
     def note(self, text: str) -> None:
         """Adds a message for people; the latest hundred are kept."""
-        self.views.note(printable(text))
+        super().note(printable(text))
 
     # --- tasks ----------------------------------------------------------------------------
-
-    @property
-    def tasks(self) -> Mapping[TaskId, TaskView]:
-        """All tasks as they stand."""
-        return self.views.tasks
-
-    def view(self, task: TaskId) -> TaskView:
-        """A task as it stands."""
-        return self.views.tasks[task]
-
-    def update_task(self, task: TaskId, **changes: Any) -> TaskView:
-        """Changes a task; returns how it stands then.
-
-        Raises:
-            InvalidTransition: its state cannot change so.
-        """
-        return self.views.update_task(task, **changes)
 
     def fail(self, task: TaskId, how: str, tail: tuple[str, ...]) -> None:
         """Records a failure: the first is the headline, later ones are named or counted under
         it."""
         failure = self.run.first_failure
         if failure is None:
-            failure = Failure(task, self.view(task).host, how, self.now, tail=tail)
+            failure = Failure(task, self.tasks[task].host, how, self.now, tail=tail)
         elif task == failure.task or task in failure.others:
             return
         elif len(failure.others) < _MOST_FAILURES:
@@ -232,11 +207,11 @@ class RunData:
 
     def is_early(self, task: TaskId) -> bool:
         """The task's stage has not come."""
-        return self.view(task).stage > self.run.stage
+        return self.tasks[task].stage > self.run.stage
 
     def is_current(self, task: TaskId, attempt: int) -> bool:
         """False for an earlier attempt: what is said of it comes too late."""
-        view = self.view(task)
+        view = self.tasks[task]
         return view.attempt == attempt and view.state is not TaskState.PENDING
 
     @cached_property
@@ -250,23 +225,41 @@ class RunData:
 
     def awaits_ready(self, task: TaskId, attempt: int) -> bool:
         """This attempt is under way and not ready."""
-        return self.is_current(task, attempt) and self.view(task).state is TaskState.STARTING
+        return self.is_current(task, attempt) and self.tasks[task].state is TaskState.STARTING
+
+    def needs_tail(self, task: TaskId, attempt: int, status: int | None) -> bool:
+        """Whether the end of an attempt with this status is a failure, whose last lines are shown.
+        Nothing else that a task has printed is stored."""
+        view = self.tasks[task]
+        failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL)
+        ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
+        return failed and attempt == view.attempt and not ending
+
+    def awaits(self, timer: Timer) -> bool:
+        """Whether the end of a timer matters: not where its task is ready or has ended."""
+        if isinstance(timer, ReadyTimeout | ReadyDelay):
+            return self.awaits_ready(timer.task, timer.attempt)
+        return self.phase is not RunPhase.ENDED
+
+    def views_of(self, tasks: Iterable[TaskId]) -> list[TaskView]:
+        """These tasks as they stand."""
+        return [self.tasks[task] for task in tasks]
 
     def on_host(self, host: str) -> list[TaskView]:
         """A host's tasks as they stand, in start order."""
-        return [self.view(task) for task in self._on_host.get(host, [])]
+        return self.views_of(self._on_host.get(host, ()))
 
     def outcome_tasks(self) -> list[TaskView]:
         """The tasks whose end decides: those of the cluster but ps; where there are none, all
         but ps; where there is only ps, it."""
-        return [self.view(task) for task in self._deciding]
+        return self.views_of(self._deciding)
 
     @property
     def rule_held(self) -> bool:
         """The tasks have ended as the success rule wants it, by themselves."""
         chief = self.plan.chief
         if self.plan.settings.success is Success.CHIEF and chief is not None:
-            return self.view(chief).state is TaskState.EXITED
+            return self.tasks[chief].state is TaskState.EXITED
         return all(view.state is TaskState.EXITED for view in self.outcome_tasks())
 
     def _with(self, *roles: Role) -> list[TaskId]:
@@ -284,16 +277,9 @@ class RunData:
 
     # --- hosts ----------------------------------------------------------------------------
 
-    def host(self, host: str) -> HostView:
-        """A host as it stands."""
-        return self.views.hosts[host]
-
-    def update_host(self, host: str, **changes: Any) -> None:
-        self.views.update_host(host, **changes)
-
     def host_states(self) -> set[HostState]:
         """The states of all links."""
-        return {view.state for view in self.views.hosts.values()}
+        return {view.state for view in self.hosts.values()}
 
     def lose_host(self, host: str, reason: str, lease_until: float | None = None) -> None:
         """Marks a host and its live tasks as lost."""
@@ -303,8 +289,8 @@ class RunData:
 
     def lose_where_host_is_lost(self, task: TaskId) -> bool:
         """Marks a live task as lost if its host is; True if the host is."""
-        view = self.view(task)
-        lost = self.host(view.host).state is HostState.LOST
+        view = self.tasks[task]
+        lost = self.hosts[view.host].state is HostState.LOST
         if lost and view.state.live and view.state is not TaskState.LOST:
             self.update_task(task, state=TaskState.LOST, state_before_loss=view.state)
         return lost
@@ -320,12 +306,12 @@ class RunData:
     @property
     def contacted_hosts(self) -> list[str]:
         """Hosts that may hold something of the run."""
-        return [host for host, view in self.views.hosts.items() if view.contacted]
+        return [host for host, view in self.hosts.items() if view.contacted]
 
     @property
     def unstaged_hosts(self) -> list[str]:
         """Hosts that do not have all files yet."""
-        return [host for host, record in self.hosts.items() if not record.staged]
+        return [host for host, record in self.host_records.items() if not record.staged]
 
     @property
     def awaits_nodes(self) -> bool:
@@ -336,15 +322,37 @@ class RunData:
         killing = self.phase is RunPhase.KILLING and not self.allocation.releasing
         return self.phase is RunPhase.QUEUED or (killing and bool(self.contacted_hosts))
 
+    @property
+    def ports(self) -> dict[TaskId, int]:
+        """The ports that were picked for `auto`."""
+        return {task: port for one in self.host_facts.values() for task, port in one.ports.items()}
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Some host's agent has not confirmed that nothing is left."""
+        receipts = (record.receipt for record in self.host_records.values())
+        return any(one is not None and not one.confirmed for one in receipts)
+
+    @property
+    def releasing(self) -> bool:
+        """All receipts are there, and the engine gets its nodes back."""
+        allocation = self.allocation
+        return self.phase is RunPhase.KILLING and allocation is not None and allocation.releasing
+
+    def survivors_on(self, host: str) -> tuple[Survivor, ...]:
+        """The processes that a kill of everything has left on a host."""
+        receipt = self.host_records[host].receipt
+        return () if receipt is None else receipt.survivors
+
     def waiting(self) -> str:
         """Hosts or tasks that the run waits for now, in words."""
         if self.phase is RunPhase.CONNECTING:
-            hosts = self.views.hosts.values()
+            hosts = self.hosts.values()
             return named(view.name for view in hosts if view.state is HostState.CONNECTING)
         if self.phase is RunPhase.STAGING:
             return named(self.unstaged_hosts)
         if self.phase is RunPhase.STARTING and 0 <= self.run.stage < len(self.plan.stages):
-            tasks = map(self.view, self.plan.stages[self.run.stage])
+            tasks = self.views_of(self.plan.stages[self.run.stage])
             return named(f"{view.id} on {view.address}" for view in tasks if blocks_stage(view))
         if self.phase is RunPhase.RESTARTING:
             return named(self.ending)

@@ -90,7 +90,7 @@ class Tasks:
         if data.run.restart_due:
             return [*again, *self._restart.end_attempt()]
         for number, stage in enumerate(data.plan.stages):
-            if any(blocks_stage(view) or view.warming for view in map(data.view, stage)):
+            if any(blocks_stage(view) or view.warming for view in data.views_of(stage)):
                 return [*again, *self._enter_stage(number)]
         return [*again, *self._start_stage(len(data.plan.stages))]
 
@@ -104,7 +104,7 @@ class Tasks:
         data.replan(self._with_ports(event))
         for task in data.cluster_tasks:
             self._await_stage(task)
-        for record in data.hosts.values():
+        for record in data.host_records.values():
             record.last_word = None  # what is started from now on, it says nothing of
         return self._start_stage(0)
 
@@ -113,13 +113,13 @@ class Tasks:
         data = self._data
         ports: dict[str, dict[TaskId, int]] = {}
         for task, port in event.ports.items():
-            ports.setdefault(data.view(task).host, {})[task] = port
-        known = {host: data.facts.get(host, HostFacts()) for host in ports}
+            ports.setdefault(data.tasks[task].host, {})[task] = port
+        known = {host: data.host_facts.get(host, HostFacts()) for host in ports}
         return {h: replace(facts, ports={**facts.ports, **ports[h]}) for h, facts in known.items()}
 
     def _await_stage(self, task: TaskId) -> None:
         """Has a task that has ended wait for its stage, which comes again."""
-        if self._data.view(task).state is not TaskState.PENDING:
+        if self._data.tasks[task].state is not TaskState.PENDING:
             self._data.update_task(
                 task, state=TaskState.PENDING, started=None, ended=None, **_NOTHING_HAPPENED
             )
@@ -138,7 +138,7 @@ class Tasks:
         data.update_run(stage=number, waiting_since=data.now)
         out: list[Instruction] = []
         for task in data.plan.stages[number]:
-            view = data.view(task)
+            view = data.tasks[task]
             if view.state is TaskState.PENDING:
                 out += self._start(task, self._next_number(view))
             elif view.warming:
@@ -146,7 +146,7 @@ class Tasks:
         if any(data.plan.task(task).role is Role.PREPARE for task in data.plan.stages[number]):
             return out
         later = [task for stage in data.plan.stages[number + 1 :] for task in stage]
-        views = [data.view(task) for task in later if data.plan.task(task).warm]
+        views = [data.tasks[task] for task in later if data.plan.task(task).warm]
         warm = [view for view in views if view.state is TaskState.PENDING]
         return [*out, *(i for view in warm for i in self._start(view.id, self._next_number(view)))]
 
@@ -163,7 +163,7 @@ class Tasks:
         data.update_task(
             view.id, state=TaskState.STARTING, started=data.now, state_before_loss=None
         )
-        lost = data.host(view.host).state is HostState.LOST  # its time begins later
+        lost = data.hosts[view.host].state is HostState.LOST  # its time begins later
         return [
             ReleaseTask(data.plan.task(view.id), view.attempt),
             *([] if lost else self._time_limit(view.id, view.attempt)),
@@ -209,18 +209,18 @@ class Tasks:
         if not event.attempt or not data.is_current(task, event.attempt):
             return []
         if event.error:
-            if not data.view(task).state.live:
+            if not data.tasks[task].state.live:
                 return []
             data.update_task(task, reason=event.error, state_before_loss=None)
             return self._failed(task, event.error, ())
-        attempts = data.view(task).attempts
+        attempts = data.tasks[task].attempts
         if all(attempt.number != event.attempt for attempt in attempts):
             attempt = Attempt(event.attempt, event.log_start, event.time)
             attempts = (*attempts, attempt)[-_MOST_ATTEMPTS:]
         data.update_task(task, pid=event.pid, attempts=attempts)
         if event.port_holder:
             data.update_task(task, reason=f"its port is held by {event.port_holder}")
-        if data.view(task).state is TaskState.WARMING:
+        if data.tasks[task].state is TaskState.WARMING:
             return []
         return self._await_ready(task, event.attempt)
 
@@ -259,13 +259,13 @@ class Tasks:
 
     def on_metrics(self, event: ev.MetricsSeen) -> list[Instruction]:
         """A line of its log had figures: it works."""
-        data, view = self._data, self._data.view(event.task)
+        data, view = self._data, self._data.tasks[event.task]
         out: list[Instruction] = []
         if event.total_steps is not None and data.plan.total_steps is None:
             data.update_run(total_steps=event.total_steps)
         if view.pid is not None and isinstance(data.plan.task(event.task).ready, Auto):
             out = self.on_ready(event.task, view.attempt)
-        if data.view(event.task).state is TaskState.READY:
+        if data.tasks[event.task].state is TaskState.READY:
             data.update_task(event.task, state=TaskState.RUNNING)
         return out
 
@@ -275,7 +275,7 @@ class Tasks:
             return []
         # From the last one: it is the last to be ready, too.
         if any(
-            blocks_stage(data.view(task)) for task in reversed(data.plan.stages[data.run.stage])
+            blocks_stage(data.tasks[task]) for task in reversed(data.plan.stages[data.run.stage])
         ):
             return []
         return self._start_stage(data.run.stage + 1)
@@ -285,7 +285,7 @@ class Tasks:
         data, task = self._data, timer.task
         if not data.awaits_ready(task, timer.attempt) or data.ends_with_all(task):
             return []
-        view = data.view(task)
+        view = data.tasks[task]
         held = f" ({view.reason})" if view.reason else ""
         waited = f"not ready after {data.plan.start_timeout:g} s{held}"
         reason = f"{waited}: {missing(data.plan.task(task), started=view.pid is not None)}"
@@ -297,7 +297,7 @@ class Tasks:
     def on_exited(self, event: ev.TaskExited, reason: str = "") -> list[Instruction]:
         """Its process has ended; what that means, its intent and the rules say."""
         data, task = self._data, event.task
-        view = data.view(task)
+        view = data.tasks[task]
         told = view.exit_code is not None or view.exit_signal is not None
         if told or not event.attempt or not data.is_current(task, event.attempt):
             return []
@@ -331,7 +331,7 @@ class Tasks:
                 data.update_task(task, state=TaskState.STOPPED)
                 return self._check_end()
             case Intent.FAIL:
-                return self._failed(task, data.view(task).reason, event.tail)
+                return self._failed(task, data.tasks[task].reason, event.tail)
             case Intent.KILL:
                 data.update_task(task, state=TaskState.KILLED)
                 if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
@@ -353,7 +353,7 @@ class Tasks:
             return self._after_end()
         if event.status is None and event.signal is None:
             how = "ended unseen"
-            reason = reason or data.hosts[view.host].previous_agent_exit
+            reason = reason or data.host_records[view.host].previous_agent_exit
         return self._failed(task, f"{how}{f', {reason}' if reason else ''}", event.tail)
 
     def _failed(
@@ -361,7 +361,7 @@ class Tasks:
     ) -> list[Instruction]:
         """An attempt has not done its work; `outside`: it was ended from outside of the run."""
         data = self._data
-        view, plan, settings = data.view(task), data.plan.task(task), data.plan.settings
+        view, plan, settings = data.tasks[task], data.plan.task(task), data.plan.settings
         killing = data.phase is RunPhase.KILLING
         if data.ends_with_all(task):
             data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
@@ -410,7 +410,7 @@ class Tasks:
 
     def _others_live(self, task: TaskId) -> bool:
         tasks = self._data.plan.tasks
-        return any(self._data.view(one.id).state.live for one in tasks if one.id != task)
+        return any(self._data.tasks[one.id].state.live for one in tasks if one.id != task)
 
     def on_looked_at(self, task: TaskId) -> list[Instruction]:
         """The others have been looked at, or the time for that is over: the failure ends the
@@ -424,7 +424,7 @@ class Tasks:
     def on_restart(self, event: ev.Restart) -> list[Instruction]:
         """A person wants it again: first its end, then the next attempt."""
         data = self._data
-        view = data.view(event.task)
+        view = data.tasks[event.task]
         begun = view.attempt and view.state is not TaskState.PENDING
         if data.phase not in AT_WORK or not begun or view.intent is Intent.RESTART:
             return []
@@ -434,7 +434,7 @@ class Tasks:
 
     def on_signal(self, event: ev.SignalTask) -> list[Instruction]:
         """A person wants it ended."""
-        data, view = self._data, self._data.view(event.task)
+        data, view = self._data, self._data.tasks[event.task]
         if not view.state.live:
             return []
         if view.intent is Intent.NONE:
@@ -453,7 +453,7 @@ class Tasks:
     def on_receipt(self, task: TaskId, receipt: HostReceipt) -> list[Instruction]:
         """The receipt of a kill of this task alone. Without survivors nothing of the attempt lives,
         and the next one may begin; never beside one."""
-        view = self._data.view(task)
+        view = self._data.tasks[task]
         self._data.update_task(task, kill_grace=None, restart_due=False)
         wanted = view.intent is Intent.RESTART or view.restart_due
         over = self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
@@ -479,7 +479,7 @@ class Tasks:
     def on_restart_delay(self, timer: ev.RestartDelay) -> list[Instruction]:
         """Starts the next attempt, or as soon as the last one is seen gone."""
         data, task = self._data, timer.task
-        view = data.view(task)
+        view = data.tasks[task]
         paused = view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
         if not paused or data.phase is RunPhase.KILLING or view.intent is Intent.RESTART:
             return []
@@ -523,7 +523,7 @@ class Tasks:
     def on_stalled(self, event: ev.OutputStalled) -> list[Instruction]:
         """The task writes nothing although others have ended well: it hangs."""
         data = self._data
-        view, settings = data.view(event.task), data.plan.settings
+        view, settings = data.tasks[event.task], data.plan.settings
         ending = data.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
         if not view.state.live or ending or view.intent is not Intent.NONE:
             return []

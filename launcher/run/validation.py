@@ -14,9 +14,9 @@ def check(data: RunData) -> None:
         AssertionError: it contradicts itself.
     """
     for task in data.tasks.values():
-        _check_task(task, data.host(task.host))
+        _check_task(task, data.hosts[task.host])
     _check_phase(data)
-    assert len(data.views.notes) <= 100
+    assert len(data.notes) <= 100
     failure = data.run.first_failure
     if failure is not None:
         assert failure.task in data.tasks
@@ -35,10 +35,10 @@ def _check_phase(data: RunData) -> None:
     ended = data.phase is RunPhase.ENDED
     assert ended == (end.outcome is not None) == (end.ended is not None), end
     assert ended == (end.exit_code is not None), end
-    assert ended or data.views.receipt is None, end
+    assert ended or data.receipt is None, end
     if data.phase is RunPhase.KILLING:
         assert end.cause is not None and end.kill_deadline is not None, end
-        pending = [h for h in data.contacted_hosts if data.hosts[h].receipt is None]
+        pending = [h for h in data.contacted_hosts if data.host_records[h].receipt is None]
         releasing = data.allocation is not None and data.allocation.releasing
         assert pending or releasing, "all receipts are there, and the run goes on"
     assert not end.restart_due or end.restart_cause is not None, end
@@ -46,11 +46,12 @@ def _check_phase(data: RunData) -> None:
     assert not over or not end.restart_due, end
     if data.phase is RunPhase.RESTARTING:
         assert end.restart_due, end
-        gone = [view for view in map(data.view, data.cluster_tasks) if view.host not in data.ending]
+        views = data.views_of(data.cluster_tasks)
+        gone = [view for view in views if view.host not in data.ending]
         assert not any(view.state.live for view in gone), "a host has said that nothing is left"
     if data.phase is RunPhase.STARTING:
         assert 0 <= end.stage < stages
-        assert any(not data.view(task).state.ended for task in data.plan.stages[end.stage])
+        assert any(not data.tasks[task].state.ended for task in data.plan.stages[end.stage])
         for task in data.tasks.values():
             assert not task.warming or data.is_early(task.id), task
     if data.phase in (RunPhase.RUNNING, RunPhase.FINISHING):

@@ -575,9 +575,16 @@ class RunClient:
         # The launcher makes its plan at the same time.
         from ..run.state import RunData  # of which a kill knows nothing
 
-        snapshot = RunData(cluster, run_id, now, source).snapshot()
+        data = RunData(cluster, run_id, now, source)
+        data.refresh_waiting()
         return cls(
-            folder, snapshot, link, process=process, on_close=on_close, ask=ask, on_end=on_end
+            folder,
+            data.snapshot(),
+            link,
+            process=process,
+            on_close=on_close,
+            ask=ask,
+            on_end=on_end,
         )
 
     @classmethod
@@ -655,7 +662,7 @@ class RunClient:
         # Both read the files, at the same time; what is wrong with them ends it, too.
         link = process.order({"attach": folder.run_id, "on_close": "nothing"}, lock)
         try:
-            snapshot = resumed(StoredRun(folder).data.snapshot())
+            snapshot = resumed(StoredRun(folder).run.snapshot())
         except BaseException:
             link.close()
             raise

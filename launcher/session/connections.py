@@ -534,18 +534,18 @@ class Connections:
         self._failed = failed
         self._persistent = persistent
         self.logins = _logins(run, ask)
-        self._numbers = {task.id: number for number, task in enumerate(run.plan.tasks)}
+        self._numbers = {task.id: number for number, task in enumerate(run.data.plan.tasks)}
 
     def begin(self, outputs: Outputs, listening: Callable[[TaskId], None]) -> None:
         """Connects to all hosts. `listening` gets tasks that listen."""
         self._outputs = outputs
         self._listening = listening
-        if not self._run.awaits_nodes:
+        if not self._run.data.awaits_nodes:
             self.connect()
 
     def connect(self) -> None:
         """Begins the link to each host; nothing is waited for."""
-        for host in self._run.plan.hosts:
+        for host in self._run.data.plan.hosts:
             self._connect(host)
 
     async def aclose(self) -> None:
@@ -565,11 +565,11 @@ class Connections:
 
     def _connect(self, host: HostPlan) -> None:
         link = Link(
-            LinkSettings.of(self._run.plan, host, self._folder, persistent=self._persistent),
+            LinkSettings.of(self._run.data.plan, host, self._folder, persistent=self._persistent),
             transport_factory(host, self.logins),
             self._outputs.monitor,
             self,
-            lambda: self._run.phase in (RunPhase.KILLING, RunPhase.ENDED),
+            lambda: self._run.data.phase in (RunPhase.KILLING, RunPhase.ENDED),
         )
         self.links[host.name] = link
         task = self.tasks[host.name] = asyncio.create_task(link.run())
@@ -584,8 +584,8 @@ class Connections:
     def link_up(self, host: str, welcome: Welcome) -> None:
         self.welcomes[host] = welcome
         link = self.links[host]
-        for task in self._run.plan.on_host(host):
-            attempts = self._run.task(task.id).attempts
+        for task in self._run.data.plan.on_host(host):
+            attempts = self._run.data.tasks[task.id].attempts
             last = attempts[-1].number if attempts else 0
             link.follow(task.id, self._numbers[task.id], task.log_limit, last)
         held = tuple(ev.HeldTask(one.task, one.attempt, one.gated) for one in welcome.tasks)
@@ -595,7 +595,7 @@ class Connections:
 
     def link_lost(self, host: str, reason: str) -> None:
         link = self.links[host]
-        until = time.time() + self._run.plan.settings.lease
+        until = time.time() + self._run.data.plan.settings.lease
         until -= time.monotonic() - link.last_heard if link.last_heard else 0.0
         lost = ev.HostLost(time.time(), host, reason, max(0.0, until), link.agent_gone)
         self._feed(lost)
@@ -650,12 +650,12 @@ class Connections:
         if facts.loopback:
             self._feed(ev.ListensOnLoopback(time.time(), task, attempt, facts.loopback))
         # A line of its log, or a time, may be what makes it ready.
-        if isinstance(self._run.plan.task(task).ready, PortListens | Auto):
+        if isinstance(self._run.data.plan.task(task).ready, PortListens | Auto):
             self._feed(ev.TaskReady(time.time(), task, attempt))
         self._listening(task)
 
     def _exited(self, facts: TaskFacts) -> None:
-        killing = self._run.phase in (RunPhase.KILLING, RunPhase.ENDED)
+        killing = self._run.data.phase in (RunPhase.KILLING, RunPhase.ENDED)
         self._outputs.exited(facts, at_once=killing)
 
     def _receipt(self, host: str, said: KillReceipt) -> None:
@@ -673,7 +673,7 @@ class Connections:
             receipt = replace(receipt, doubt=_NO_REASON)
         if said.tasks is not None and (said.signalled or said.doubt or said.survivors):
             self._note(_told(host, said))  # in no receipt of the run
-        if said.tasks is None and not said.ids and not self._run.plan.host(host).has_agent:
+        if said.tasks is None and not said.ids and not self._run.data.plan.host(host).has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
         self._feed(ev.ReceiptReceived(time.time(), receipt, said.tasks))
 
@@ -694,7 +694,7 @@ def _told(host: str, said: KillReceipt) -> str:
 
 def _logins(run: RunStateMachine, ask: PromptHandler | None) -> SshConnector | None:
     """None where nothing goes over SSH."""
-    if run.allocation is None and all(host.ssh is None for host in run.plan.hosts):
+    if run.data.allocation is None and all(host.ssh is None for host in run.data.plan.hosts):
         return None
     return ssh_connector(ask)
 
@@ -766,10 +766,10 @@ class Teardown:
         with self._watched():
             whole = await self._logs_are_here(host.name)
             brought = await self._bring_results(host)
-        remove = whole and brought and not self._run.survivors_on(host.name)
+        remove = whole and brought and not self._run.data.survivors_on(host.name)
         here = host.collect if brought else ()
         await self._find_results(host, here, moved=remove)
-        if self._run.survivors_on(host.name):
+        if self._run.data.survivors_on(host.name):
             return
         link.leave(remove=remove, brought=here)
         with suppress(TimeoutError):
@@ -778,14 +778,14 @@ class Teardown:
                 await asyncio.wait([gone])
 
     def _views(self, host: str) -> list[TaskView]:
-        return self._run.tasks_on(host)
+        return self._run.data.on_host(host)
 
     async def _bring_results(self, host: HostPlan) -> bool:
         """False when results stay on the host, and its folder with them."""
         begun = any(view.attempt for view in self._views(host.name))
         if self._results is None or not host.collect or not begun:
             return True
-        if self._run.forced and not host.local:
+        if self._run.data.run.forced and not host.local:
             reason = "the run was killed at once"
             self._feed(ev.ResultsMissing(time.time(), host.name, reason, host.collect))
             return False
@@ -793,10 +793,10 @@ class Teardown:
 
     async def _find_results(self, host: HostPlan, brought: Sequence[str], *, moved: bool) -> None:
         """Says what tasks have left in the workdir of a host, which is a copy."""
-        copied = self._run.plan.copies(host)
+        copied = self._run.data.plan.copies(host)
         begun = any(view.attempt for view in self._views(host.name))
         if self._results is not None and copied and begun:
-            seconds = FIND_SECONDS_FORCED if self._run.forced else FIND_SECONDS
+            seconds = FIND_SECONDS_FORCED if self._run.data.run.forced else FIND_SECONDS
             link = self._links[host.name]
             await self._results.find(host, link, brought, seconds, moved=moved)
 
@@ -832,14 +832,14 @@ class Teardown:
 
     def _is_out_of_reach(self, link: Link) -> bool:
         """The host is not connected, and nobody waits until it is: its agent has just answered."""
-        lost = link.closed or link.agent_gone or self._run.forced
+        lost = link.closed or link.agent_gone or self._run.data.run.forced
         return lost and not link.connected
 
     async def _logs_are_here(self, host: str) -> bool:
         """Waits until all logs of a host are here; False when nothing came for ten seconds, or for
         one where processes are left there."""
         views = [view for view in self._views(host) if view.attempts]
-        patience = SURVIVORS_STALL if self._run.survivors_on(host) else COLLECT_STALL
+        patience = SURVIVORS_STALL if self._run.data.survivors_on(host) else COLLECT_STALL
         wait = self._waits[host] = _Wait(self._links[host], time.monotonic(), patience)
         self._outputs.listen(host, wait.news.set)
         last = -1

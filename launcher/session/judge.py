@@ -58,9 +58,9 @@ class Judge:
 
     async def judge(self) -> None:
         """Judges a run that has failed; its hosts have been released."""
-        if self._run.views.run.outcome is not Outcome.FAILED:
+        if self._run.data.run.outcome is not Outcome.FAILED:
             return
-        views = [view for view in self._run.views.tasks.values() if view.attempt][:_MOST_TASKS]
+        views = [view for view in self._run.data.tasks.values() if view.attempt][:_MOST_TASKS]
         tails = await self._tails([view.id for view in views])
         stacks = self._best_look()
         verdict = judge([self._evidence(v, tails.get(v.id, ()), stacks.get(v.id)) for v in views])
@@ -76,7 +76,7 @@ class Judge:
                 one.task: one
                 for one in look.tasks
                 if one.main.state != _ENDED
-                and look.time >= (self._run.task(one.task).started or 0.0)
+                and look.time >= (self._run.data.tasks[one.task].started or 0.0)
             }
             if len(found) >= len(best):
                 best = found
@@ -107,10 +107,10 @@ class Judge:
     def _evidence(
         self, view: TaskView, tail: tuple[str, ...], stacks: TaskStacks | None
     ) -> TaskEvidence:
-        plan = self._run.plan.task(view.id)
+        plan = self._run.data.plan.task(view.id)
         rank = plan.env.get("RANK") or plan.env.get("JAX_PROCESS_ID") or ""
         name, _, _ = view.address.rpartition(":")
-        on_host = [one.id for one in self._run.tasks_on(view.host)]
+        on_host = [one.id for one in self._run.data.on_host(view.host)]
         names = (view.address, *([name.strip("[]")] if len(on_host) == 1 else []))
         stack: tuple[StackFrame, ...] = ()
         state = ""
@@ -129,5 +129,5 @@ class Judge:
             tail,
             stack,
             state,
-            self._run.host(view.host).state is HostState.LOST or view.state is TaskState.LOST,
+            self._run.data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
         )

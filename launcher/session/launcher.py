@@ -101,11 +101,11 @@ class Executor:
         run = self.run
         match what:
             case do.CheckHosts(ports):
-                self.spawn(self.preparation.check(run.plan, ports=ports), "check of hosts")
+                self.spawn(self.preparation.check(run.data.plan, ports=ports), "check of hosts")
             case do.PickPorts(tasks):
-                self.spawn(self.preparation.pick_ports(run.plan, tasks), "ports")
+                self.spawn(self.preparation.pick_ports(run.data.plan, tasks), "ports")
             case do.StageHost(host):
-                work = self.preparation.stage(run.plan, run.plan.host(host))
+                work = self.preparation.stage(run.data.plan, run.data.plan.host(host))
                 self.spawn(work, f"files to {host}")
             case do.StartTask(task, attempt, gated):
                 self._begin_soon(task.host, partial(self._start, task, attempt, gated))
@@ -124,7 +124,7 @@ class Executor:
                 if self.outputs.watch_silence(task_id, seconds):
                     self.spawn(self.outputs.check_silences(), "silence")
             case do.ReleaseHost(host):
-                work = self.teardown.release(run.plan.host(host), self.connections.tasks[host])
+                work = self.teardown.release(run.data.plan.host(host), self.connections.tasks[host])
                 self._releases.append(self.spawn(work, f"release of {host}"))
             case do.ConnectHosts():
                 self.connections.connect()
@@ -164,7 +164,9 @@ class Executor:
 
         def fire() -> None:
             self._timers.pop(timer, None)
-            if self.run.awaits(timer):  # those of thousands of tasks that are ready end together
+            if self.run.data.awaits(
+                timer
+            ):  # those of thousands of tasks that are ready end together
                 self.feed(ev.TimerFired(time.time(), timer))
 
         loop = asyncio.get_running_loop()
@@ -176,7 +178,7 @@ class Executor:
 
     def _look(self, timer: ev.ReadyTimeout) -> None:
         self._looks.pop(timer, None)
-        if self.hangs is not None and self.run.awaits(timer):
+        if self.hangs is not None and self.run.data.awaits(timer):
             self.hangs.begin(Hang.NOT_READY, timer.task)
 
     def _await_line(self, task: TaskPlan, attempt: int) -> None:
@@ -216,7 +218,7 @@ class Executor:
             task=task.id,
             attempt=attempt,
             argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
-            env={**env, "TFMUX_TASK": tag(self.run.plan.run_id, task.id, attempt)},
+            env={**env, "TFMUX_TASK": tag(self.run.data.plan.run_id, task.id, attempt)},
             cwd=task.cwd,
             log_limit=task.log_limit,
             port=task.port,
@@ -292,7 +294,7 @@ class RunLoop:
             ask=ask,
             persistent=past is not None,
         )
-        links, views = self.connections.links, self.run.views
+        links, views = self.connections.links, self.run.data
         self.stacks = StackTaker(self.run, links)
         self._hangs = HangWatch(self.stacks, logs.folder, self.feed)
         self._disk = DiskWatch(writer, self.feed)
@@ -325,7 +327,7 @@ class RunLoop:
                 welcomes,
                 self._transfers,
                 self.feed,
-                self.run.ports,
+                self.run.data.ports,
                 self._allocation.check_names if self._allocation is not None else None,
                 self._host_files(),
             ),
@@ -338,13 +340,13 @@ class RunLoop:
         )
         self.hooks = HookRunner(
             cluster,
-            self.run.plan,
+            self.run.data.plan,
             logs.folder,
             self.snapshot,
             self.add_note,
             self._hangs.look,
         )
-        self._forwarded = [task.id for task in self.run.plan.tasks if task.forward]
+        self._forwarded = [task.id for task in self.run.data.plan.tasks if task.forward]
         self._work: set[asyncio.Task[None]] = set()
         self._early: list[ev.Event] | None = []
         """Events that came before `main` had begun."""
@@ -359,7 +361,9 @@ class RunLoop:
 
     def _host_files(self) -> HostFiles | None:
         """What sends files; None where all hosts are this machine."""
-        if self.run.allocation is None and all(host.local for host in self.run.plan.hosts):
+        if self.run.data.allocation is None and all(
+            host.local for host in self.run.data.plan.hosts
+        ):
             return None
         from ..files.trees import HostFiles
 
@@ -367,8 +371,10 @@ class RunLoop:
 
     def _results(self, folder: Path) -> Results | None:
         """What brings results, and says which stay; None where there can be none."""
-        hosts = self.run.plan.hosts
-        if self.run.allocation is None and all(host.local and not host.collect for host in hosts):
+        hosts = self.run.data.plan.hosts
+        if self.run.data.allocation is None and all(
+            host.local and not host.collect for host in hosts
+        ):
             return None
         from ..files.collecting import Results
 
@@ -407,13 +413,13 @@ class RunLoop:
             self.feed(ev.LauncherFailed(now, self._died))
         elif self._died:
             self.add_note(f"the launcher before this one has died: {self._died}")
-        for name, tasks in unset_names(self.run.plan.tasks, os.environ).items():
+        for name, tasks in unset_names(self.run.data.plan.tasks, os.environ).items():
             start = "would be restarted without it" if past else "start without it"
             self.add_note(f"{unset_note(name, tasks)} {start}")
         if past is None:
             self._spawn(self._note_mpi(), "look for MPI")
         self.connections.begin(self.outputs, self._on_listening)
-        if self._allocation is not None and (self.run.awaits_nodes or self.run.nodes):
+        if self._allocation is not None and (self.run.data.awaits_nodes or self.run.data.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(self.outputs), "disk")
@@ -422,7 +428,7 @@ class RunLoop:
     async def _note_mpi(self) -> None:
         """Notes programs of an MPI library, to which `mpi-like` gives no rank, and each `mpirun`
         that several tasks start."""
-        for text in await asyncio.to_thread(_mpi_notes, self._cluster, self.run.plan):
+        for text in await asyncio.to_thread(_mpi_notes, self._cluster, self.run.data.plan):
             self.add_note(text)
 
     def add_note(self, text: str) -> None:
@@ -453,14 +459,14 @@ class RunLoop:
 
     def _expect_files(self, host: str) -> None:
         """Has a host that is up make ready for its files while others are still logged in to."""
-        if self.run.phase is RunPhase.CONNECTING and not self.run.plan.host(host).local:
+        if self.run.data.phase is RunPhase.CONNECTING and not self.run.data.plan.host(host).local:
             self._executor.preparation.begin_program(host)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:
         match event:
             case ev.HostLost() | ev.TaskExited():
                 allocation.poll_soon()
-            case ev.KillAll(force=True) if self.run.releasing:
+            case ev.KillAll(force=True) if self.run.data.releasing:
                 allocation.force()
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
@@ -469,7 +475,7 @@ class RunLoop:
         self._changed()
 
     def _on_listening(self, task: TaskId) -> None:
-        plan = self.run.plan.task(task)
+        plan = self.run.data.plan.task(task)
         if plan.forward:
             self._spawn(self._forwarding.open(plan), f"forward of {task}")
 
@@ -509,12 +515,12 @@ class RunLoop:
         while True:
             await asyncio.sleep(_CLOCK_SECONDS)
             by = _clock_offset() - offset
-            run = self.run.views.run
+            run = self.run.data.run
             if abs(by) < _CLOCK_STEP or run.ended is not None:
                 continue
             offset += by
             since = run.waiting_since
-            self.run.views.update_run(
+            self.run.data.update_run(
                 started=max(0.0, run.started + by),
                 waiting_since=since and max(0.0, since + by),
             )
@@ -528,7 +534,7 @@ class RunLoop:
             self._crash("records", error)
 
     def _record(self) -> None:
-        views = self.run.views
+        views = self.run.data
         for task in self._unreachable_pages():
             views.update_task(task, url="")
         records = views.pop_changed(time.time())
@@ -539,12 +545,13 @@ class RunLoop:
 
     def _unreachable_pages(self) -> list[TaskId]:
         """Tasks that have ended and whose ports were forwarded."""
-        views = map(self.run.task, self._forwarded)
+        tasks = self.run.data.tasks
+        views = [tasks[task] for task in self._forwarded]
         return [view.id for view in views if view.url and not view.state.live]
 
     def _put(self, line: Line) -> None:
         self._end_is_last = False
-        if self.run.views.run.outcome is not Outcome.DETACHED:  # the record is another launcher's
+        if self.run.data.run.outcome is not Outcome.DETACHED:  # the record is another launcher's
             self._writer.put(line)
         self.hooks.observe(line)
 
@@ -555,11 +562,11 @@ class RunLoop:
     def refresh(self) -> Views:
         """The views, with figures that nobody tells of but that change with the time."""
         waiting = None
-        if self.run.phase is RunPhase.STAGING:
-            waiting = named(map(self._transfers.describe, self.run.unstaged_hosts))
-        self.run.refresh_waiting(waiting)
+        if self.run.data.phase is RunPhase.STAGING:
+            waiting = named(map(self._transfers.describe, self.run.data.unstaged_hosts))
+        self.run.data.refresh_waiting(waiting)
         self._stats.note_heard()
-        return self.run.views
+        return self.run.data
 
     def snapshot(self) -> Snapshot:
         """The run as it stands."""
@@ -569,7 +576,7 @@ class RunLoop:
         """The run at its end, which is recorded, with what was said since it was recorded last."""
         final = self.snapshot()
         if final.outcome is not Outcome.DETACHED and not self._end_is_last:
-            self.run.views.flush_figures()
+            self.run.data.flush_figures()
             self._changed()
             self._put(Summary.of(final, time.time()))
             self._end_is_last = True
@@ -646,7 +653,7 @@ class Launcher:
         )
         self._crash = crash
         self._ends = end
-        allow_connections(len(self._run_loop.run.plan.hosts))
+        allow_connections(len(self._run_loop.run.data.plan.hosts))
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, first: socket.socket, lock: int | None, *, on_close: str) -> Snapshot:
@@ -683,8 +690,8 @@ class Launcher:
         if self._ends:
             return
         if isinstance(event, ev.Restart | ev.SignalTask):
-            self._run_loop.run.task(event.task)
-        ended = self._run_loop.run.phase is RunPhase.ENDED
+            self._run_loop.run.data.tasks[event.task]
+        ended = self._run_loop.run.data.phase is RunPhase.ENDED
         if isinstance(event, ev.KillAll) and event.force and ended:
             self._run_loop.hooks.stop()
         self._run_loop.feed(event)
@@ -696,7 +703,7 @@ class Launcher:
             KeyError: the run has no such task.
         """
         for task in tasks or ():
-            self._run_loop.run.task(task)
+            self._run_loop.run.data.tasks[task]
         return await self._run_loop.stacks.take(tasks)
 
     def terminate(self) -> None:
@@ -705,7 +712,9 @@ class Launcher:
             self._loop.call_soon_threadsafe(self._terminate)
 
     def _terminate(self) -> None:
-        ended = self._run_loop.run.phase is RunPhase.ENDED  # then nothing is waited for any more
+        ended = (
+            self._run_loop.run.data.phase is RunPhase.ENDED
+        )  # then nothing is waited for any more
         self._command(ev.KillAll(time.time(), by_person=False, force=ended))
 
     # --- its loop -------------------------------------------------------------------------
@@ -730,7 +739,7 @@ class Launcher:
                 self._run_loop.finish()
                 await self._finish_writing()
                 snapshot = self._run_loop.finish()
-                await self._socket.finish(self._run_loop.run.views)
+                await self._socket.finish(self._run_loop.run.data)
         return snapshot
 
     def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

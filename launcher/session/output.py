@@ -432,8 +432,8 @@ class Outputs:
         self._trouble = trouble
         self._failed = failed
         self._silent = silent
-        self._hosts_of = {task.id: task.host for task in run.plan.tasks}
-        self.monitor = LogMonitor(run.plan, logs, self._wake, partial(failed, "logs"))
+        self._hosts_of = {task.id: task.host for task in run.data.plan.tasks}
+        self.monitor = LogMonitor(run.data.plan, logs, self._wake, partial(failed, "logs"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
@@ -454,7 +454,7 @@ class Outputs:
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
         self._loop = asyncio.get_running_loop()
-        views = self._run.views
+        views = self._run.data
         for task, latest in self._latest.items():
             if task in views.tasks:
                 views.update_task(task, **latest.figures(views.tasks[task].last_output))
@@ -491,7 +491,7 @@ class Outputs:
         self._awaits.update(found.awaits)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
-            self._run.views.update_task(task, last_output=last, log_size=size)
+            self._run.data.update_task(task, last_output=last, log_size=size)
         self._lost.update(found.lost)
         if found.wrote and not self._publishing:
             self._publishing = True
@@ -520,8 +520,8 @@ class Outputs:
         for task, (now, values, rate) in metrics.items():
             latest = self._latest.get(task, NO_METRICS).updated(now, values, rate)
             self._latest[task] = latest
-            view = self._run.task(task)
-            self._run.views.update_task(task, **latest.figures(view.last_output))
+            view = self._run.data.tasks[task]
+            self._run.data.update_task(task, **latest.figures(view.last_output))
             named = (values.get("step"), values.get("loss"))
             self._record(Metric(task, view.host, values, rate, *named, time=now))
             total = count_of(values, "total")
@@ -532,12 +532,15 @@ class Outputs:
 
     def _awaits_metrics(self, task: TaskId) -> bool:
         """A metric line changes the state of a task."""
-        state, ready = self._run.task(task).state, self._run.plan.task(task).ready
+        state, ready = self._run.data.tasks[task].state, self._run.data.plan.task(task).ready
         return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
 
     def await_line(self, started: ev.TaskStarted) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""
-        ready, view = self._run.plan.task(started.task).ready, self._run.task(started.task)
+        ready, view = (
+            self._run.data.plan.task(started.task).ready,
+            self._run.data.tasks[started.task],
+        )
         awaited = view.state is TaskState.STARTING and view.attempt == started.attempt
         if awaited and isinstance(ready, LogMatches):
             since = started.log_start
@@ -557,7 +560,7 @@ class Outputs:
             await asyncio.sleep(_SILENCE_PACE)
             stalled = []
             for task, silence in list(self._silences.items()):
-                if self._run.task(task).state.ended:
+                if self._run.data.tasks[task].state.ended:
                     del self._silences[task]
                     continue
                 silent = silence.counted(self._last.get(task))
@@ -658,7 +661,7 @@ class Outputs:
         self._notify_host(task)
         if task in self._metrics:
             self._publish_metrics()  # in the order in which it was written
-        if not self._run.needs_tail(task, facts.attempt, facts.status):
+        if not self._run.data.needs_tail(task, facts.attempt, facts.status):
             tail = ()
         held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)

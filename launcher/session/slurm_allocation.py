@@ -65,7 +65,7 @@ class Allocation:
         self._feed = feed
         self._attached = attached
         self._launcher = launcher
-        self._job = run.allocation.job if run.allocation is not None else ""
+        self._job = run.data.allocation.job if run.data.allocation is not None else ""
         self._request: asyncio.Task[str] | None = None
         self._find_seconds = _FIND_SECONDS if attached and not self._job else None
         """How long a job is looked for whose id is not known; None: there can be none."""
@@ -87,7 +87,7 @@ class Allocation:
         """The allocation that `[slurm]` describes; `srun` runs here, and Slurm must know this
         machine, where no `login` is named."""
         launcher = socket.gethostname() if table.login is None else ""
-        job = slurm_job(table, run.plan, logins)
+        job = slurm_job(table, run.data.plan, logins)
         return cls(run, job, feed, attached=attached, launcher=launcher)
 
     async def check_names(
@@ -128,7 +128,7 @@ class Allocation:
         """Waits for the nodes, and then for an end of the job that the run does not know of."""
         self._waiting = asyncio.current_task()
         with suppress(asyncio.CancelledError):  # `release` does not need it any more
-            if self._run.nodes or await self._queue():
+            if self._run.data.nodes or await self._queue():
                 await self._watch()
 
     def poll_soon(self) -> None:
@@ -197,7 +197,7 @@ class Allocation:
     def _accept_nodes(self, state: JobState) -> bool:
         """False when they are not enough: a node may fail before the job has started."""
         hosts = self._hosts(state)
-        missing = [host.name for host in self._run.plan.hosts if host.name not in hosts]
+        missing = [host.name for host in self._run.data.plan.hosts if host.name not in hosts]
         if missing:
             text = f"{self._title} has {len(state.nodes)} nodes only: there is none for "
             text += ", ".join(missing)
@@ -251,7 +251,7 @@ class Allocation:
             if state is not None and (state.over or not state.nodes):
                 self._report_end(state)
                 return
-            views = self._run.snapshot().hosts
+            views = self._run.data.hosts.values()
             lost = any(view.state is HostState.LOST for view in views)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOST_PACE if lost else None):
@@ -276,7 +276,7 @@ class Allocation:
             said = str(error) or "no answer"
             text = f"{self._share} could not be released: {said}; when Slurm "
             text += f"answers again: {self._slurm.cancel_command(self._job)}"
-            words = self._all("Slurm did not answer") if self._run.nodes else {}
+            words = self._all("Slurm did not answer") if self._run.data.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
         self._feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 
@@ -288,7 +288,7 @@ class Allocation:
             return text + f"should it come after all: {self._slurm.cancel_command('')}", {}
         if not self._job:
             return "", {}
-        views = self._run.snapshot().hosts
+        views = self._run.data.hosts.values()
         if self._end is None and any(view.state is HostState.REFUSED for view in views):
             state = await self._poll()  # the agents may have ended at once, and the job with them
             if state is not None and state.over:
@@ -296,9 +296,9 @@ class Allocation:
         await self._slurm.release(self._job)
         stays = "" if self._slurm.owns_job else f"; {self._title} is yours and stays"
         released = f"{self._share} is released{stays}"
-        if not self._run.nodes and self._end is None and self._slurm.owns_job:
+        if not self._run.data.nodes and self._end is None and self._slurm.owns_job:
             return f"{self._title} was cancelled in the queue: nothing had started", {}
-        return released, await self._words() if self._run.nodes else {}
+        return released, await self._words() if self._run.data.nodes else {}
 
     async def _await_answer(self) -> None:
         """Waits for the answer to a request that is under way: given up, it may still be carried
@@ -337,13 +337,13 @@ class Allocation:
     async def _words(self) -> dict[str, ev.EngineWord]:
         """Statements of Slurm about the hosts, once all have come or it takes too long."""
         hosts = {
-            host: self._run.nodes[host].name
-            for host in self._run.contacted_hosts
-            if host in self._run.nodes
+            host: self._run.data.nodes[host].name
+            for host in self._run.data.contacted_hosts
+            if host in self._run.data.nodes
         }
         if not hosts:
             return {}
-        patience = _DOUBT_SECONDS if self._run.unconfirmed else _WORD_SECONDS
+        patience = _DOUBT_SECONDS if self._run.data.unconfirmed else _WORD_SECONDS
         if self._end is not None and _inside(self._job):
             patience = 0.0
         deadline = time.monotonic() + patience
@@ -361,7 +361,7 @@ class Allocation:
                     await self._forced.wait()
 
     def _all(self, text: str) -> dict[str, ev.EngineWord]:
-        return {host: ev.EngineWord(False, text) for host in self._run.contacted_hosts}
+        return {host: ev.EngineWord(False, text) for host in self._run.data.contacted_hosts}
 
 
 def _inside(job: str) -> bool:

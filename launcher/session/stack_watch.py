@@ -87,13 +87,13 @@ class StackTaker:
             return await self._take(wanted)
 
     async def _take(self, wanted: frozenset[TaskId] | None) -> Stacks:
-        plan, began = self.run.plan, time.time()
+        plan, began = self.run.data.plan, time.time()
         missing: list[Unanswered] = []
         asked: dict[str, list[TaskId]] = {}
         for task in plan.tasks:
             if wanted is not None and task.id not in wanted:
                 continue
-            state = self.run.task(task.id).state
+            state = self.run.data.tasks[task.id].state
             if state.live:
                 asked.setdefault(task.host, []).append(task.id)
             elif wanted is not None:
@@ -108,7 +108,10 @@ class StackTaker:
                 continue
             found |= stacks_of(plan, host, answer)
             for task_id in ids:
-                if task_id not in found and self.run.task(task_id).state is not TaskState.LOST:
+                if (
+                    task_id not in found
+                    and self.run.data.tasks[task_id].state is not TaskState.LOST
+                ):
                     missing.append(Unanswered(str(task_id), "no process of it was found"))
             if answer.unlisted:
                 missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
@@ -168,7 +171,7 @@ class HangWatch:
         `about` are the tasks that seem to hang."""
         run, now = self.taker.run, time.monotonic()
         before = self._looked.get(reason)
-        if run.phase not in _AT_WORK or (before is not None and now - before < _AGAIN_SECONDS):
+        if run.data.phase not in _AT_WORK or (before is not None and now - before < _AGAIN_SECONDS):
             return None
         self._looked[reason] = now
         try:
@@ -180,16 +183,16 @@ class HangWatch:
     async def _look(self, reason: Hang, about: Collection[TaskId]) -> HangView | None:
         run, found = self.taker.run, await self.taker.take()
         if reason is Hang.NOT_READY:
-            about = [view.id for view in run.views.tasks.values() if _is_starting(view)]
-        lasts = ((view.id, view.last_output) for view in run.views.tasks.values())
+            about = [view.id for view in run.data.tasks.values() if _is_starting(view)]
+        lasts = ((view.id, view.last_output) for view in run.data.tasks.values())
         silent = {task: found.time - last for task, last in lasts if last is not None}
         text = found.headline(silent, about)
-        if not text or run.phase is RunPhase.ENDED:
+        if not text or run.data.phase is RunPhase.ENDED:
             return None
         file = self.folder / f"stacks-{reason}.json"
         _write_in_thread(file, record(found))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
-        run.views.update_run(hang=view)
+        run.data.update_run(hang=view)
         names = f"{named_tasks(about)} " if about else ""
         note = f"{names}{_REASONS[reason]}: {view.text} (all stacks: {file.name})"
         self.feed(ev.NoteAdded(time.time(), note))

@@ -50,7 +50,7 @@ class StoredRun:
         self.end = stream.end
         self._views = stream.views
         if self.end is None:
-            self._views = self.data.views  # with the hosts and tasks of which nothing is known
+            self._views = self.data  # with the hosts and tasks of which nothing is known
 
     @cached_property
     def cluster(self) -> ClusterModel:

@@ -27,7 +27,7 @@ def write_end(folder: RunFolder, started: float, ended: float, **fields: Any) ->
     """Writes the stream of a run that has ended: its first worker reached step 1200, and nothing
     is left on its hosts."""
     machine = RunStateMachine(load(folder.cluster_file), folder.run_id)
-    views = machine.views
+    views = machine.data
     for task in list(views.tasks):
         done: dict[str, Any] = {"attempt": 1, "state": TaskState.EXITED, "exit_code": 0}
         if task == TaskId("worker", 0):

@@ -60,8 +60,8 @@ class RunDriver:
         """The instructions that start an attempt of each."""
         out: list[Instruction] = []
         for task in map(name, tasks):
-            out.append(StartTask(self.run.plan.task(task), attempt))
-            out.append(SetTimer(ReadyTimeout(task, attempt), self.run.plan.start_timeout))
+            out.append(StartTask(self.run.data.plan.task(task), attempt))
+            out.append(SetTimer(ReadyTimeout(task, attempt), self.run.data.plan.start_timeout))
         return out
 
     def shut_down(self, *hosts: str) -> list[Instruction]:

@@ -20,7 +20,7 @@ def records(folder: RunFolder) -> list[dict[str, Any]]:
 
 def changes(run: RunStateMachine, now: float) -> list[bytes]:
     """The lines of what has changed of a run since they were asked for last."""
-    return [encode(record) for record in run.views.pop_changed(now)]
+    return [encode(record) for record in run.data.pop_changed(now)]
 
 
 def end(run: RunStateMachine, now: float) -> bytes:

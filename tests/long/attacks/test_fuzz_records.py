@@ -126,7 +126,7 @@ def test_any_bytes_are_read(
     report(run.snapshot(), Path(path))
 
     past = StoredRun(folder)
-    contacted = set(past.run.contacted_hosts)
+    contacted = set(past.run.data.contacted_hosts)
     instructions = past.run.handle(ev.Attached(2000.0, past.complete))
     instructions += past.run.handle(ev.KillAll(2000.0))
     past.run.validate()

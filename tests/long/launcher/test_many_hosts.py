@@ -25,7 +25,7 @@ TASKS_A_HOST = 8
 
 def life(run: RunStateMachine, *, killed: bool) -> Iterator[Event]:
     """The events of a run from its beginning to the last receipt."""
-    hosts, tasks = run.plan.hosts, run.plan.tasks
+    hosts, tasks = run.data.plan.hosts, run.data.plan.tasks
     yield ev.Begin(1.0)
     yield from (ev.HostUp(1.0, host.name, (), "") for host in hosts)
     yield ev.HostsChecked(1.0, {})
@@ -67,7 +67,7 @@ def live(hosts: int, *, killed: bool) -> None:
     for event in life(run, killed=killed):
         run.handle(event)
         changes(run, event.time)
-    assert run.phase is RunPhase.ENDED
+    assert run.data.phase is RunPhase.ENDED
 
 
 @pytest.mark.parametrize(("killed", "most"), [(True, 4.3), (False, 6.4)])
@@ -89,15 +89,15 @@ def serving(workers: int, rules: str = "") -> RunStateMachine:
     run.handle(ev.HostUp(1.0, "h", (), ""))
     run.handle(ev.HostsChecked(1.0, {}))
     run.handle(ev.Staged(1.0, "h"))
-    for task in run.plan.tasks:
+    for task in run.data.plan.tasks:
         run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
-    assert run.phase is RunPhase.RUNNING
+    assert run.data.phase is RunPhase.RUNNING
     return run
 
 
 def end_all(run: RunStateMachine, event: Callable[[TaskId], Event]) -> None:
     """Feeds one event for each worker."""
-    for task in run.plan.tasks:
+    for task in run.data.plan.tasks:
         if task.id.job == "worker":
             run.handle(event(task.id))
 
@@ -105,13 +105,13 @@ def end_all(run: RunStateMachine, event: Callable[[TaskId], Event]) -> None:
 def test_tasks_that_are_ready_are_awaited_no_more() -> None:
     """Their time limits end together, two minutes after the start: nothing is recorded of them."""
     run = serving(50)
-    timers = [ReadyTimeout(task.id, 1) for task in run.plan.tasks]
-    assert not any(map(run.awaits, timers))
+    timers = [ReadyTimeout(task.id, 1) for task in run.data.plan.tasks]
+    assert not any(map(run.data.awaits, timers))
     run.handle(ev.Restart(4.0, TaskId("worker", 3), hard=True))
     confirmed = HostReceipt("h", confirmed=True)
     run.handle(ev.ReceiptReceived(5.0, confirmed, (TaskId("worker", 3),)))
-    assert run.awaits(ReadyTimeout(TaskId("worker", 3), 2))
-    assert not run.awaits(ReadyTimeout(TaskId("worker", 3), 1))
+    assert run.data.awaits(ReadyTimeout(TaskId("worker", 3), 2))
+    assert not run.data.awaits(ReadyTimeout(TaskId("worker", 3), 1))
 
 
 def test_many_failures_are_counted_below_the_first() -> None:

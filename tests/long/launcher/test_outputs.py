@@ -39,7 +39,7 @@ class Scene:
         for event in (ev.Begin(1.0), ev.HostUp(1.0, "h", (), ""), ev.HostsChecked(1.0, {})):
             self.run.handle(event)
         self.run.handle(ev.Staged(1.0, "h"))
-        for task in self.run.plan.tasks:
+        for task in self.run.data.plan.tasks:
             self.run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
         self.fed: list[ev.Event] = []
         self.troubles: list[str] = []
@@ -93,7 +93,7 @@ async def test_exits_that_wait_for_output_are_not_looked_through_for_each_piece(
     """Only those are looked at whose output has come, and they are told then."""
     with a_scene(tmp_path, 500) as scene:
         outputs = scene.outputs
-        for task in scene.run.plan.tasks:
+        for task in scene.run.data.plan.tasks:
             outputs.exited(exited(task.id, 4), at_once=False)
         looks = 0
         size = outputs.monitor.size

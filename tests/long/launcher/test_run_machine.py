@@ -127,9 +127,9 @@ class RunMachine(RuleBasedStateMachine):
             self.timers.remove(event.timer)
         if isinstance(event, ev.ReceiptReceived):
             self.note_proof(event)
-        due = self.run.views.run.restart_due
+        due = self.run.data.run.restart_due
         instructions = self.run.handle(shown(event))
-        if self.run.views.run.restart_due and not due:
+        if self.run.data.run.restart_due and not due:
             self.unproven = set(NODES)
         for instruction in instructions:
             if isinstance(instruction, do.StartTask) and instruction.task.role.in_cluster:
@@ -139,7 +139,7 @@ class RunMachine(RuleBasedStateMachine):
                     self.timers.append(instruction.timer)
             else:
                 self.open.append(instruction)
-        for record in self.run.views.pop_changed(self.now):
+        for record in self.run.data.pop_changed(self.now):
             line = parse(encode(record))
             assert not isinstance(line, Summary | Metric)
             self.kept.take(line)
@@ -147,7 +147,7 @@ class RunMachine(RuleBasedStateMachine):
     def note_proof(self, event: ev.ReceiptReceived) -> None:
         """A host has looked while all its tasks were being ended for the next attempt."""
         receipt = event.receipt
-        own = {t for t in self.run.views.tasks if self.run.task(t).host == receipt.host}
+        own = {t for t in self.run.data.tasks if self.run.data.tasks[t].host == receipt.host}
         of_all = event.tasks is None or set(event.tasks) >= {t for t in own if t.job != "board"}
         gone = not receipt.survivors and not receipt.doubt
         if of_all and gone and (receipt.confirmed or event.tasks is not None):
@@ -167,7 +167,7 @@ class RunMachine(RuleBasedStateMachine):
         """Whoever folds the records has the same views, but for who is waited for."""
         if not hasattr(self, "run"):
             return
-        views, kept = self.run.views, self.kept
+        views, kept = self.run.data, self.kept
         assert (kept.tasks, kept.hosts, kept.facts) == (views.tasks, views.hosts, views.facts)
         assert kept.notes == views.notes
         assert kept.receipt == views.receipt or views.receipt is None
@@ -176,10 +176,10 @@ class RunMachine(RuleBasedStateMachine):
     @invariant()
     def waits_for_no_start_without_end(self) -> None:
         """A task that is starting where it can be seen has a time limit."""
-        if not hasattr(self, "run") or self.run.phase not in AT_WORK:
+        if not hasattr(self, "run") or self.run.data.phase not in AT_WORK:
             return
         for view in self.run.snapshot().tasks:
-            seen = self.run.host(view.host).state is HostState.UP
+            seen = self.run.data.hosts[view.host].state is HostState.UP
             if seen and view.state is TaskState.STARTING:
                 assert ev.ReadyTimeout(view.id, view.attempt) in self.timers, view
 
@@ -192,20 +192,20 @@ class RunMachine(RuleBasedStateMachine):
         held = tuple(ev.HeldTask(v.id, v.attempt, v.state is warming) for v in views)
         self.feed(ev.HostUp(self.later(), host, held))
 
-    @precondition(lambda self: self.run.phase is RunPhase.CONNECTING)
+    @precondition(lambda self: self.run.data.phase is RunPhase.CONNECTING)
     @rule()
     def begins(self) -> None:
         """Its first tasks start, or those go on that an earlier launcher has started."""
-        for host in self.run.plan.hosts:
+        for host in self.run.data.plan.hosts:
             self.comes_up(host.name)
-        while self.open and self.run.phase in (RunPhase.CONNECTING, RunPhase.STAGING):
+        while self.open and self.run.data.phase in (RunPhase.CONNECTING, RunPhase.STAGING):
             self.answer(0, ok=True)
 
-    @precondition(lambda self: self.run.phase is RunPhase.RESTARTING)
+    @precondition(lambda self: self.run.data.phase is RunPhase.RESTARTING)
     @rule(proven=st.integers(0, 3).map(bool))
     def ends_all_tasks(self, proven: bool) -> None:
         """The tasks of an attempt end, the hosts prove it or cannot, and then ports are picked."""
-        while self.open and self.run.phase is RunPhase.RESTARTING:
+        while self.open and self.run.data.phase is RunPhase.RESTARTING:
             self.answer(0, proven or not isinstance(self.open[0], do.KillHost))
 
     @rule(host=HOSTS)
@@ -229,7 +229,7 @@ class RunMachine(RuleBasedStateMachine):
                 facts = {"node0": HostFacts(home="/h"), "node1": HostFacts(home="/h", ports=port)}
                 self.feed(ev.HostsChecked(now, facts))
             case do.PickPorts(tasks):
-                ports = {TaskId("worker", 1): 5000 + self.run.views.run.attempt}
+                ports = {TaskId("worker", 1): 5000 + self.run.data.run.attempt}
                 picked = {task: port for task, port in ports.items() if task in tasks}
                 refused = ev.HostRefused(now, "node1", "port 2222 is in use")
                 self.feed(ev.PortsPicked(now, picked) if ok else refused)
@@ -267,7 +267,7 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule(task=TASKS, status=STATUS)
     def exits(self, task: TaskId, status: tuple[int | None, str | None]) -> None:
-        attempt = self.run.task(task).attempt
+        attempt = self.run.data.tasks[task].attempt
         self.feed(ev.TaskExited(self.later(), task, attempt, *status, tail=("last",)))
 
     @rule(task=TASKS, total=st.sampled_from([None, 500]))
@@ -291,12 +291,12 @@ class RunMachine(RuleBasedStateMachine):
 
     @rule(rarely=RARELY, complete=st.booleans())
     def is_attached(self, rarely: bool, complete: bool) -> None:
-        if not rarely and self.run.phase is not RunPhase.ENDED:
+        if not rarely and self.run.data.phase is not RunPhase.ENDED:
             return
         self.open.clear()
         self.timers.clear()
         self.run = RunStateMachine(self.cluster, "r", past=self.kept)
-        if self.run.views.run.restart_due:
+        if self.run.data.run.restart_due:
             self.unproven = set(NODES)
         self.feed(ev.Attached(self.later(), complete))
 

@@ -112,7 +112,7 @@ def test_an_empty_receipt_of_a_run_that_started_tasks_is_not_clean() -> None:
     then the run is not over: nobody has confirmed anything."""
     driver = RunDriver()
     driver.running()
-    views = driver.run.views
+    views = driver.run.data
     views.add(Receipt((), begun=True))
     ways = {"outcome": Outcome.KILLED, "exit_code": 130, "ended": 2000.0}
     views.update_run(state=RunPhase.ENDED, **ways)

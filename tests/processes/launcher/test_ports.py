@@ -54,11 +54,11 @@ async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.
     link: Any = Here()
     told: list[ev.Event] = []
     run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
-    transfers = Transfers(run.views, lambda: None)
+    transfers = Transfers(run.data, lambda: None)
     preparation = connections.LaunchPreparation(
         {"far": link}, {"far": welcome}, transfers, told.append, ports={}, files=HostFiles()
     )
-    await preparation.check(run.plan, ports=True)
+    await preparation.check(run.data.plan, ports=True)
     return told[-1]
 
 

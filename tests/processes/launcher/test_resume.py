@@ -82,7 +82,7 @@ def test_a_stream_that_resumes_a_run_makes_the_plan_of_that_run() -> None:
     """Whoever takes it up knows of the resumed run only by the record of the run."""
     cluster = loads(TEXT, "again.toml", Path("/"))
     first = RunStateMachine(cluster, "again-2", resume=Resume("again-1", "again-0"))
-    machine = RunStateMachine(cluster, "again-2", past=first.views)
-    (task,) = machine.plan.tasks
+    machine = RunStateMachine(cluster, "again-2", past=first.data)
+    (task,) = machine.data.plan.tasks
     assert "again-1" in str(task.variables["TFMUX_RESUME"])
     assert "again-0" in str(task.words)

@@ -32,7 +32,7 @@ CLUSTER = cluster_text(
 
 def tells(folder: RunFolder, run_loop: RunLoop) -> bool:
     """Whoever folds the stream has the launcher's own views, but for figures."""
-    kept, views = read_stream(folder.events, folder.run_id).views, run_loop.run.views
+    kept, views = read_stream(folder.events, folder.run_id).views, run_loop.run.data
     return (
         [without_figures(view) for view in kept.tasks.values()]
         == [without_figures(view) for view in views.tasks.values()]

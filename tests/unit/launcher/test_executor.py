@@ -61,7 +61,7 @@ class Scene:
         return self.work[-1]
 
     def start_all(self) -> None:
-        for task in self.run.plan.tasks:
+        for task in self.run.data.plan.tasks:
             self.executor.carry_out(do.StartTask(task, 1, gated=False))
 
     async def begun(self) -> None:
@@ -84,7 +84,7 @@ async def test_a_kill_of_everything_comes_before_starts_that_wait() -> None:
     scene = Scene()
     scene.start_all()
     await scene.begun()
-    for host in scene.run.plan.hosts:
+    for host in scene.run.data.plan.hosts:
         scene.executor.carry_out(do.KillHost(host.name, None, 1.0))
     sent = list(scene.sent)
     await scene.end()
@@ -111,7 +111,7 @@ async def test_a_kill_of_one_task_comes_behind_its_start() -> None:
     """The host is told at once what waits for it, in its order; the other hosts follow."""
     scene = Scene()
     scene.start_all()
-    task = scene.run.plan.on_host("h19")[1]
+    task = scene.run.data.plan.on_host("h19")[1]
     scene.executor.carry_out(do.ReleaseTask(task, 1))
     scene.executor.carry_out(do.KillHost("h19", (task.id,), 0.0))
     assert scene.kinds("h19") == [Start, Start, Release, Kill] and len(scene.sent) == 4
@@ -135,7 +135,7 @@ async def test_a_time_limit_of_a_task_that_does_not_start_any_more_is_no_event()
     """Thousands end at the same time, and each event would be stored."""
     scene = Scene()
     ended = asyncio.Event()
-    for task in scene.run.plan.tasks:
+    for task in scene.run.data.plan.tasks:
         scene.executor.carry_out(do.SetTimer(ReadyTimeout(task.id, 1), 0.01))
     scene.executor.carry_out(do.SetTimer(ShutdownTimeout(), 0.02))
     asyncio.get_running_loop().call_later(0.03, ended.set)

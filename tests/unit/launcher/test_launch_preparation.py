@@ -75,10 +75,10 @@ async def test_files_that_go_to_a_host_again_go_once(
 def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPreparation, Plan]:
     """The preparation of a run with nothing to send, on one host."""
     run = RunStateMachine(loads(STAGED, "staged.toml", folder), "staged-1")
-    transfers = Transfers(run.views, lambda: None)
+    transfers = Transfers(run.data, lambda: None)
     files = HostFiles()
     given = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}, files=files)
-    return given, run.plan
+    return given, run.data.plan
 
 
 async def test_the_program_that_was_begun_takes_the_files(
@@ -145,14 +145,14 @@ async def test_a_machine_without_threads_refuses_the_host(
     link: Any = Reached()
     told: list[ev.Event] = []
     run = RunStateMachine(loads(STAGED, "staged.toml", tmp_path), "staged-1")
-    transfers = Transfers(run.views, lambda: None)
+    transfers = Transfers(run.data, lambda: None)
     files = HostFiles()
     preparation = LaunchPreparation(
         {"far": link}, {}, transfers, told.append, ports={}, files=files
     )
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        await preparation.stage(run.plan, run.plan.host("far"))
+        await preparation.stage(run.data.plan, run.data.plan.host("far"))
     (refused,) = told
     assert isinstance(refused, ev.HostRefused) and refused.host == "far"
     assert "starts no more threads" in refused.reason and not link.built

@@ -31,7 +31,7 @@ def test_a_run_waits_in_the_queue_until_it_has_nodes() -> None:
     assert (allocation.title, allocation.reason) == ("Slurm 7", "Resources")
     assert driver.feed(ev.Allocated, NODES) == [ConnectHosts()]
     assert driver.phase() is RunPhase.CONNECTING
-    assert [host.via for host in driver.run.plan.hosts] == [n.via for n in NODES.values()]
+    assert [host.via for host in driver.run.data.plan.hosts] == [n.via for n in NODES.values()]
     assert driver.task("worker:1").address == "sl2:2222"
     assert driver.up("node0", "node1") == [CheckHosts(ports=True)]
 
@@ -180,10 +180,10 @@ def test_a_kill_by_who_has_no_record_of_the_run_finds_its_nodes_first() -> None:
     driver = QueueDriver()
     driver.feed(ev.Attached, False)
     driver.feed(ev.KillAll)
-    assert driver.phase() is RunPhase.KILLING and driver.run.awaits_nodes
+    assert driver.phase() is RunPhase.KILLING and driver.run.data.awaits_nodes
     driver.queue("")
     assert ConnectHosts() in driver.feed(ev.Allocated, NODES)
-    assert driver.phase() is RunPhase.KILLING and driver.run.nodes == NODES
+    assert driver.phase() is RunPhase.KILLING and driver.run.data.nodes == NODES
     assert any(isinstance(told, KillHost) for told in driver.up("node0"))
     driver.up("node1")
     assert ReleaseAllocation() in driver.confirm("node0", "node1")
@@ -211,4 +211,4 @@ def test_a_launcher_takes_a_run_up_in_the_queue_and_on_its_nodes() -> None:
     driver.feed(ev.Attached)
     assert driver.phase() is RunPhase.CONNECTING
     assert {host.state for host in driver.seen.hosts} == {HostState.CONNECTING}
-    assert driver.run.nodes == NODES
+    assert driver.run.data.nodes == NODES

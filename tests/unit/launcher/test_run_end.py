@@ -378,7 +378,7 @@ def test_a_forced_kill_needs_no_other_before_it(driver: RunDriver) -> None:
     now = [KillHost(host, None, 0.0) for host in ("a", "b")]
     patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
     assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now, patience]
-    assert driver.run.forced and driver.seen.kill_deadline == driver.now
+    assert driver.run.data.run.forced and driver.seen.kill_deadline == driver.now
 
 
 def test_a_kill_that_is_repeated_shortens_no_grace(driver: RunDriver) -> None:
@@ -387,7 +387,7 @@ def test_a_kill_that_is_repeated_shortens_no_grace(driver: RunDriver) -> None:
     deadline = driver.seen.kill_deadline
     for by_person in (False, True, False):
         assert driver.feed(ev.KillAll, by_person) == []
-    assert not driver.run.forced and driver.seen.kill_deadline == deadline
+    assert not driver.run.data.run.forced and driver.seen.kill_deadline == deadline
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
 
 
@@ -404,7 +404,7 @@ def test_a_persons_first_kill_while_the_rule_ends_a_run_is_the_first(driver: Run
     ended_by_the_rule(driver)
     deadline = driver.seen.kill_deadline
     assert driver.feed(ev.KillAll) == []
-    assert driver.seen.kill_asked and not driver.run.forced
+    assert driver.seen.kill_asked and not driver.run.data.run.forced
     assert driver.seen.kill_deadline == deadline
     assert kills(driver.feed(ev.KillAll, force=True)) == [("a", None, 0.0), ("b", None, 0.0)]
     assert driver.confirmed() == driver.end(Outcome.KILLED, 130)
@@ -416,11 +416,11 @@ def test_only_a_forced_kill_gives_up_the_results_of_a_run_that_has_ended(driver:
     notes = driver.seen.notes
     for by_person in (False, True, True):
         assert driver.feed(ev.KillAll, by_person) == []
-        assert not driver.run.forced and driver.seen.kill_asked is by_person
+        assert not driver.run.data.run.forced and driver.seen.kill_asked is by_person
     (note,) = driver.seen.notes[len(notes) :]
     assert "kill it again to give up the results" in note
     assert driver.feed(ev.KillAll, force=True) == []
-    assert driver.run.forced and driver.seen.outcome is Outcome.SUCCESS
+    assert driver.run.data.run.forced and driver.seen.outcome is Outcome.SUCCESS
     assert "are given up" in driver.seen.notes[-1]
 
 
@@ -429,7 +429,7 @@ def test_a_terminal_that_is_closed_while_the_rule_ends_a_run_changes_nothing(
 ) -> None:
     ended_by_the_rule(driver)
     assert driver.feed(ev.KillAll, by_person=False) == []
-    assert not driver.run.forced and not driver.seen.kill_asked
+    assert not driver.run.data.run.forced and not driver.seen.kill_asked
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
 
 
@@ -468,7 +468,7 @@ def test_nothing_is_promised_for_an_agent_that_stands_still(driver: RunDriver) -
     """Its host can be reached, so it will not act when its lease ends."""
     driver.lost("b", lease=600.0)
     driver.feed(ev.AgentSilent, "b")
-    assert driver.run.host("b").reason.startswith("its agent does not answer")
+    assert driver.run.data.hosts["b"].reason.startswith("its agent does not answer")
     assert silent_until_the_end(driver, "b") == [ReleaseHost("a"), End(Outcome.KILLED, 4)]
     receipt = driver.seen.receipt
     assert receipt is not None

@@ -260,16 +260,16 @@ def test_the_next_attempt_has_new_ports_and_says_its_number() -> None:
     driver.feed(ev.HostsChecked, facts)
     for host in ("a", "b"):
         driver.feed(ev.Staged, host)
-    before = driver.run.plan.task(worker[1]).env
+    before = driver.run.data.plan.task(worker[1]).env
     fails(driver)
     driver.confirmed()
     driver.feed(ev.PortsPicked, {worker[0]: 16000, worker[1]: 16001})
-    env = driver.run.plan.task(worker[1]).env
+    env = driver.run.data.plan.task(worker[1]).env
     assert (before["MASTER_PORT"], env["MASTER_PORT"]) == ("15000", "16000")
     names = ("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TFMUX_ATTEMPT")
     assert [before[key] for key in names] == ["0", "2", "1"]
     assert [env[key] for key in names] == ["1", "2", "2"]
-    assert driver.run.ports == {worker[0]: 16000, worker[1]: 16001}
+    assert driver.run.data.ports == {worker[0]: 16000, worker[1]: 16001}
     assert driver.task("worker:1").address == "b:16001"
 
 
@@ -313,7 +313,7 @@ Step = Callable[[RunDriver], object]
 
 def asked_of_b(driver: RunDriver) -> list[str] | None:
     """What the host b confirms in a restart: of some tasks, where it has others, too."""
-    beside = len(driver.run.plan.on_host("b")) > 2
+    beside = len(driver.run.data.plan.on_host("b")) > 2
     return ["worker:1", "worker:2"] if beside else None
 
 
@@ -367,7 +367,7 @@ def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None
     driver.running()
     for _, step in MOMENTS[: moment + 1]:
         step(driver)
-    for record in driver.run.views.pop_changed(driver.now):
+    for record in driver.run.data.pop_changed(driver.now):
         line = parse(encode(record))
         assert not isinstance(line, Summary | Metric)
         kept.take(line)
@@ -375,7 +375,7 @@ def test_the_next_launcher_takes_a_restart_up_at_any_moment(moment: int) -> None
     holds = [held(str(v.id), v.attempt) for v in seen.tasks if v.attempt and v.state.live]
     cluster = loads(CLUSTER + RESTART, "cluster.toml", Path("/srv"))
     driver.run = RunStateMachine(cluster, "r", past=kept)
-    views = driver.run.views
+    views = driver.run.data
     assert {host: view.facts for host, view in views.facts.items()} == FACTS
     told = [one.id for one in views.records() if isinstance(one, TaskView)]
     assert told == [name(task) for task in ALL]

@@ -94,13 +94,14 @@ def releasing(
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
     run = RunStateMachine(loads(STAGED, "c.toml", folder), "run-1")
-    plan = run.plan
+    plan = run.data.plan
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
-    given: Any = SimpleNamespace(forced=False, tasks_on=lambda _: [view])
-    given.survivors_on = lambda _: survivors
-    given.plan = replace(plan, workdir=None)  # nothing was copied there
+    data: Any = SimpleNamespace(run=SimpleNamespace(forced=False), on_host=lambda _: [view])
+    data.survivors_on = lambda _: survivors
+    data.plan = replace(plan, workdir=None)  # nothing was copied there
+    given: Any = SimpleNamespace(data=data)
     told: list[ev.Event] = []
-    transfers = Transfers(run.views, lambda: None)
+    transfers = Transfers(run.data, lambda: None)
     outputs: Any = logs
     watch: Any = disk
     results = Results(folder, told.append, transfers.collected)
