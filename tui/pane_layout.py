@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -92,7 +92,7 @@ class PaneLayout:
     _begun_with: list[TaskId] = field(default_factory=list)
     """The tasks that it had at first: no other page has them."""
 
-    def update(self, snapshot: Snapshot, stalled: Collection[TaskId] = ()) -> None:
+    def update(self, snapshot: Snapshot) -> None:
         """Takes over the tasks of a snapshot. A task that once needed attention keeps its place:
         panes never move by themselves."""
         self.tasks = snapshot.tasks
@@ -102,7 +102,7 @@ class PaneLayout:
         wanted = [task.id for task in self.tasks if task.is_chief]
         wanted += self.pinned
         wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]
-        wanted += stalled
+        wanted += [task.id for task in self.tasks if task.stalled_since is not None]
         self._attention |= dict.fromkeys(wanted)
 
     @property

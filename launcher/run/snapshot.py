@@ -87,6 +87,8 @@ class TaskView:
     """All that its metric lines have named last."""
     last_output: fields.Time | None = None
     """When it last wrote something."""
+    stalled_since: fields.Time | None = None
+    """When its last metric line came, where the next one is long overdue."""
     log_size: fields.Count = 0
     """Bytes of its log that are here."""
     url: str = ""

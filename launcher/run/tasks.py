@@ -42,6 +42,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "stopped_by": StoppedBy.NOBODY,
     "reason": "",
     "left": None,
+    "stalled_since": None,
     "intent": Intent.NONE,
     "restart_due": False,
     "kill_grace": None,

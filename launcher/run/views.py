@@ -76,6 +76,8 @@ class Views:
         view = self.tasks[task]
         if "state" in changes:
             check_transition(task, view.state, changes["state"])
+            if not changes["state"].live:
+                changes["stalled_since"] = None
         self._update(view, changes)
         return self.tasks[task]
 

@@ -19,8 +19,8 @@ from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, TaskStacks
 from ..run.states import HostState, Outcome, StoppedBy, TaskState
 from ..run.verdict import TaskEvidence, judge
+from .hang import StackCollector
 from .output import LogMonitor
-from .stack_watch import StackTaker
 
 _READ_SECONDS = 2.0
 _LINES = 120
@@ -40,7 +40,7 @@ class Judge:
         self,
         run: RunStateMachine,
         monitor: LogMonitor,
-        stacks: StackTaker,
+        stacks: StackCollector,
         feed: Callable[[ev.Event], None],
     ) -> None:
         self._run = run

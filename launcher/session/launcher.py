@@ -58,11 +58,11 @@ from .connections import (
     Transfers,
 )
 from .control_socket import ControlSocket
+from .hang import HangWatch, StackCollector, look_after
 from .hooks import HookRunner
 from .judge import Judge
 from .output import DiskWatch, Outputs
 from .prompts import PromptQueue
-from .stack_watch import HangWatch, StackTaker, look_after
 from .stored import StoredRun
 
 if TYPE_CHECKING:
@@ -295,8 +295,13 @@ class RunLoop:
             persistent=past is not None,
         )
         links, views = self.connections.links, self.run.data
-        self.stacks = StackTaker(self.run, links)
-        self._hangs = HangWatch(self.stacks, logs.folder, self.feed)
+        self.hooks = HookRunner(
+            cluster, self.run.data.plan, logs.folder, self.snapshot, self.add_note
+        )
+        self.stacks = StackCollector(self.run, links)
+        self._hangs = HangWatch(
+            self.stacks, logs.folder, self.feed, self._changed, self.hooks.stalled
+        )
         self._disk = DiskWatch(writer, self.feed)
         self.outputs = Outputs(
             self.run,
@@ -337,14 +342,6 @@ class RunLoop:
             allocation=self._allocation,
             hangs=self._hangs,
             judge=Judge(self.run, self.outputs.monitor, self.stacks, self.feed),
-        )
-        self.hooks = HookRunner(
-            cluster,
-            self.run.data.plan,
-            logs.folder,
-            self.snapshot,
-            self.add_note,
-            self._hangs.look,
         )
         self._forwarded = [task.id for task in self.run.data.plan.tasks if task.forward]
         self._work: set[asyncio.Task[None]] = set()
@@ -421,6 +418,7 @@ class RunLoop:
         self.connections.begin(self.outputs, self._on_listening)
         if self._allocation is not None and (self.run.data.awaits_nodes or self.run.data.nodes):
             self._spawn(self._allocation.supervise(), "allocation")
+        self._spawn(self._hangs.watch(), "stalls")
         self._spawn(self._stats.poll(), _STATS)
         self._spawn(self._disk.watch(self.outputs), "disk")
         self._spawn(self._follow_clock(), "clock")
@@ -524,6 +522,9 @@ class RunLoop:
                 started=max(0.0, run.started + by),
                 waiting_since=since and max(0.0, since + by),
             )
+            for task, view in list(self.run.data.tasks.items()):
+                if (stalled := view.stalled_since) is not None:
+                    self.run.data.update_task(task, stalled_since=max(0.0, stalled + by))
             self._changed()
 
     def _changed(self) -> None:
@@ -553,10 +554,10 @@ class RunLoop:
         self._end_is_last = False
         if self.run.data.run.outcome is not Outcome.DETACHED:  # the record is another launcher's
             self._writer.put(line)
-        self.hooks.observe(line)
 
     def _on_metric(self, metric: Metric) -> None:
         self._put(metric)
+        self._hangs.observe(metric)
         self._publish(False)
 
     def refresh(self) -> Views:

@@ -35,7 +35,7 @@ from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import STALLED_SECONDS
-from .stack_watch import look_after
+from .hang import look_after
 from .waiting import awaited_in
 
 _AGAIN_SECONDS = 1.0

@@ -192,7 +192,18 @@ def _launched(folder: RunFolder) -> float:
     return 0.0
 
 
-_OF_SUMMARY = ("run", "name", "state", "started", "tasks", "attempt", "attempt_text")
+_OF_SUMMARY = (
+    "run",
+    "name",
+    "state",
+    "started",
+    "tasks",
+    "attempt",
+    "attempt_text",
+    "cause_text",
+    "stalled",
+    "stalled_since",
+)
 """Keys of a summary that `tfmux ps --json` prints."""
 
 

@@ -26,6 +26,9 @@ from ..frozen import frozen
 class Rank(IntEnum):
     """How much a form of lines tells. A task's figures are those of its best form."""
 
+    ASIDE = -1
+    """A line that is about something else than the training: data, a download, an evaluation. Its
+    figures say only that the task works."""
     LOSS = 0
     """A loss, of an unknown step."""
     BAR = 1
@@ -138,6 +141,8 @@ _FORMS = (
     ("images", rf"^\s*{_STEP}\s+images/sec: \S+ \+/-"),
     # 100: 2.345678, 2.4 avg loss, 0.001 rate
     ("darknet", rf"^\s*{_STEP}: {_NUMBER}, {_NUMBER} avg"),
+    # Downloading: 37%|███▋      | 3.1M/9.9M [00:03<00:06, 1.2MB/s]
+    ("percent", r"(?P<step>\d{1,3})%\|"),
     # |    total_timesteps      | 2048        |
     ("timesteps", rf"^\|\s+total_timesteps\s+\|\s+{_STEP}\s+\|"),
     # step 500    Iteration 12,    iter: 20/500    Step [100/600]
@@ -211,7 +216,7 @@ def is_epoch(line: bytes) -> bool:
 
 
 def figures_of(line: bytes) -> Figures | None:
-    """Reads one line; None where it has no figures of a training."""
+    """Reads one line; None where it has no figures."""
     loss, loss_at = _loss_of(line)
     for number in sorted(_ANY.Match(line) or ()):
         form = _FORMS[number][0]
@@ -226,8 +231,10 @@ def figures_of(line: bytes) -> Figures | None:
         elif form == "darknet":
             loss = _number(_AVERAGE.search(line))
         return _checked(line, form, found, loss, loss_at)
-    if loss is None or _ASIDE.search(line[:loss_at]):
+    if loss is None:
         return None
+    if _ASIDE.search(line[:loss_at]):
+        return Figures("loss aside", Rank.ASIDE)
     return Figures("loss", Rank.LOSS, loss=loss)
 
 
@@ -254,16 +261,16 @@ def _best_named(line: bytes, has_loss: bool) -> _Found | None:
 def _checked(
     line: bytes, form: str, found: _Found, loss: float | None, loss_at: int
 ) -> Figures | None:
-    """The figures of a line whose step was found, where it is about the training."""
+    """The figures of a line whose step was found."""
     first, end = found.span("step")
-    if form != "ours" and _ASIDE.search(line[: min(first, loss_at)]):
-        return None
-    if form in _BARS and _BYTES.search(line[end:]):
-        return None
     step, total = found.count("step"), found.count("total")
     if step is None or (total is not None and step > total) or total == 0:
         return None
-    if loss is not None:
+    aside = form == "percent" or (form in _BARS and _BYTES.search(line[end:]) is not None)
+    aside |= form != "ours" and _ASIDE.search(line[: min(first, loss_at)]) is not None
+    if aside:
+        rank, loss = Rank.ASIDE, None
+    elif loss is not None:
         rank = Rank.BOTH
     else:
         rank = Rank.BAR if form in (*_BARS, *_IN_EPOCH) else Rank.STEP
@@ -274,6 +281,8 @@ def _checked(
         form = f"keras of {total}"
     elif form == "named":
         form = found["name"].lower().decode()
+    if aside:
+        form += " aside"
     return Figures(form, rank, step, total, loss, form == "indexed")
 
 

@@ -71,11 +71,14 @@ class Extractor:
 
     def _values(self, text: bytes, now: float, *, flood: bool) -> Iterator[dict[str, float]]:
         if self._pattern is not None:
+            found_some = False
             for match in self._pattern.finditer(shown(text)):
                 values = _groups(match)
                 if values:
+                    found_some = True
                     yield values
-            return
+            if found_some:
+                return
         if not LIKELY.search(text):
             return
         lines = shown(text).split(b"\n")
@@ -85,7 +88,10 @@ class Extractor:
             if figures is None:
                 self._progress.new_epoch |= is_epoch(line)
                 continue
-            found = self._progress.take(figures, now)
+            if self._pattern is not None:
+                found = self._progress.works(figures, now)
+            else:
+                found = self._progress.take(figures, now)
             if found is not None:
                 if self._progress.changed:
                     self._recent = []
@@ -133,8 +139,10 @@ class _Progress:
 
     def take(self, figures: Figures, now: float) -> dict[str, float] | None:
         """The figures of a line that count. Empty: it shows that the task works; None: nothing."""
-        form, moved = self._follow(figures, now)
         self.changed = False
+        if figures.rank is Rank.ASIDE:
+            return self.works(figures, now)
+        form, moved = self._follow(figures, now)
         chosen = self._forms.get(self._chosen)
         has_step = figures.step is not None and not form.is_none
         if has_step and form is not chosen and self._follows(chosen, form, figures, now):
@@ -152,8 +160,17 @@ class _Progress:
             values["loss"] = figures.loss
             if chosen is not None:
                 chosen.trained = True
-        if values or not moved or now - self._alive_at < _ALIVE_SECONDS:
-            return values or None
+        return values or self._moves(now, moved)
+
+    def works(self, figures: Figures, now: float) -> dict[str, float] | None:
+        """No figures where a line shows that the task works; None where it does not, or one has
+        done so just now."""
+        _, moved = self._follow(figures, now)
+        return self._moves(now, moved)
+
+    def _moves(self, now: float, moved: bool) -> dict[str, float] | None:
+        if not moved or 0 <= now - self._alive_at < _ALIVE_SECONDS:
+            return None
         self._alive_at = now
         return {}
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from ..run.snapshot import Metric
 from .stream import LineReader
 
 MAX_POINTS = 4096
-RECENT = 50
-"""The last points of a task, by which its usual pace is known."""
-LATE = 10
-"""Times the usual distance of two metric lines."""
-AT_LEAST = 10.0
-"""Seconds: a line a second is no reason for alarm when one takes ten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +72,6 @@ class Series:
         while len(self) > most:
             self.points = self.points.every_second()
             self._keep_every *= 2
-
-
-def stalled_for(times: Sequence[float], now: float) -> float | None:
-    """Seconds since the last of a task's metric lines, when that is ten times as long as usual."""
-    recent = times[-RECENT:]
-    if len(recent) < 3:
-        return None
-    # Their median: `statistics` imports fractions and decimal, which clients would wait for.
-    pauses = sorted(later - earlier for earlier, later in pairwise(recent))
-    usual = (pauses[(len(pauses) - 1) // 2] + pauses[len(pauses) // 2]) / 2
-    silent = now - recent[-1]
-    return silent if silent > max(AT_LEAST, LATE * usual) else None
 
 
 # --- the file of a run ----------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from pydantic_core import PydanticSerializationError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
-from ..quantities import counted
+from ..quantities import age, counted
 from ..run import fields
 from ..run.snapshot import (
     FactsView,
@@ -90,6 +90,10 @@ class Summary:
     """Number of its tasks."""
     live: fields.Count = 0
     """Number of its tasks that may have a process."""
+    stalled: fields.Count = 0
+    """Number of its tasks whose next metric line is long overdue."""
+    stalled_since: fields.Time | None = None
+    """When the last metric line of the first of them came."""
     hosts: tuple[str, ...] = ()
     """Its hosts, by their names in the cluster file."""
     step: fields.Count | None = None
@@ -102,10 +106,18 @@ class Summary:
     """When this was recorded, in seconds since the epoch."""
     event: Literal["end"] = "end"
 
+    def stalled_text(self, now: float) -> str:
+        """`2 tasks have stalled, for 41 s`; empty if none has."""
+        if self.stalled_since is None:
+            return ""
+        which = "1 task has" if self.stalled == 1 else f"{self.stalled} tasks have"
+        return f"{which} stalled, for {age(now - self.stalled_since)}"
+
     @classmethod
     def of(cls, seen: Snapshot, now: float) -> Summary:
         """The summary of a run as it stands; one that was left as detached goes on."""
         failure, left = seen.first_failure, seen.outcome is Outcome.DETACHED
+        stalled = [t.stalled_since for t in seen.tasks if t.stalled_since is not None]
         return cls(
             seen.run_id,
             seen.name,
@@ -121,6 +133,8 @@ class Summary:
             clean=None if seen.receipt is None else seen.clean,
             tasks=len(seen.tasks),
             live=sum(task.state.live for task in seen.tasks),
+            stalled=len(stalled),
+            stalled_since=min(stalled, default=None),
             hosts=tuple(host.name for host in seen.hosts),
             step=seen.step,
             loss=seen.loss,

@@ -157,6 +157,12 @@ grace = 1
         wait_until((folder / "told").exists, "the hook has run")
         wait_until(lambda: (folder / "told").read_text(), "and was told")
         told = json.loads((folder / "told").read_text())
-        assert told["stacks"] == found["text"] and told["stacks_file"] == found["file"]
+        assert told["hang"] == found and told["folder"] == str(runs_home() / up.run_id)
+        since = up.of("task")[-1]["stalled_since"]
+        assert [one["stalled_since"] for one in told["stalled"]] == [since]
+        listed = run("ps", "--json")
+        (active,) = [one for one in json.loads(listed.stdout) if one["run"] == up.run_id]
+        assert (active["stalled"], active["stalled_since"]) == (1, since)
+        assert re.search(r"1 task has stalled, for \d\d s", run("ps").stderr)
         up.press_ctrl_c()
         assert up.wait() == 130

@@ -10,7 +10,7 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import Attempt
 from launcher.run.states import RunPhase, TaskState
-from tests.support.fakes import STEP, ScriptedRun
+from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
 from tests.support.screens import run_screen, screen_text, showing, shows, until, visible
 from tui.app import TfmuxApp
@@ -205,11 +205,12 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     """No step for ten times the usual time is said in the title and in the header."""
     run.change(state=RunPhase.RUNNING)
     now = time.time()
-    for i in range(10):
-        run.write("worker:1", STEP % (i, i, 1.0), now=now - 100 + i)
-    async with showing(run, (120, 40)) as (_, pilot):
+    run.task("worker:1", stalled_since=now - 91)
+    async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "! no step for 9")
         await shows(pilot, "! 1 stalled")
+        run.task("worker:1", stalled_since=None)
+        await until(pilot, lambda: not any("! " in row for row in screen_text(app)))
 
 
 async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:

@@ -231,7 +231,7 @@ class RunScreen(Screen[None]):
 
     def _apply(self, snapshot: Snapshot) -> None:
         before, self.snapshot = self.snapshot, snapshot
-        self.area.pane_layout.update(snapshot, self.monitor.stalled)
+        self.area.pane_layout.update(snapshot)
         if self.area.views.update(snapshot):
             self.area.redraw()
         self.area.place()
@@ -273,8 +273,7 @@ class RunScreen(Screen[None]):
 
     def show_run(self, now: float) -> None:
         """Shows the snapshot, which may be the one of the second before."""
-        stalled, alert = len(self.monitor.stalled), self.monitor.alert
-        self.header.show(self.snapshot, stalled, alert, summary=bool(self.outcome.display))
+        self.header.show(self.snapshot, self.monitor.alert, summary=bool(self.outcome.display))
         self._make_titles(now)
         layout, views = self.area.pane_layout, self.area.views
         whole = layout.effective is Arrangement.GRID and not layout.zoomed
@@ -313,7 +312,6 @@ class RunScreen(Screen[None]):
                     now,
                     colours,
                     self.monitor.sparklines.get(name, ""),
-                    self.monitor.stalled.get(name),
                     name in self.area.pane_layout.pinned,
                     self.snapshot.total_steps or tasks[name].metrics.get("total"),
                 )

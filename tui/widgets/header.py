@@ -52,17 +52,14 @@ class RunHeader(Widget):
     def __init__(self) -> None:
         super().__init__()
         self._snapshot: Snapshot | None = None
-        self._stalled = 0
         self._trouble = ""
         self._summary = False
         self._row = Text()
 
-    def show(
-        self, snapshot: Snapshot, stalled: int = 0, trouble: str = "", *, summary: bool = False
-    ) -> None:
-        """Shows a snapshot, how many tasks have stalled, and the newest alert while nothing has
-        failed yet. `summary`: how the run ended is told below the panes."""
-        self._snapshot, self._stalled, self._trouble = snapshot, stalled, trouble
+    def show(self, snapshot: Snapshot, trouble: str = "", *, summary: bool = False) -> None:
+        """Shows a snapshot, and the newest alert while nothing has failed yet. `summary`: how the
+        run ended is told below the panes."""
+        self._snapshot, self._trouble = snapshot, trouble
         self._summary = summary
         row = self._make()
         if row != self._row:
@@ -84,9 +81,10 @@ class RunHeader(Widget):
         for form in Form:
             parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
-                if self._stalled:
+                stalled = sum(t.stalled_since is not None for t in self._snapshot.tasks)
+                if stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
-                    parts.insert(1, Part(Rank.STATE, f"! {self._stalled} stalled", style))
+                    parts.insert(1, Part(Rank.STATE, f"! {stalled} stalled", style))
                     hang = self._snapshot.hang
                     if hang is not None and hang.reason is Hang.STALLED:
                         parts.insert(2, Part(Rank.CLOCK, printable(hang.text), style))

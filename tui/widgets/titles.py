@@ -34,7 +34,6 @@ def task_title(
     now: float,
     colours: Mapping[StatusColor, str],
     spark: str,
-    stalled: float | None,
     pinned: bool,
     total: float | None,
 ) -> Title:
@@ -45,8 +44,8 @@ def task_title(
     upper = [Part(0, f"{task.id}", NAME), Part(4, f" @{task.host}", joins=True)]
     if pinned:
         upper.append(Part(6, "pinned"))
-    if stalled is not None:
-        upper.append(Part(1, f"! no step for {age(stalled)}", bad))
+    if task.stalled_since is not None:
+        upper.append(Part(1, f"! no step for {age(now - task.stalled_since)}", bad))
     else:
         style = bad if color is StatusColor.BAD else colours[color]
         upper.append(Part(1, task.exit_text, style))
@@ -69,5 +68,5 @@ def task_title(
         lower.append(Part(8, f"{share * 100:.0f} %"))
     if spark:
         lower.append(Part(8, spark))
-    trouble = stalled is not None or color is StatusColor.BAD
+    trouble = task.stalled_since is not None or color is StatusColor.BAD
     return Title(tuple(upper), tuple(lower), trouble)

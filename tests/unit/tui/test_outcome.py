@@ -20,7 +20,7 @@ from launcher.run.snapshot import (
     TaskView,
 )
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session.hooks import hook_event
+from launcher.session.hooks import hook_document
 from launcher.session.run_list import ListedRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Summary, plain
@@ -129,8 +129,8 @@ def test_an_empty_receipt_of_a_run_that_began_is_no_proof(tmp_path: Path) -> Non
     assert "nothing is left" not in report(ended, tmp_path)
     parts = header_parts(ended, 1100.0, dict(TERMINAL), lambda name: name)
     assert UNCONFIRMED in [part.text for part in parts]
-    summary = hook_event("end", ended, tmp_path, 1.0)["receipt"]
-    assert summary is not None and summary["clean"] is False
+    summary = hook_document("end", ended, tmp_path, 1.0)["receipt"]
+    assert summary["clean"] is False
     assert plain(Receipt((), begun=True))["clean"] is False
     waited = replace(ended, tasks=(replace(task, attempt=0),))
     assert receipt_lines(waited) == ["nothing is left on any host"]

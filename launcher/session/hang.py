@@ -1,19 +1,22 @@
-"""Takes the stacks of a run's tasks: asks all hosts at once, and waits for none for long.
+"""Hangs of a run: tasks that have stalled, and the stacks of all tasks when the run seems to hang.
 
-A run that seems to hang is looked at by itself: before a task is called not ready in time or ended
-for its silence, so that no end waits for a look.
+All hosts are asked for stacks at once, and none is waited for for long. A run is looked at when a
+task stalls, and before one is called not ready in time or is ended for its silence, so that no end
+waits for a look.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,7 @@ from ..plan.planner import Plan
 from ..printable import printable
 from ..run import events as ev
 from ..run.machine import RunStateMachine
-from ..run.snapshot import HangView, TaskView
+from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import (
     ProcessStack,
     StackFrame,
@@ -36,7 +39,7 @@ from ..run.stack_groups import (
     named_tasks,
     record,
 )
-from ..run.states import Hang, RunPhase, TaskState
+from ..run.states import AT_WORK, Hang, RunPhase, TaskState
 
 ANSWER_SECONDS = 3.0
 """Longest wait for a host; its agent answers within a little more than two."""
@@ -52,7 +55,7 @@ _FRAMES_A_PROCESS = 4
 
 
 @dataclass
-class StackTaker:
+class StackCollector:
     """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
     waits for the one before: an agent makes one at a time."""
 
@@ -133,6 +136,101 @@ class StackTaker:
             return error.reason
 
 
+TICK = 1.0
+"""Seconds between two looks for tasks that have stalled."""
+_RECENT = 50
+"""The last metric lines of a task, by which its usual pace is known."""
+_LATE = 10
+"""Times the usual distance of two metric lines."""
+_AT_LEAST = 10.0
+"""Seconds: a line a second is no reason for alarm when one takes ten."""
+_AT_WORK = (TaskState.READY, TaskState.RUNNING)
+
+
+@dataclass
+class _Pace:
+    """The metric lines of one attempt of a task."""
+
+    attempt: int
+    moved: float
+    """When a line came last that shows that the task works, whether it had figures or not."""
+    times: deque[float] = field(default_factory=lambda: deque(maxlen=_RECENT))
+    """When the last lines with figures came."""
+    total: float | None = None
+    """The total of steps that the last one named."""
+    has_loss: bool = False
+    over: bool = False
+    """The last line was a bar's at its total, which knows no loss: nothing of it is to come."""
+    told: bool = False
+    """The task has been found stalled since its last line."""
+
+
+class StallDetector:
+    """Finds tasks whose next metric line is long overdue: after ten times their usual pace, at
+    least ten seconds.
+
+    A line without figures, of an evaluation or of data that are prepared, shows that the task works
+    and says nothing of its pace. Time is that of a clock that nobody sets, without the time in
+    which this process did not run (a busy loop, Ctrl-Z, a lid) and has heard nothing.
+    """
+
+    def __init__(self) -> None:
+        self._paces: dict[TaskId, _Pace] = {}
+        self._looked = time.monotonic()
+        self._slept = 0.0
+        """Seconds in which nothing could be heard."""
+
+    @property
+    def _now(self) -> float:
+        return time.monotonic() - self._slept
+
+    def observe(self, task: TaskView, values: Mapping[str, float]) -> None:
+        """Takes note of a task's metric line, which has named these figures, or none."""
+        now, pace = self._now, self._paces.get(task.id)
+        if pace is None or pace.attempt != task.attempt:
+            pace = self._paces[task.id] = _Pace(task.attempt, now)
+        pace.moved, pace.told = now, False
+        if not values:
+            return
+        total = values.get("total")
+        if "step" in values and total != pace.total:  # another bar, with a pace of its own
+            pace.times.clear()
+            pace.total = total
+        pace.has_loss |= "loss" in values
+        pace.over = not pace.has_loss and total is not None and values.get("step") == total
+        pace.times.append(now)
+
+    def find(self, tasks: Mapping[TaskId, TaskView]) -> dict[TaskId, float]:
+        """The tasks that have stalled since this was asked last, and for how many seconds. To be
+        asked once a `TICK`."""
+        clock = time.monotonic()
+        late = clock - self._looked - TICK
+        self._looked = clock
+        if late > TICK:
+            self._slept += late
+        found = {}
+        for task, pace in list(self._paces.items()):
+            view = tasks[task]
+            if not view.state.live or view.attempt != pace.attempt:
+                del self._paces[task]
+            elif view.state not in _AT_WORK:  # starting, or lost: it is we who hear nothing
+                pace.moved = self._now
+            elif not (pace.over or pace.told) and (silent := self._now - pace.moved) > _limit(pace):
+                pace.told = True
+                found[task] = silent
+        return found
+
+
+def _limit(pace: _Pace) -> float:
+    """Seconds of silence of a task from which on it has stalled."""
+    if len(pace.times) < 3:
+        return math.inf
+    # Their median: `statistics` imports fractions and decimal, which clients would wait for.
+    pauses = sorted(later - earlier for earlier, later in pairwise(pace.times))
+    usual = (pauses[(len(pauses) - 1) // 2] + pauses[len(pauses) // 2]) / 2
+    return max(_AT_LEAST, _LATE * usual)
+
+
 LOOK_SECONDS = 4.0
 """So long before its end a hanging task is looked at."""
 _AGAIN_SECONDS = 600.0
@@ -141,7 +239,6 @@ _REASONS = {
     Hang.NOT_READY: "not ready yet",
     Hang.AT_END: "silent since others have ended",
 }
-_AT_WORK = (RunPhase.STARTING, RunPhase.RUNNING, RunPhase.FINISHING)
 
 
 def look_after(seconds: float) -> float:
@@ -149,54 +246,91 @@ def look_after(seconds: float) -> float:
     return max(seconds / 2, seconds - LOOK_SECONDS)
 
 
-@dataclass
 class HangWatch:
-    """Looks at a run that seems to hang, for each reason once in ten minutes, and keeps what it has
-    found in the run's folder."""
+    """Finds tasks that have stalled, and looks at a run that seems to hang, for each reason once in
+    ten minutes; keeps what it has found in the run's record and folder."""
 
-    taker: StackTaker
-    folder: Path
-    feed: Callable[[ev.Event], None]
-    _looked: dict[Hang, float] = field(default_factory=dict)
-    _under_way: set[asyncio.Task[HangView | None]] = field(default_factory=set)
+    def __init__(
+        self,
+        taker: StackCollector,
+        folder: Path,
+        feed: Callable[[ev.Event], None],
+        changed: Callable[[], None],
+        told: Callable[[Collection[TaskId]], None],
+    ) -> None:
+        """`changed` is called when the record of a task has changed, `told` with tasks that have
+        stalled, when it is known where all tasks are."""
+        self._taker = taker
+        self._folder = folder
+        self._feed = feed
+        self._changed = changed
+        self._told = told
+        self._stalls = StallDetector()
+        self._looked: dict[Hang, float] = {}
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    # --- stalls ---------------------------------------------------------------------------
+
+    async def watch(self) -> None:
+        """Looks for tasks that have stalled; never ends by itself."""
+        run = self._taker.run
+        while True:
+            await asyncio.sleep(TICK)
+            stalled = self._stalls.find(run.data.tasks) if run.data.phase in AT_WORK else {}
+            for task, seconds in stalled.items():
+                run.data.update_task(task, stalled_since=time.time() - seconds)
+            if stalled:
+                self._changed()
+                self.begin(Hang.STALLED, *stalled)
+
+    def observe(self, metric: Metric) -> None:
+        """Takes note of a metric line: its task goes on."""
+        views = self._taker.run.data
+        view = views.tasks[metric.id]
+        self._stalls.observe(view, metric.values)
+        if view.stalled_since is not None:
+            views.update_task(metric.id, stalled_since=None)
+            self._changed()
+
+    # --- looks ----------------------------------------------------------------------------
 
     def begin(self, reason: Hang, *about: TaskId) -> None:
-        """Begins to look; nobody waits for it."""
-        looking = asyncio.create_task(self.look(reason, about), name="hang")
+        """Begins to look; nobody waits for it. `about` are the tasks that seem to hang."""
+        looking = asyncio.create_task(self._look(reason, about), name="hang")
         self._under_way.add(looking)
         looking.add_done_callback(self._under_way.discard)
 
-    async def look(self, reason: Hang, about: Collection[TaskId]) -> HangView | None:
-        """Where the tasks stand, told to whoever follows the run; None where nobody is to be told.
-        `about` are the tasks that seem to hang."""
-        run, now = self.taker.run, time.monotonic()
-        before = self._looked.get(reason)
-        if run.data.phase not in _AT_WORK or (before is not None and now - before < _AGAIN_SECONDS):
-            return None
-        self._looked[reason] = now
-        try:
-            return await self._look(reason, about)
-        except Exception as error:  # a look is never a reason to end anything
-            self.feed(ev.NoteAdded(time.time(), f"no stacks could be taken: {error!r}"))
-            return None
+    async def _look(self, reason: Hang, about: Collection[TaskId]) -> None:
+        now, before = time.monotonic(), self._looked.get(reason)
+        if before is None or now - before >= _AGAIN_SECONDS:
+            self._looked[reason] = now
+            try:
+                await self._record_places(reason, about)
+            except Exception as error:  # a look is never a reason to end anything
+                self._feed(ev.NoteAdded(time.time(), f"no stacks could be taken: {error!r}"))
+        if reason is Hang.STALLED:
+            self._told(about)
 
-    async def _look(self, reason: Hang, about: Collection[TaskId]) -> HangView | None:
-        run, found = self.taker.run, await self.taker.take()
+    async def _record_places(self, reason: Hang, about: Collection[TaskId]) -> None:
+        """Records where the tasks are, for whoever follows the run."""
+        run = self._taker.run
+        if run.data.phase not in AT_WORK:
+            return
+        found = await self._taker.take()
         if reason is Hang.NOT_READY:
             about = [view.id for view in run.data.tasks.values() if _is_starting(view)]
         lasts = ((view.id, view.last_output) for view in run.data.tasks.values())
         silent = {task: found.time - last for task, last in lasts if last is not None}
         text = found.headline(silent, about)
         if not text or run.data.phase is RunPhase.ENDED:
-            return None
-        file = self.folder / f"stacks-{reason}.json"
+            return
+        file = self._folder / f"stacks-{reason}.json"
         _write_in_thread(file, record(found))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
         run.data.update_run(hang=view)
         names = f"{named_tasks(about)} " if about else ""
         note = f"{names}{_REASONS[reason]}: {view.text} (all stacks: {file.name})"
-        self.feed(ev.NoteAdded(time.time(), note))
-        return view
+        self._feed(ev.NoteAdded(time.time(), note))
 
 
 def _is_starting(view: TaskView) -> bool:

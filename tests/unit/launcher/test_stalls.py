@@ -1,0 +1,196 @@
+"""Tasks that have stalled, found by the lines of their logs and a clock that nobody sets."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.snapshot import TaskView
+from launcher.run.states import TaskState
+from launcher.session.hang import TICK, StallDetector
+from launcher.store.metric_lines import Extractor
+
+WORKER = TaskId("worker", 0)
+BAR = "{}:  10%|█    | {}/{} [00:01<00:09, 9.9it/s]"
+
+
+class Watched:
+    """A task whose log grows, and what is found as the seconds go by: times of stalls."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, pattern: str | None = None) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        self.wall = 5000.0
+        self.view = TaskView(WORKER, "tf1", "tf1:1", TaskState.RUNNING, attempt=1)
+        self.detector = StallDetector()
+        self.extractor = Extractor(pattern)
+        self.found: list[float] = []
+
+    def print(self, line: str) -> None:
+        for point in self.extractor.feed(f"{line}\n".encode(), self.wall):
+            self.detector.observe(self.view, point.values)
+
+    def wait(self, seconds: float) -> None:
+        """Time in which the launcher looks each second."""
+        for _ in range(round(seconds / TICK)):
+            self.now += TICK
+            self.wall += TICK
+            self.found += self.detector.find({WORKER: self.view}).values()
+
+    def steps(self, count: int, pause: float = 1.0) -> None:
+        for step in range(count):
+            self.print(f"step {step} loss 0.5")
+            self.wait(pause)
+
+    def change(self, state: TaskState, attempt: int = 1) -> None:
+        self.view = replace(self.view, state=state, attempt=attempt)
+
+
+@pytest.fixture
+def task(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+def test_a_task_stalls_once_until_it_goes_on(task: Watched) -> None:
+    """Given a step a second, when none comes for more than ten seconds, then the task has stalled,
+    once; and again after another step."""
+    task.steps(3)
+    task.wait(9)
+    assert task.found == []
+    task.wait(100)
+    assert task.found == [11.0]
+    task.steps(1)
+    task.wait(100)
+    assert task.found == [11.0, 11.0]
+
+
+def test_a_slow_task_has_ten_times_its_pace(task: Watched) -> None:
+    """Given a step in five seconds, then 50 are no stall."""
+    task.steps(4, pause=5)
+    task.wait(45)
+    assert task.found == []
+    task.wait(1)
+    assert task.found == [51.0]
+
+
+@pytest.mark.parametrize("by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_makes_and_hides_no_stall(task: Watched, by: float) -> None:
+    """Given a machine whose clock is set while a task goes on, and again while it is silent, then
+    its silence alone counts."""
+    task.steps(3)
+    task.wall += by
+    task.steps(3)
+    assert task.found == []
+    task.wall += by
+    task.wait(20)
+    assert task.found == [11.0]
+
+
+def test_time_in_which_nothing_could_be_heard_is_no_silence(task: Watched) -> None:
+    """Given a launcher that was stopped for an hour, when it goes on, then the task has as long as
+    before."""
+    task.steps(3)
+    task.wait(5)
+    task.now += 3600
+    task.wait(4)
+    assert task.found == []
+    task.wait(10)
+    assert task.found == [11.0]
+
+
+def test_a_lost_host_is_no_stall(task: Watched) -> None:
+    """Given a task that goes on where nobody hears it, when its host is back, then it is not called
+    stalled for that time."""
+    task.steps(3)
+    task.change(TaskState.LOST)
+    task.wait(100)
+    task.change(TaskState.RUNNING)
+    task.wait(5)
+    assert task.found == []
+    task.wait(10)
+    assert task.found == [11.0]
+
+
+@pytest.mark.parametrize("state", [TaskState.EXITED, TaskState.BACKOFF, TaskState.STARTING])
+def test_a_task_that_has_ended_or_begins_anew_does_not_stall(
+    task: Watched, state: TaskState
+) -> None:
+    """Given steps of an attempt, then they say nothing of the next one."""
+    task.steps(5)
+    task.change(state)
+    task.wait(100)
+    task.change(TaskState.RUNNING, attempt=2)
+    task.wait(100)
+    task.steps(2)
+    task.wait(100)
+    assert task.found == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Map:  10%|█    | {}/9000 [00:01<00:09, 9.9it/s]",
+        "Downloading data:  {0}%|█    | {0}.5M/99.9M [00:03<00:06, 1.2MB/s]",
+        "model.safetensors: {0}%|███| {0}.1G/9.98G [00:10<01:13, 110MB/s]",
+        "Evaluating: 45%|████▌     | {}/500 [00:12<00:14, 18.3it/s]",
+        "Validation DataLoader 0:  10%|█    | {}/120 [00:01<00:09, 9.9it/s]",
+        "Epoch 1 validation [{}/90] loss 0.7",
+        "eval step {} loss 0.7",
+    ],
+)
+def test_work_beside_the_training_is_no_stall(task: Watched, line: str) -> None:
+    """Given a training, when it evaluates, downloads or prepares data for minutes and says so, then
+    it has not stalled; when that stands still, it has."""
+    task.steps(20)
+    for number in range(1, 90):
+        task.print(line.format(number))
+        task.wait(2)
+    assert task.found == []
+    task.steps(20)
+    assert task.found == []
+    task.wait(11)
+    assert task.found == [11.0]
+
+
+def test_work_beside_the_training_is_known_with_a_pattern_of_ones_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a pattern for the metric lines, then bars of an evaluation are no figures, and no
+    stall."""
+    task = Watched(monkeypatch, r"at (?P<step>\d+)")
+    for step in range(5):
+        task.print(f"at {step}")
+        task.wait(1)
+    for number in range(30):
+        task.print(BAR.format("Evaluating", number, 100))
+        task.wait(1)
+    assert task.found == []
+    task.wait(11)
+    assert task.found == [11.0]
+
+
+@pytest.mark.parametrize("name", ["Map", "Downloading", "Evaluating", "Frobnicating"])
+def test_a_bar_of_data_that_is_through_is_no_stall(task: Watched, name: str) -> None:
+    """Given a fast bar before the training, when it has come to its total and nothing is printed
+    for minutes, and then a step in half a minute, then nothing has stalled."""
+    for number in range(20, 1001, 20):
+        task.print(BAR.format(name, number, 1000))
+        task.wait(1)
+    task.wait(120)
+    task.steps(10, pause=30)
+    assert task.found == []
+    task.wait(271)
+    assert task.found == [301.0]
+
+
+def test_an_epoch_that_is_through_may_stall(task: Watched) -> None:
+    """Given a bar with a loss, when nothing follows on its last step, then its task has stalled: it
+    trains, and hangs between two epochs."""
+    for step in range(1, 21):
+        task.print(f"Epoch 1:  10%|█    | {step}/20 [00:01<00:09, 9.9it/s, loss=0.5]")
+        task.wait(1)
+    task.wait(20)
+    assert task.found == [11.0]
