@@ -5,7 +5,7 @@ Three ways, the best that a process allows:
     python   the interpreter of a task that the launcher has prepared (`on_host/stacks`) writes its
              stacks into a file in memory when it gets `SIGNAL`
     py-spy   the host has it, and ptrace allows
-    proc     state, system call and kernel function of each thread, and open files, from `/proc`
+    proc     state and kernel function of each thread, and open files, from `/proc`
 
 A process that does not catch the signal would die of it, so it is sent only to one that has the
 file under its number and catches the signal now; a stopped process, or one that blocks the signal,
@@ -233,9 +233,9 @@ class _Dump:
             self.report.note = "the program handles the signal in its own way"
 
 
-_FOR_SIGNALS = ("pause", "rt_sigsuspend", "rt_sigtimedwait")
-_SLEEPS = ("nanosleep", "clock_nanosleep")
-_TIMED = ("poll", "ppoll", "select", "pselect6", "epoll_wait", "epoll_pwait")
+_FOR_SIGNALS = ("pause", "sigsuspend", "sigtimedwait")
+_SLEEPS = ("nanosleep",)
+_TIMED = ("poll", "select")
 
 
 def _best_thread(pid: int, tids: Iterable[int]) -> int:
@@ -243,18 +243,13 @@ def _best_thread(pid: int, tids: Iterable[int]) -> int:
     where each waits for a signal. The kernel restarts most system calls after the handler; it ends
     sleeps and waits that have a time limit, which the interpreter itself begins again, and C code
     should."""
-
-    def rank(tid: int) -> int | None:
-        words = _read(f"/proc/{pid}/task/{tid}/syscall").split()
-        call = _CALLS.get(words[0], "") if words else ""
-        if call in _FOR_SIGNALS:
-            return None
-        if call in _SLEEPS:
-            return 3
-        return 2 if call in _TIMED or (call == "futex" and words[4:5] != ["0x0"]) else int(not call)
-
-    ranked = [(rank(tid), tid != pid, tid) for tid in tids]
-    return min((one for one in ranked if one[0] is not None), default=(0, False, 0))[2]
+    ranks = []
+    for tid in tids:
+        where = _kernel_function(f"/proc/{pid}/task/{tid}")
+        if not any(name in where for name in _FOR_SIGNALS):
+            sleeps, timed = (any(map(where.__contains__, names)) for names in (_SLEEPS, _TIMED))
+            ranks.append((3 if sleeps else 2 if timed else int(not where), tid != pid, tid))
+    return min(ranks, default=(0, False, 0))[2]
 
 
 def _ask_interpreters(reports: Iterable[Report], until: float) -> None:
@@ -395,29 +390,6 @@ def parse_py_spy(text: str, pid: int) -> list[Thread]:
 
 # --- /proc --------------------------------------------------------------------------------
 
-_MACHINES = {
-    "x86_64": "0 read 1 write 3 close 7 poll 16 ioctl 17 pread64 18 pwrite64 19 readv 20 writev "
-    "23 select 34 pause 35 nanosleep 42 connect 43 accept 44 sendto 45 recvfrom 46 sendmsg "
-    "47 recvmsg 61 wait4 73 flock 74 fsync 75 fdatasync 128 rt_sigtimedwait 130 rt_sigsuspend "
-    "202 futex 230 clock_nanosleep 232 epoll_wait 247 waitid 257 openat 262 newfstatat "
-    "270 pselect6 271 ppoll 281 epoll_pwait 288 accept4",
-    "aarch64": "22 epoll_pwait 29 ioctl 32 flock 56 openat 57 close 63 read 64 write 65 readv "
-    "66 writev 67 pread64 68 pwrite64 72 pselect6 73 ppoll 79 newfstatat 82 fsync 83 fdatasync "
-    "95 waitid 98 futex 101 nanosleep 115 clock_nanosleep 133 rt_sigsuspend 137 rt_sigtimedwait "
-    "202 accept 203 connect 206 sendto 207 recvfrom 211 sendmsg 212 recvmsg 242 accept4 260 wait4",
-}
-_READS = ("read", "pread64", "readv", "recvfrom", "recvmsg")
-_WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg")
-_OF_A_FILE = ("accept", "accept4", "connect", "fdatasync", "flock", "fsync", "ioctl", "close")
-
-
-def _system_calls(machine: str) -> dict[str, str]:
-    words = _MACHINES.get(machine, "").split()
-    return dict(zip(words[::2], words[1::2]))
-
-
-_CALLS = _system_calls(os.uname().machine)
-
 
 def _look(report: Report) -> None:
     """What `/proc` says of a process and its threads."""
@@ -464,26 +436,17 @@ def _thread(pid: int, tid: int) -> tuple[str, str]:
         return name, "is stopped" if state == "T" else "is stopped by a debugger"
     if state in "ZX":
         return name, "has ended"
-    call, kernel = _call(pid, folder), _read(f"{folder}/wchan")
-    kernel = printable(kernel.encode())[:80] if kernel not in ("", "0") else ""
+    where = _kernel_function(folder)
     if state == "D":
-        return name, f"waits in the kernel (D): {kernel or call or 'nobody says where'}"
-    return name, call or (f"sleeps in {kernel}" if kernel else "sleeps")
+        return name, f"waits in the kernel (D): {where or 'nobody says where'}"
+    return name, f"sleeps in {where}" if where else "sleeps"
 
 
-def _call(pid: int, folder: str) -> str:
-    """The system call in which a thread waits, with its file; empty where we may not see it."""
-    words = _read(f"{folder}/syscall").split()
-    if len(words) < 2 or not words[0].isdigit():
-        return ""
-    call = _CALLS.get(words[0], f"system call {words[0]}")
-    for verb, calls in (("reads", _READS), ("writes", _WRITES), (f"{call}:", _OF_A_FILE)):
-        if call in calls:
-            with suppress(ValueError):
-                return f"{verb} {_file(pid, str(int(words[1], 16)))}"
-    if call in ("wait4", "waitid"):
-        return f"waits for a child ({call})"
-    return f"sleeps in {call}"
+def _kernel_function(folder: str) -> str:
+    """The kernel's function in which a thread waits, without what a compiler has put behind its
+    name; empty where it runs, or where we may not see it."""
+    name = _read(f"{folder}/wchan").partition(".")[0]
+    return "" if name == "0" else printable(name.encode())[:80]
 
 
 def _file(pid: int, number: str) -> str:

@@ -23,7 +23,6 @@ from . import fields
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""
 _LIBRARIES = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen ")
-_NUMBERS = re.compile(r"\[\d+\]|\d+")
 _MOST_NAMES = 12
 
 
@@ -50,9 +49,7 @@ class StackFrame:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Equal for frames of the same code, and for descriptions that differ in numbers alone."""
-        if not self.file:
-            return _NUMBERS.sub("", self.function), "", 0
+        """Equal for frames of the same code, also where hosts keep it in different folders."""
         return self.function, os.path.basename(self.file), self.line
 
     @property

@@ -44,6 +44,7 @@ command = ["sh", "-c", "sleep 1000; true"]
 grace = 1
 workdir = "."
 """
+ASLEEP = "sleep sleeps in hrtimer_nanosleep"
 
 
 @pytest.fixture
@@ -76,19 +77,19 @@ def test_the_one_that_others_wait_for_comes_first(folder: Path) -> None:
         wait_until(lambda: groups(up.run_id).get("load") == ["worker:1"], "it loads")
         wait_until(lambda: len(groups(up.run_id).get("all_reduce", ())) == 2, "the others wait")
         wait_until(
-            lambda: groups(up.run_id).get("sleep sleeps in clock_nanosleep") == ["helper:0"],
+            lambda: groups(up.run_id).get(ASLEEP) == ["helper:0"],
             "the helper sleeps",
         )
         done = run("stacks", up.run_id)
         assert done.returncode == 0 and done.stderr == ""
         first, second, third = done.stdout.splitlines()
         assert first == "1 task: worker:1 — load late.py:4 ← <module> late.py:10"
-        assert second == "1 task: helper:0 — sleep sleeps in clock_nanosleep"
+        assert second == f"1 task: helper:0 — {ASLEEP}"
         assert third == "2 tasks: worker:0, 2 — all_reduce late.py:7 ← <module> late.py:11"
         full = run("stacks", up.run_id, "worker:1", "helper:0").stdout
         assert "worker:1 on localhost" in full and "worker:0" not in full
         assert f"      load ({folder}/late.py:4)" in full
-        assert "    waits for a child (wait4)" in full and "open files: 0 /dev/null" in full
+        assert "    sleeps in do_wait" in full and "open files: 0 /dev/null" in full
         assert run("stacks", up.run_id, "worker:9").returncode == 2
         up.press_ctrl_c()
         assert up.wait() == 130

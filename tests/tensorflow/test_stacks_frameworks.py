@@ -121,7 +121,7 @@ env = { TF_CPP_MIN_LOG_LEVEL = "0" }
         up.state("worker:0", "ready")
         assert up.log("worker:0", "CreateSession still waiting for response from worker")
         found = wait_in(up.run_id, worker_0="train")
-        assert "sleep sleeps in clock_nanosleep" in found["ps:0"]
+        assert "sleep sleeps in hrtimer_nanosleep" in found["ps:0"]
         lines = run("stacks", up.run_id).stdout
         assert "train waits.py:11" in lines
         up.press_ctrl_c()

@@ -69,20 +69,20 @@ def test_folders_differ_from_host_to_host() -> None:
 
 
 def test_what_the_kernel_says_is_a_place_too() -> None:
-    """Numbers of pipes differ and mean nothing; programs and states do."""
+    """The program and the kernel's function tell groups apart."""
     pipes = [
-        task(n, process(way="proc", command="/bin/cat", state=f"reads pipe:[{n}]"))
+        task(n, process(way="proc", command="/bin/cat", state="sleeps in pipe_read"))
         for n in range(3)
     ]
-    sleeps = task(3, process(way="proc", command="sleep 5", state="sleeps in clock_nanosleep"))
+    sleeps = task(3, process(way="proc", command="sleep 5", state="sleeps in hrtimer_nanosleep"))
     first, second = taken(*pipes, sleeps).groups
-    assert (first.where, len(second.tasks)) == ("sleep sleeps in clock_nanosleep", 3)
-    assert second.where == "cat reads pipe:[0]"
+    assert (first.where, len(second.tasks)) == ("sleep sleeps in hrtimer_nanosleep", 3)
+    assert second.where == "cat sleeps in pipe_read"
 
 
 def test_the_interpreter_behind_a_shell_stands_for_its_task() -> None:
     """Else the last process that the shell has started."""
-    shell = process(way="proc", command="sh -c x", state="waits for a child (wait4)", pid=1)
+    shell = process(way="proc", command="sh -c x", state="sleeps in do_wait", pid=1)
     python, child = process(*USER, pid=2), process(way="proc", command="sleep 9", pid=3)
     assert task(0, shell, python, child).main is python
     assert task(0, shell, child).main is child
