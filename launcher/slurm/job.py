@@ -14,7 +14,6 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,9 +31,7 @@ from .limits import (
     SlurmFinding,
     Subject,
     Verdict,
-    check_time,
     limit_findings,
-    limit_variables,
     parse_config,
 )
 from .login import (
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
 
 _SUBMIT_SECONDS = 60.0
 _SECONDS = 20.0
-_LIMIT_SECONDS = 5.0
-"""For a question without whose answer sbatch is asked all the same."""
 _JOB = re.compile(r"([0-9]{1,15})(?:;([\w.-]+))?")
 _FIELD = re.compile(r"(?:^|\s)(JobState|Reason|NodeList|StartTime|Restarts|ExitCode)=(\S*)")
 _GONE = ("nvalid job id", "already completing or completed")
@@ -205,9 +200,8 @@ class SlurmJob:
 
         Raises:
             NoAnswerError: sbatch did not end, or gave no id.
-            SlurmError: with sbatch's words, or `time` is longer than the partition allows.
+            SlurmError: with sbatch's words.
         """
-        await self._check_time()
         try:
             output = await self._submit()
         except NoAnswerError as error:
@@ -373,7 +367,6 @@ class SlurmJob:
         Raises:
             SlurmError: it would refuse it.
         """
-        await self._check_time()
         output = await self._submit(test=True)
         if output.status != 0:
             raise _refusal(output)
@@ -409,18 +402,6 @@ class SlurmJob:
             said = await self._ask("scontrol", "show", "config")
             self._limits = parse_config(said)
         return self._limits
-
-    async def _check_time(self) -> None:
-        """Raises `SlurmError` when the job would wait for ever; Slurm's silence says nothing."""
-        asked = ("sinfo", "-h", "-a", "-o", "%P|%l")
-        with suppress(NoAnswerError, MissingProgramError):
-            output = await self._commands.run(asked, timeout=_LIMIT_SECONDS)
-            try:
-                check_time(self._table, output.stdout if output.status == 0 else "")
-            except SlurmError:
-                printenv = ("printenv", *limit_variables(self._table))
-                if not (await self._commands.run(printenv, timeout=_LIMIT_SECONDS)).stdout.strip():
-                    raise
 
     async def _submit(self, *, test: bool = False) -> Output:
         asked = job_request(self._table, self._run_id, self._rules)

@@ -94,15 +94,12 @@ REFUSED = {
     'partition = "closed"': ("Invalid user id", "this user may not submit that"),
     "gpus = 99": ("not available", "correct nodes, gpus or options"),
     'options = ["--no-such-option"]': ("unrecognized option", "correct options"),
-    # sbatch would take it, and it would wait for ever:
-    'partition = "short"': ("short allows 1:00", "write a shorter time"),
 }
 
 
 def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> None:
-    """Given an absent or closed partition, more GPUs than a node has, an unknown option, or a time
-    above the partition's limit, when a run is launched or checked, then exit 3 with the reason and
-    with what to change."""
+    """Given an absent or closed partition, more GPUs than a node has, or an unknown option, when a
+    run is launched or checked, then exit 3 with sbatch's reason and with what to change."""
     for line, said in REFUSED.items():
         file = scenario.file(slurm=line)
         refused(file, *said)
@@ -110,10 +107,24 @@ def test_what_sbatch_refuses_is_said_with_what_to_change(scenario: Scenario) -> 
     scenario.check_empty()
 
 
+def test_limits_that_slurm_enforces_are_refused_by_sbatch(scenario: Scenario) -> None:
+    """Given a Slurm that enforces the limits of partitions, when a run that is too long for its
+    partition is launched or checked, then exit 3 with sbatch's words and with what to change."""
+    conf = scenario.bed.folder / "slurm.conf"
+    conf.write_text(f"EnforcePartLimits=ALL\n{conf.read_text()}")
+    scenario.bed.run("scontrol", "reconfigure")
+    file = scenario.file(slurm='partition = "short"')
+    said = ("Slurm: sbatch: error: ", "Requested time limit is invalid", "write a shorter time")
+    refused(file, *said)
+    blocked(file, *said[1:])
+    scenario.check_empty()
+
+
 def test_what_a_partition_never_gives_is_said_in_the_queue(scenario: Scenario) -> None:
-    """Given a partition for fewer nodes or for other accounts, when sbatch has taken the job, then
-    a note says what to change, and Ctrl-C cancels the job in the queue."""
+    """Given a partition for shorter times, for fewer nodes or for other accounts, when sbatch has
+    taken the job, then a note says what to change, and Ctrl-C cancels the job in the queue."""
     for partition, said in {
+        "short": "write a shorter time",
         "few": "fewer nodes",
         "members": "write an account that the partition allows",
     }.items():

@@ -1,9 +1,7 @@
-"""Limits of Slurm's partitions, reasons of jobs that wait, and jobs that were there before."""
+"""Settings of Slurm, reasons of jobs that wait, and jobs that were there before."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,49 +9,10 @@ import pytest
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError
 from launcher.slurm.job import UserJob
-from launcher.slurm.limits import seconds_of
-from launcher.slurm.login import Output, SlurmError
+from launcher.slurm.login import Output
 from tests.support.cluster_texts import cluster_on_slurm as cluster
 from tests.support.cluster_texts import on_slurm
 from tests.support.slurm_commands import RULES, Scripted, engine
-
-PARTITIONS = "all*|infinite\nshort|1:00\nday|1-00:00:00\nodd|n/a\n"
-
-
-@pytest.mark.parametrize(
-    ("table", "said"),
-    [
-        ('partition = "short"', "time is 10, but the partition short allows 1:00"),
-        ('partition = "short,short"', "short allows 1:00"),
-        ('partition = "short,day"', ""),
-        ('partition = "odd"', ""),
-        ('partition = "unknown"', ""),
-        ('partition = "short"\noptions = ["--qos=long"]', ""),
-        ('partition = "short"\noptions = ["--q=long"]', ""),
-        ('partition = "short"\noptions = ["--reservation=x"]', ""),
-        ('partition = "short"\noptions = ["--exclusive"]', "the partition short allows 1:00"),
-        ("", ""),
-    ],
-)
-async def test_a_time_beyond_the_partitions_is_not_submitted(table: str, said: str) -> None:
-    """Unless another limit may hold, or Slurm does not say: sbatch is asked then."""
-    commands = Scripted(sinfo=PARTITIONS, sbatch="8123\n", config="")
-    asking = engine(commands, slurm=table)
-    if not said:
-        assert await asking.request() == "8123"
-        return
-    for ask in (asking.request, lambda: anext(asking.examine())):
-        with pytest.raises(SlurmError, match=said) as caught:
-            await ask()
-        assert "write a shorter time" in caught.value.todo
-    assert not any(argv[0] == "sbatch" for argv in commands.asked)
-
-
-@pytest.mark.parametrize("partition", ["all*|" + "9" * 5000, "all*|1-" + "9" * 5000 + ":00"])
-async def test_a_limit_of_thousands_of_digits_says_nothing(partition: str) -> None:
-    """sbatch is asked."""
-    commands = Scripted(sinfo=partition + "\n", sbatch="8123\n")
-    assert await engine(commands).request() == "8123"
 
 
 async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
@@ -68,64 +27,11 @@ async def test_a_slurm_that_does_not_tell_its_limits_refuses_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "variables", "submitted"),
-    [
-        ("", set(), False),
-        ("", {"SBATCH_PARTITION"}, True),
-        ('options = ["--part=long"]', set(), True),
-        ('partition = "short"', {"SBATCH_PARTITION"}, False),
-        ('partition = "short"', {"SBATCH_QOS"}, True),
-        ('partition = "short"', {"SBATCH_RESERVATION"}, True),
-    ],
-)
-async def test_a_default_of_the_user_may_have_other_limits(
-    table: str, variables: set[str], submitted: bool
-) -> None:
-    """A variable of sbatch counts where the file says nothing against it."""
-
-    class WithVariables(Scripted):
-        async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
-            if argv[0] == "printenv":
-                found = variables.intersection(argv)
-                return Output(0 if found else 1, "x\n" * len(found), "")
-            return await super().run(argv, stdin, timeout)
-
-    partitions = PARTITIONS.replace("all*|infinite", "all*|1:00")
-    asking = engine(WithVariables(sinfo=partitions, sbatch="8123\n"), slurm=table)
-    if submitted:
-        assert await asking.request() == "8123"
-    else:
-        with pytest.raises(SlurmError, match="time is 10, but the partition"):
-            await asking.request()
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("30", 1800),
-        ("1:30", 90),
-        ("04:00:00", 14400),
-        ("2-12", 216000),
-        ("1-0:30", 88200),
-        ("1-00:00:01", 86401),
-        ("0", math.inf),
-        ("infinite", math.inf),
-        ("n/a", math.inf),
-        ("", None),
-        ("x", None),
-        ("1:2:3:4", None),
-    ],
-)
-def test_times_of_slurm(text: str, seconds: float | None) -> None:
-    """As `sbatch --time` takes them, and `sinfo` prints them."""
-    assert seconds_of(text) == seconds
-
-
-@pytest.mark.parametrize(
     ("reason", "todo"),
     [
         ("PartitionConfig", "shorter time"),
         ("PartitionNodeLimit", "write a smaller nodes"),
+        ("PartitionTimeLimit", "write a shorter time"),
         ("Job's account not known, so it can't use this partition (members allows proj)", "acco"),
         ("Job's QOS not permitted to use this partition (x)", "--qos"),
         ("Resources", ""),
