@@ -4,8 +4,9 @@ A terminal acts on escape sequences and control characters; bidirectional contro
 characters make a line look different from its text; lone surrogates cannot be written at all.
 `printable` is for text inside our own messages, `escaped` for a value of a file that is quoted,
 `pictured` for text that must stay complete, `visible` for a text that is edited on one line,
-`without_escapes` for text that goes to a program. Lines of logs in panes, which keep their colours,
-are the business of `tui.log.sanitise`, with the sequences and pictures of this module.
+`without_escapes` for text that goes to a program. What lines of logs show is the business of
+`lines`, and how panes draw them that of `tui.log.sanitise`, with sequences and pictures of this
+module.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ import re
 LONGEST = 2000
 CSI = r"\x1b\[[0-?]*[ -/]*[@-~]"
 """Colours, cursor, erase, modes."""
-CONTROL_STRING, STRING_END = r"\x1b[\]PX^_][^\x07\x1b]*", r"\x07|\x1b\\"
-"""OSC (title, clipboard), DCS, SOS, PM, APC; and what ends them."""
+CONTROL_STRING, STRING_END = r"\x1b[\]PX^_][^\x07\x1b\n]*", r"\x07|\x1b\\"
+"""OSC (title, clipboard), DCS, SOS, PM, APC; and what ends them. A line's end does as well: nobody
+hides the rest of a log in one."""
 OTHER_ESCAPE = r"\x1b[ -/]*[0-~]"
 """Character sets, save and restore, reset."""
 _SEQUENCE = re.compile(rf"{CSI}|{CONTROL_STRING}(?:{STRING_END})|{OTHER_ESCAPE}")

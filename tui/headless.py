@@ -263,8 +263,8 @@ class _Output:
 
 
 def display_line(line: bytes, *, pictures: bool) -> str:
-    """A line of a log for stdout, as its last carriage return leaves it: for a terminal with
-    pictures of what it would act on, for a program without escape sequences."""
+    """A line of a log for stdout, as a pane shows it but for colours: for a terminal with pictures
+    of what it would act on, for a program without those characters."""
     text = line_text(line)
     return pictured(text) if pictures else without_escapes(text)
 

@@ -205,7 +205,7 @@ def build_parser() -> argparse.ArgumentParser:
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
     logs.add_argument(
-        "--raw", action="store_true", help="on a terminal, too, escape sequences as they are"
+        "--raw", action="store_true", help="on a terminal, too, the bytes as they are"
     )
 
     stacks = commands.add_parser("stacks", help="print where the tasks of a run stand, grouped")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from launcher.ids import TaskId
+from launcher.lines import screen
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.session.control import RunControl
 from tui.curves import sparkline
 from tui.log.hints import Hint, TaskContexts, hint_for, known_cause
-from tui.log.sanitise import plain_text
 
 _TAIL = 4096
 _FRESH = 30.0
@@ -85,6 +85,6 @@ class LogAlerts:
         known = self._seen.pop(task.id, None)
         if known is None or known[:2] != (begun, size):
             data = file.read(max(begun, size - _TAIL), _TAIL)
-            hints = (hint_for(plain_text(line)) for line in reversed(data.split(b"\n")))
+            hints = (hint_for(line) for line in reversed(screen(data)))
             known = begun, size, next((hint for hint in hints if hint is not None), None)
         self._seen[task.id] = known

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..ids import TaskId
+from ..lines import displayed
 from ..printable import without_escapes
 from ..store.runs import RunFolder
 from ..store.stream import LineReader, LogEvent, PublicEvent, printable_values
@@ -165,5 +166,5 @@ class RunLogs:
 
 
 def line_text(line: bytes) -> str:
-    """Text of a line as its last carriage return leaves it."""
-    return line.decode(errors="replace").rstrip("\r").rsplit("\r", 1)[-1]
+    """Text of a line as it is shown."""
+    return displayed(line).decode(errors="replace")

@@ -22,7 +22,7 @@ from ..hosts import frames
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Link, Stored
 from ..ids import TaskId
-from ..lines import LINE_BYTES, shown
+from ..lines import LINE_BYTES, versions
 from ..plan.planner import Plan
 from ..run import events as ev
 from ..run.background import LeftProcess, LeftProcesses
@@ -367,7 +367,7 @@ class LogMonitor:
             return
         attempt, pattern, rest = self._patterns[task]
         text = rest + data
-        if not pattern.search(shown(text)):
+        if not pattern.search(versions(text)):
             begin = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
             self._patterns[task] = (attempt, pattern, text[begin : begin + LINE_BYTES])
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ..ids import TaskId
+from ..lines import versions
 
 _LONGEST = 4096
 """Bytes: what comes in one piece is mostly one line, a line for each task that is missing."""
@@ -22,7 +23,7 @@ def awaited_in(data: bytes) -> TaskId | None:
     """The task that new output says is waited for, where it says nothing else."""
     if not data or len(data) > _LONGEST:
         return None
-    matches = [_LINE.search(line) for line in data.splitlines() if line.strip()]
+    matches = [_LINE.search(line) for line in versions(data).splitlines() if line.strip()]
     if not matches or matches[0] is None or None in matches:
         return None
     return TaskId(matches[0]["job"].decode(), int(matches[0]["index"]))

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ids import TaskId
+from ..lines import screen
 from ..printable import printable
 from .disk import Files
 
@@ -368,14 +369,13 @@ TAIL_BYTES = 16 * 1024
 
 
 def log_tail(log: LogFile, lines: int = TAIL_LINES, size: int = TAIL_BYTES) -> tuple[str, ...]:
-    """The last lines of a log, printable, each of at most 500 characters."""
+    """The last lines of a log as they are shown, printable, each of at most 500 characters."""
     return tail_lines(log.read(max(0, log.size - size), size), lines)
 
 
 def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
     """The last lines of some bytes, as `log_tail` has them."""
-    text = raw.decode(errors="replace").replace("\r\n", "\n").replace("\r", "\n")
-    found = [printable(line.expandtabs(), 500) for line in text.split("\n")]
+    found = [printable(line.expandtabs(), 500) for line in screen(raw)]
     return tuple([line for line in found if line.strip()][-lines:])
 
 

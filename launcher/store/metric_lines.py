@@ -3,7 +3,8 @@
 Works for any script: `figures` knows how the field's programs tell their progress; a cluster file
 may give a pattern of its own. Only the last part of a large chunk is looked at: under a flood of
 hundreds of thousands of lines a second the newest figures count, not all of them, and of a line
-only its first 4 KiB. A line is looked at as a terminal shows it, without escape sequences.
+only its first 4 KiB. A line is looked at without escape sequences, and
+each of its versions where it is rewritten.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..cluster.patterns import compile_pattern
-from ..lines import LINE_BYTES, shown
+from ..lines import LINE_BYTES, versions
 from .figures import LIKELY, Figures, Rank, figures_of, is_epoch
 from .metrics import Point
 
@@ -72,7 +73,7 @@ class Extractor:
     def _values(self, text: bytes, now: float, *, flood: bool) -> Iterator[dict[str, float]]:
         if self._pattern is not None:
             found_some = False
-            for match in self._pattern.finditer(shown(text)):
+            for match in self._pattern.finditer(versions(text)):
                 values = _groups(match)
                 if values:
                     found_some = True
@@ -81,7 +82,7 @@ class Extractor:
                 return
         if not LIKELY.search(text):
             return
-        lines = shown(text).split(b"\n")
+        lines = versions(text).split(b"\n")
         likely = [line for line in lines if LIKELY.search(line)]
         for line in likely[-(_MOST_LINES_OF_FLOOD if flood else _MOST_LINES) :]:
             figures = figures_of(line)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from launcher.frozen import frozen
 from launcher.ids import TaskId
+from launcher.lines import PLAIN, TextStyle
 from launcher.store.logs import LogFile
 
 MAX_LINE = 64 * 1024
@@ -40,6 +41,8 @@ class Line:
     """When it was received, to a quarter of a second; seconds since the epoch."""
     task: TaskId | None = None
     """The task that wrote it, where logs are merged."""
+    style: TextStyle = PLAIN
+    """The style that lines before it have left set."""
 
 
 class Lines(Protocol):

@@ -10,13 +10,13 @@ from typing import Any
 import re2
 
 from launcher.frozen import frozen
+from launcher.lines import all_displayed, rewrites
 from launcher.printable import CSI
 
 from .remarks import remark_source
 
 MAX_PER_LINE = 1000
 """Hits that are counted in one line: each may cost a look at the rest of the line."""
-_ESCAPES = re.compile(CSI.encode())
 _TOKEN = re.compile(
     r"(?P<edge>[\^$]|\\[bBAz])"
     r"|(?P<frame>\(\?:|[()|]|(?:[*+?]|\{\d+(?:,\d*)?\})\??)"
@@ -39,9 +39,9 @@ class Chunk:
         return self.first + self.data.count(b"\n")
 
     @property
-    def coloured(self) -> bool:
-        """Colours change in it, perhaps in the middle of a word."""
-        return b"\x1b" in self.data
+    def is_shown(self) -> bool:
+        """Its bytes are what is shown of it: they have no colours, and nothing is rewritten."""
+        return not any(mark in self.data for mark in (b"\x1b", b"\r", b"\x08"))
 
 
 class Query:
@@ -78,10 +78,11 @@ class Query:
     def lines(self, chunk: Chunk) -> tuple[list[int], int]:
         """The numbers of the lines that hit, and how many hits there are."""
         data = chunk.data
-        if chunk.coloured:
-            if self._prefilter is not None and not self._prefilter.search(data):
-                return [], 0
-            data = _ESCAPES.sub(b"", data)
+        if not chunk.is_shown:
+            if not rewrites(data):
+                if self._prefilter is not None and not self._prefilter.search(data):
+                    return [], 0
+            data = all_displayed(data)
         hits: list[int] = []
         count = at = here = 0
         line = chunk.first

@@ -12,13 +12,14 @@ from rich.cells import cell_len, chop_cells
 
 from launcher.frozen import frozen
 from launcher.ids import TaskId
+from launcher.lines import latest
 from launcher.quantities import thousands
 from tui.format import time_of_day
 from tui.log.hints import TaskContexts, explain_hint, hint_for
 
 from .document import Line
 from .query import Query
-from .sanitise import PLAIN, Attr, Span, TextStyle, last_rewrite, parse_spans
+from .sanitise import PLAIN, Attr, Span, TextStyle, parse_spans
 
 DIM = TextStyle(attr=Attr.DIM)
 HINT = TextStyle(3, -1, Attr.ITALIC)
@@ -64,12 +65,12 @@ def render_line(
 ) -> tuple[list[Span], int]:
     """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
     is the task whose log this is, where the line itself does not say it."""
-    data = last_rewrite(line.data)
+    data = latest(line.data) if b"\r" in line.data else line.data
     cut = line.cut + max(0, len(data) - MAX_DRAWN)
     data = data[:MAX_DRAWN]
     if options.hide_prefix:
         data = _PREFIXES.sub(_severity, data, count=1)
-    result = parse_spans(data)
+    result = parse_spans(data, line.style)
     if options.query is not None:
         result = highlight(result, options.query)
     if cut:

@@ -207,7 +207,7 @@ def test_logs_on_a_terminal_are_pictures(tmp_path: Path) -> None:
         assert "evil" in shown and "␦" in shown and "end" in shown
         assert not acted_on(shown, "\n\t")
         assert ("worker:0 | " in shown) == (not words)
-    assert "␛]52;c;ZXZpbA==␇" in on_terminal("logs", folder.run_id, "worker:0").decode()
+    assert "ZXZpbA==" not in on_terminal("logs", folder.run_id, "worker:0").decode()
     assert on_terminal("logs", folder.run_id, "worker:0", "--raw") == RAW
     assert piped("logs", folder.run_id, "worker:0") == RAW
     assert piped("logs", folder.run_id, "--raw") == b"".join(

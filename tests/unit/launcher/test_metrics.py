@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.lines import shown
+from launcher.lines import versions
 from launcher.store.figures import Rank, figures_of
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import MAX_POINTS, Point, Series
@@ -31,7 +31,7 @@ def test_the_corpus_is_large() -> None:
 def read(case: Case) -> tuple[float | None, ...]:
     """What a reader that has seen nothing else takes from a line. A number that may be a rank's
     is a step when it has grown."""
-    figures = figures_of(shown(case.line.encode()))
+    figures = figures_of(versions(case.line.encode()))
     if figures is None or figures.rank is Rank.ASIDE:
         return None, None, None
     return figures.step, figures.total, figures.loss
