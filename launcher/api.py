@@ -22,9 +22,10 @@ from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
 from .run.states import RunPhase
-from .session.client import RunClient, has_launcher
+from .session.client import RunClient
 from .session.control import STACKS_SECONDS, loop_caller
 from .session.following import EventFiles, RunLogs
+from .session.launcher_link import has_launcher
 from .session.launcher_process import LauncherProcess
 from .session.stored import StoredRun, stored_folder
 from .store.runs import RunFolder

@@ -9,8 +9,9 @@ from launcher.cluster import ClusterModel
 from launcher.frozen import frozen
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.run.snapshot import Snapshot
-from launcher.session.client import RunClient, has_launcher
+from launcher.session.client import RunClient
 from launcher.session.control import RunControl
+from launcher.session.launcher_link import has_launcher
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 

@@ -16,6 +16,7 @@ from ..plan.facts import Resume
 from ..printable import escaped
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
+from ..run.views import Views
 from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series, latest_metrics
 from ..store.runs import RunFolder
@@ -96,14 +97,19 @@ class StoredRun:
         named = {host.host for host in seen.receipt.hosts}
         return named >= {host.name for host in self.plan.hosts}
 
-    def snapshot(self) -> Snapshot:
+    @property
+    def views(self) -> Views:
         """The run as it was when the last record was written, with the newest metrics."""
         if self.end is None:
             for task, latest in latest_metrics(self.folder.metrics).items():
                 if (view := self._views.tasks.get(task)) is not None:
                     self._views.update_task(task, **latest.figures(view.last_output))
             self.data.refresh_waiting()
-        return self._views.snapshot()
+        return self._views
+
+    def snapshot(self) -> Snapshot:
+        """The views as they stand."""
+        return self.views.snapshot()
 
     def logs(self) -> LogStore:
         return LogStore(self.folder.path, read_only=True)

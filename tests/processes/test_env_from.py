@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.paths import runs_home
-from launcher.session.client import connect
+from launcher.session.launcher_link import connect
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.testbed.inprocess import SshServer

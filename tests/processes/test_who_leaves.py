@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from launcher.run.states import RunPhase, TaskState
-from launcher.session.client import RunClient, connect
+from launcher.session.client import RunClient
+from launcher.session.launcher_link import connect
 from launcher.store.runs import RunFolder
 from tests.support import command
 from tests.support.budgets import soak

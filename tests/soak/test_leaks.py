@@ -63,7 +63,7 @@ def look(folder: RunFolder) -> None:
 
 def follow(folder: RunFolder) -> None:
     """A client that finds no launcher."""
-    client = RunClient(folder, StoredRun(folder).snapshot(), None)
+    client = RunClient(folder, StoredRun(folder).views, None)
     assert client.logs.open(client.snapshot().tasks[0].id).read(0, 6) == b"a line"
     client.close()
 

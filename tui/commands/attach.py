@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 
 from launcher.errors import TaskNotFoundError, TfmuxError
-from launcher.session.client import has_launcher
 from launcher.session.following import LogLines, RunLogs
+from launcher.session.launcher_link import has_launcher
 from launcher.session.stored import StoredRun, stored_folder
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end

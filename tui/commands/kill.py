@@ -12,7 +12,8 @@ from launcher.paths import runs_home
 from launcher.printable import printable
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
-from launcher.session.client import RunClient, has_launcher
+from launcher.session.client import RunClient
+from launcher.session.launcher_link import has_launcher
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.run_list import active_runs
 from launcher.session.stored import StoredRun, stored_folder

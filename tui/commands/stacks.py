@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 from launcher.errors import LauncherError, TaskNotFoundError
 from launcher.ids import TaskId
 from launcher.run.stack_groups import Stacks, record
-from launcher.session.client import RunClient, has_launcher
+from launcher.session.client import RunClient
 from launcher.session.control import STACKS_SECONDS
+from launcher.session.launcher_link import has_launcher
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end
 from tui.commands.which_run import run_and_tasks

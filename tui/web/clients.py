@@ -11,8 +11,9 @@ from launcher.cluster import ClusterModel
 from launcher.errors import LockError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home
-from launcher.session.client import RunClient, has_launcher
+from launcher.session.client import RunClient
 from launcher.session.control import RunControl
+from launcher.session.launcher_link import has_launcher
 from launcher.session.run_list import read_run
 from launcher.store.runs import RunFolder
 from tui.run_clients import RunClients

@@ -20,8 +20,7 @@ from launcher.cluster import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
-from launcher.session import client as session_client
-from launcher.session import control_socket, launcher_process
+from launcher.session import control_socket, launcher_process, supervision
 from launcher.session.client import RunClient
 from launcher.session.connections import HostStats
 from launcher.session.stored import StoredRun
@@ -195,12 +194,12 @@ def test_deaths_of_long_ago_do_not_count(
 ) -> None:
     """Given launchers that die with more than ten minutes in between, when more of them have died
     than may in a row, then the run goes on with the same task, until it is killed."""
-    monkeypatch.setattr(session_client, "RESTART_SECONDS", 0.0)  # each is older than that
-    now = broken("what clients are sent", session_client.MOST_RESTARTS + 2)
+    monkeypatch.setattr(supervision, "RESTART_SECONDS", 0.0)  # each is older than that
+    now = broken("what clients are sent", supervision.MOST_RESTARTS + 2)
     with launched(tmp_path) as client:
         before = running(client)
         now.touch()
-        died = session_client.MOST_RESTARTS + 2
+        died = supervision.MOST_RESTARTS + 2
         wait(client, lambda _: client.lost_launchers == died, "all of them die")
         after = wait(client, stepping((before.step or 0) + 40), "later steps")
         assert after.task(WORKER).pid == before.task(WORKER).pid and not after.launcher_error

@@ -24,7 +24,7 @@ from launcher import (
     TaskNotFoundError,
     TaskState,
 )
-from launcher.session.client import ClientState
+from launcher.session.client import RunClient
 from launcher.session.stored import stored_folder
 from launcher.store.runs import RunFolder
 from tests.support.paths import REPOSITORY
@@ -304,14 +304,14 @@ async def test_launchers_that_all_die_are_an_error(monkeypatch: pytest.MonkeyPat
     """Which names the command that ends what is left."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:
         await until_metric(run)
-        run.client._state = ClientState.ALONE
+        monkeypatch.setattr(RunClient, "gave_up", True)
         run._on_change()
         with pytest.raises(LauncherError, match=f"tfmux kill {run.id}"):
             await run.wait()
         with pytest.raises(LauncherError):
             async for _ in run.events():
                 pass
-        run.client._state = ClientState.FOLLOWING
+        monkeypatch.undo()
         run._error = None
         run._ended.clear()
 

@@ -10,7 +10,6 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +21,11 @@ from launcher.ids import TaskId, new_run_id
 from launcher.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session import client as client_module
-from launcher.session.client import HEARD_SECONDS, MOST_RESTARTS, RunClient, unknown
+from launcher.session import launcher_link
+from launcher.session.client import RunClient, unknown
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.stored import StoredRun
+from launcher.session.supervision import HEARD_SECONDS, MOST_RESTARTS
 from launcher.store.launcher_lock import acquire
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
@@ -140,7 +140,7 @@ def test_a_detach_is_read_although_the_launcher_writes_first() -> None:
     """Its next write found a closed socket then, and lost what it had not read yet: a run that was
     left under load was killed."""
     ours, theirs = socket.socketpair()
-    connection = client_module.ControlConnection(ours)
+    connection = launcher_link.ControlConnection(ours)
     assert connection.send({"command": "detach"})
     closing = threading.Thread(target=lambda: connection.close(flush=True))
     closing.start()
@@ -157,10 +157,10 @@ def test_a_launcher_that_stands_still_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A screen must close."""
-    monkeypatch.setattr(client_module, "FLUSH_SECONDS", 0.2)
+    monkeypatch.setattr(launcher_link, "FLUSH_SECONDS", 0.2)
     ours, theirs = socket.socketpair()
     with theirs:
-        client_module.ControlConnection(ours).close(flush=True)
+        launcher_link.ControlConnection(ours).close(flush=True)
         assert ours.fileno() == -1
 
 
@@ -204,7 +204,7 @@ def test_a_kill_waits_for_a_launcher_that_is_slow_to_start(
     file = write(tmp_path, CLUSTER)
     client = RunClient.launch(load(file), CLUSTER, process=silent)
     others: list[None] = []
-    monkeypatch.setattr(client_module, "LauncherProcess", lambda: others.append(None))
+    monkeypatch.setattr(launcher_link, "LauncherProcess", lambda: others.append(None))
     client.kill_all()
     assert not client.wait(HEARD_SECONDS + 1)
     assert others == [] and client.lost_launchers == 0
@@ -255,7 +255,7 @@ def test_another_launcher_is_started_when_this_machine_has_room_for_it(
 
     with launched(tmp_path) as first:
         wait(first, stepping(1), "step 1")
-        monkeypatch.setattr(client_module, "LauncherProcess", start)
+        monkeypatch.setattr(launcher_link, "LauncherProcess", start)
         os.kill(pid_of(first), signal.SIGKILL)
         wait(first, lambda _: first.lost_launchers > 0, "its death")
         first.kill_all()
@@ -378,7 +378,7 @@ def test_a_client_that_cannot_look_for_launchers_says_so(
     def unusable(run_id: str) -> Path:
         raise FolderError("/tmp: Permission denied")
 
-    monkeypatch.setattr(client_module, "socket_path", unusable)
+    monkeypatch.setattr(launcher_link, "socket_path", unusable)
     with following(tmp_path) as client:
         seen = wait(client, lambda s: any("no launcher supervises" in n for n in s.notes), "a note")
         assert any("/tmp: Permission denied" in note for note in seen.notes)
@@ -417,7 +417,9 @@ def following(folder: Path, state: RunPhase = RunPhase.RUNNING) -> Iterator[RunC
     """A client, without a connection, of a run that no launcher supervises."""
     run = RunFolder(folder / "seen-1")
     run.path.mkdir()
-    client = RunClient(run, replace(unknown(run), state=state), None)
+    views = unknown(run)
+    views.update_run(state=state)
+    client = RunClient(run, views, None)
     try:
         yield client
     finally:

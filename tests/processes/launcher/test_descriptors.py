@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.session.client import ControlConnection
+from launcher.session.launcher_link import ControlConnection
 from launcher.store.disk import MOST_OPEN, Files
 from tests.support.patience import PATIENCE
 

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Metric, Snapshot
+from launcher.run.snapshot import Metric, RunView
 from launcher.run.states import RunPhase
+from launcher.run.views import Views
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from launcher.store.stream import encode
@@ -21,7 +22,7 @@ def test_a_client_that_shows_no_curves_keeps_no_points(tmp_path: Path) -> None:
     rows = [Metric(task, "h", {"loss": 1.0}, time=1.0 + number) for number in range(100)]
     folder = RunFolder(tmp_path)
     folder.metrics.write_bytes(b"".join(map(encode, rows)))
-    now = Snapshot(folder.run_id, "r", RunPhase.RUNNING, 0.0)
+    now = Views(RunView(folder.run_id, "r", RunPhase.RUNNING, 0.0))
     client = RunClient(folder, now, None)
     seen = threading.Event()
     client.subscribe(lambda _: seen.set())

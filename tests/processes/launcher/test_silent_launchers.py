@@ -6,12 +6,9 @@ import json
 import os
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain, repeat
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +18,7 @@ from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase
 from launcher.run.views import Views
-from launcher.session import client as client_module
+from launcher.session import launcher_link, supervision
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.store.launcher_lock import acquire
@@ -57,7 +54,7 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Silent]]:
         started.append(Silent())
         return started[-1]
 
-    monkeypatch.setattr(client_module, "LauncherProcess", start)
+    monkeypatch.setattr(launcher_link, "LauncherProcess", start)
     yield started
     for process in started:
         process.theirs.close()
@@ -69,7 +66,7 @@ def followed(folder: Path, snapshot: Snapshot) -> Iterator[tuple[RunClient, sock
     here, there = socket.socketpair()
     run = RunFolder(folder / snapshot.run_id)
     run.path.mkdir()
-    client = RunClient(run, snapshot, here)
+    client = RunClient(run, Views.of(snapshot), here)
     with there:
         try:
             yield client, there
@@ -80,43 +77,6 @@ def followed(folder: Path, snapshot: Snapshot) -> Iterator[tuple[RunClient, sock
 def snapshot_of(state: RunPhase, since: float, **fields: Any) -> Snapshot:
     """A run without hosts."""
     return Snapshot("seen-1", "seen", state, since, **fields)
-
-
-def test_a_kill_that_lasts_starts_one_other_launcher_at_most(
-    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each one that takes the run over begins the kill anew: a host that answers late would never
-    have its time."""
-    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
-    past = time.time() - 60
-    killing = snapshot_of(RunPhase.KILLING, past, kill_deadline=past)
-    with followed(tmp_path, killing) as (client, _):
-        client.kill_all()
-        wait(client, lambda _: silent, "another launcher")
-        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
-        while time.monotonic() < end:
-            assert len(silent) == 1
-            time.sleep(0.01)
-
-
-def test_a_clock_that_is_set_takes_no_grace_from_a_kill(
-    tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The launcher names the deadline by the wall clock; a day later by that clock a kill with a
-    grace of a thousand seconds is not late."""
-    monkeypatch.setattr(client_module, "_KILL_SECONDS", 0.05)
-    now = time.time()
-    wall = chain([now], repeat(now + 86_400))
-    clocks = SimpleNamespace(time=lambda: next(wall), monotonic=time.monotonic)
-    monkeypatch.setattr(client_module, "time", clocks)
-    killing = snapshot_of(RunPhase.KILLING, now, kill_deadline=now + 1000)
-    with followed(tmp_path, killing) as (client, _):
-        client.kill_all()
-        end = time.monotonic() + 1.0  # twenty times as long as it takes to start the next
-        while time.monotonic() < end:
-            assert not silent
-            time.sleep(0.01)
-    assert next(wall) > now, "the deadline was looked at"
 
 
 def test_only_the_clients_own_thread_connects_and_calls_listeners(
@@ -138,7 +98,7 @@ def test_a_launcher_that_sends_a_line_without_end_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launcher is no longer read, and the reason is reported."""
-    monkeypatch.setattr(client_module, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(launcher_link, "LONGEST_LINE", 1 << 20)
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         with pytest.raises(OSError):
             for _ in range(1 << 10):
@@ -217,7 +177,7 @@ def test_a_kill_takes_over_from_a_launcher_that_accepts_nobody(
     tmp_path: Path, silent: list[Silent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The launcher's queue of connections is full: that is no answer, either."""
-    monkeypatch.setattr(client_module, "HEARD_SECONDS", 0.1)
-    with standing_still(tmp_path, 0) as (run_id, _), client_module.connect(run_id), killing(run_id):
+    monkeypatch.setattr(supervision, "HEARD_SECONDS", 0.1)
+    with standing_still(tmp_path, 0) as (run_id, _), launcher_link.connect(run_id), killing(run_id):
         wait_until(lambda: silent, "another launcher")
         silent[0].theirs.sendall(b'{"error": "seen"}\n')

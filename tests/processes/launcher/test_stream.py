@@ -9,6 +9,7 @@ from typing import Any
 from launcher.cluster import loads
 from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.run.views import Views
 from launcher.session.client import RunClient
 from launcher.session.launcher import RunLoop
 from launcher.session.run_list import read_run
@@ -100,7 +101,7 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     wait_until(lambda: tells(first.folder, run_loop), "the stream tells it")
     thread = LauncherThread()
     link = thread.order({"attach": first.run_id})
-    second = RunClient(first.folder, first.snapshot(), link)
+    second = RunClient(first.folder, Views.of(first.snapshot()), link)
     assert first.wait(PATIENCE) and first.snapshot().outcome is Outcome.DETACHED
     wait_until(lambda: running(second), "the second one has it")
     second.kill_all()

@@ -12,11 +12,12 @@ import pytest
 
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.ids import new_run_id
-from launcher.run.snapshot import RunView, Snapshot
+from launcher.run.snapshot import RunView
 from launcher.run.states import RunPhase
 from launcher.run.views import Views
-from launcher.session.client import RunClient, connect
+from launcher.session.client import RunClient
 from launcher.session.control_socket import ControlSocket
+from launcher.session.launcher_link import connect
 from launcher.session.prompts import PromptQueue
 from launcher.store.runs import RunFolder, socket_path
 from tests.support.crash import failed
@@ -36,7 +37,7 @@ class Page:
         self._folder = folder
 
     async def __aenter__(self) -> Page:
-        run = Snapshot("r", "r", RunPhase.CONNECTING, 0.0)
+        run = Views(RunView("r", "r", RunPhase.CONNECTING, 0.0))
         self._client = RunClient(self._folder, run, None, ask=self._ask)
         return self
 
@@ -131,7 +132,7 @@ async def test_when_nobody_is_connected_nobody_answers(folder: RunFolder) -> Non
 async def test_a_headless_client_is_not_waited_for(folder: RunFolder) -> None:
     """A headless client can ask nobody."""
     async with listening(folder) as prompts:
-        run = Snapshot("r", "r", RunPhase.CONNECTING, 0.0)
+        run = Views(RunView("r", "r", RunPhase.CONNECTING, 0.0))
         client = RunClient(folder, run, None)
         try:
             await until(lambda: prompts.others)

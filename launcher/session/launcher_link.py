@@ -1,0 +1,322 @@
+"""Connection of a client to its run's launcher process, which it starts where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ..agent.folders import FolderError
+from ..errors import LockError
+from ..store.launcher_lock import FollowedError, acquire, take_over
+from ..store.runs import RunFolder, socket_path
+from .launcher_process import LauncherProcess
+from .supervision import Link, Lock, Tried
+
+_CONNECT_SECONDS = 2.0
+_SEND_SECONDS = 2.0
+FLUSH_SECONDS = 3.0
+"""Longest wait for a launcher process to read what was sent."""
+_CHUNK = 1 << 18
+LONGEST_LINE = 16 << 20
+"""Bytes of a message: the whole state of a run with thousands of tasks has a tenth of that."""
+_LONGEST_WORDS = 500
+_NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
+
+
+def connect(run_id: str) -> socket.socket:
+    """Connects to the launcher process of a run.
+
+    Raises:
+        OSError: no launcher process listens, or the folder of its socket cannot be used.
+    """
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        link.settimeout(_CONNECT_SECONDS)
+        link.connect(str(socket_path(run_id)))
+    except FolderError as error:
+        link.close()
+        raise OSError(str(error)) from error
+    except OSError:
+        link.close()
+        raise
+    return link
+
+
+class ControlConnection:
+    """Messages over a connected socket. `send` is for any thread, the rest for one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        link.settimeout(_SEND_SECONDS)
+        self._link = link
+        self._rest = b""
+        self._sending = threading.RLock()
+        """Re-entered by a signal handler that sends a kill."""
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a message; False when the launcher process has gone or does not read."""
+        with self._sending:
+            try:
+                self._link.sendall(json.dumps(message).encode() + b"\n")
+            except OSError:
+                return False
+        return True
+
+    def receive(self, timeout: float) -> list[dict[str, Any]] | None:
+        """The messages that came within `timeout` seconds; None when the connection was closed.
+
+        Raises:
+            ValueError: a line is not a JSON object, or too long.
+        """
+        try:
+            poller = select.poll()  # `select` takes no descriptor above 1,023
+            poller.register(self._link, select.POLLIN)
+            data = self._link.recv(_CHUNK) if poller.poll(timeout * 1000) else None
+        except OSError:
+            data = b""
+        if not data:
+            return [] if data is None else None
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > LONGEST_LINE:
+            raise ValueError(f"a line is longer than {LONGEST_LINE} bytes")
+        messages = [json.loads(line) for line in lines]
+        if not all(isinstance(message, dict) for message in messages):
+            raise ValueError("not a JSON object")
+        return messages
+
+    def close(self, *, flush: bool) -> None:
+        """Closes the connection; with `flush`, when the launcher has read all that was sent.
+
+        A launcher that writes to a socket which has been closed loses what it has not read yet,
+        such as that this client detaches.
+        """
+        deadline = time.monotonic() + FLUSH_SECONDS
+        with suppress(OSError):
+            if flush:
+                self._link.shutdown(socket.SHUT_WR)
+            while flush and (left := deadline - time.monotonic()) > 0:
+                self._link.settimeout(left)
+                flush = bool(self._link.recv(_CHUNK))
+        self._link.close()
+
+
+def take_lock(folder: RunFolder) -> int | None:
+    """The lock of a run, as a descriptor; None where a launcher process holds it, or listens
+    although locks do not work here.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return acquire(folder.path)
+    except LockError:
+        if _listens(folder):
+            return None
+        raise
+
+
+def has_launcher(folder: RunFolder) -> bool:
+    """A launcher process of the run lives.
+
+    Raises:
+        LockError: nobody listens, and whether a launcher process lives cannot be seen.
+    """
+    try:
+        return folder.launcher_pid() is not None
+    except LockError:
+        if _listens(folder):
+            return True
+        raise
+
+
+def _listens(folder: RunFolder) -> bool:
+    with suppress(OSError):
+        connect(folder.run_id).close()
+        return True
+    return False
+
+
+@dataclass
+class KillOrder:
+    """A kill that a client has asked for."""
+
+    by_person: bool = False
+    force: bool = False
+    sent: bool = False
+    """The present launcher process has been sent it."""
+
+
+class LauncherLink:
+    """Sends to the launcher process and receives from it.
+
+    `send` and `kill_all` are for any thread; all else belongs to the client's, which alone connects
+    and starts launcher processes.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        subscription: dict[str, Any],
+        note: Callable[[str], None],
+        lost: Callable[[], None],
+        link: socket.socket | None,
+        process: LauncherProcess | None,
+    ) -> None:
+        """`subscription` is sent first on each connection; `note` gets what a person should know,
+        `lost` is called when a connection has ended; `link` and `process` are those of a launcher
+        process that has been started."""
+        self.subscription = subscription
+        self.kill: KillOrder | None = None
+        """The kill that the client has asked for."""
+        self._folder = folder
+        self._note = note
+        self._lost = lost
+        self._process = process
+        self._lock = threading.RLock()
+        """Orders a kill and a new connection, on which the kill is repeated. Re-entered by a signal
+        handler that sends a kill."""
+        self._link: ControlConnection | None = None
+        self._spoken = False
+        """Something has come over the present connection."""
+        self.refusal = ""
+        """Why a launcher process could not be started."""
+        self._log = folder.path / "launcher.log"
+        self._read_from = 0
+        """Where the words begin that the present launcher process has written."""
+        with suppress(OSError):
+            self._read_from = self._log.stat().st_size
+        if link is not None:
+            self._begin(link)
+
+    # --- for any thread -------------------------------------------------------------------
+
+    def send(self, message: dict[str, Any]) -> bool:
+        """Sends a command; False when there is no launcher process, or it does not read."""
+        link = self._link
+        return link is not None and link.send(message)
+
+    def kill_all(self, by_person: bool, force: bool) -> None:
+        """Ends everything, with `force` at once."""
+        with self._lock:
+            kill = self.kill = self.kill or KillOrder()
+            kill.by_person = kill.by_person or by_person
+            kill.force = kill.force or force
+            self._send_kill(kill)
+
+    @property
+    def unsent(self) -> bool:
+        """A kill has been asked for that no launcher process has been sent."""
+        return self.kill is not None and not self.kill.sent
+
+    # --- for the client's thread ----------------------------------------------------------
+
+    @property
+    def state(self) -> Link:
+        """The connection, though its other end may have died."""
+        if self._link is None:
+            return Link.GONE
+        return Link.SPEAKS if self._spoken else Link.SILENT
+
+    def receive(self, timeout: float) -> list[dict[str, Any]]:
+        """The messages that came within `timeout` seconds.
+
+        Raises:
+            ValueError: what came is no message.
+        """
+        if self._link is None:
+            return []
+        messages = self._link.receive(timeout)
+        if messages is None:
+            self.close()
+            return []
+        self._spoken = self._spoken or bool(messages)
+        return messages
+
+    def connect(self) -> Tried:
+        """Connects to the launcher process that listens, if there is one."""
+        try:
+            self._begin(connect(self._folder.run_id))
+        except _NOBODY_LISTENS:
+            return Tried.NOTHING
+        except OSError as error:
+            self._note(f"no launcher process can be connected to: {error}")
+            return Tried.NOTHING
+        return Tried.CONNECTED
+
+    def look_at_lock(self) -> Lock:
+        """The run's lock; what is wrong with it is noted."""
+        try:
+            pid = self._folder.launcher_pid()
+        except LockError as error:  # whoever starts another one will hear of it, too
+            self._note(str(error))
+            return Lock.UNKNOWN
+        if pid is None:
+            return Lock.FREE
+        return Lock.HELD if pid else Lock.NEW
+
+    def start(self, died: str, *, end: bool = False, take_over_run: bool = False) -> Tried:
+        """Starts a launcher process that takes the run up; `died` is what the one before died of.
+        With `end` it ends the run; with `take_over_run` the one that stands still is killed first.
+
+        Raises:
+            LockError: there may be one, and nobody can see it.
+        """
+        lock = process = None
+        try:
+            lock = (take_over if take_over_run else acquire)(self._folder.path)
+            if take_over_run or lock is not None:
+                process = LauncherProcess()
+        except FollowedError:
+            pass  # two launchers would take the hosts from each other
+        except OSError as error:
+            if lock is not None:
+                os.close(lock)
+            self.refusal = f"no launcher process can be started: {error}"
+            self._note(self.refusal)
+            return Tried.FAILED
+        self.close()
+        if process is None:
+            return Tried.FOLLOWED
+        self._process = process
+        order = {"attach": self._folder.run_id, "on_close": self.subscription["on_close"]}
+        self._begin(process.order(order | {"died": died, "end": end}, lock))
+        return Tried.STARTED
+
+    def last_words(self) -> str:
+        """The last line that the launcher process has written on standard error: what it died of.
+        Empty if it has written nothing."""
+        text = ""
+        with suppress(OSError), self._log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(min(self._read_from, size), size - _LONGEST_WORDS))
+            self._read_from = size
+            text = file.read(_LONGEST_WORDS).decode(errors="replace").strip()
+        if not text and self._process is not None:
+            text = self._process.errors
+        return text.rpartition("\n")[2]
+
+    def close(self, *, flush: bool = False) -> None:
+        """Closes the connection, with `flush` when the launcher has read all that was sent."""
+        link, self._link = self._link, None
+        if link is not None:
+            link.close(flush=flush)
+            self._lost()
+
+    def _begin(self, link: socket.socket) -> None:
+        with self._lock:
+            self._spoken = False
+            self._link = ControlConnection(link)
+            self.send(self.subscription)
+            if self.kill is not None:
+                self._send_kill(self.kill)
+
+    def _send_kill(self, kill: KillOrder) -> None:
+        order = {"command": "kill_all", "by_person": kill.by_person, "force": kill.force}
+        kill.sent = self.send(order)
