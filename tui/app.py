@@ -30,7 +30,7 @@ from tui.notification import RunNews
 from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.terminal import KeysFirst, TerminalDriver, decode_leniently
-from tui.widgets.colours import SIXTEEN, status_defaults
+from tui.widgets.colours import SIXTEEN, Readable, has_sixteen_colours, status_defaults
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
@@ -141,6 +141,7 @@ class TfmuxApp(App[int]):
         self._news = RunNews(self._config.notify)
         self._leaving = self._asked = False
         self._no_controls = NoControls()
+        self._readable = Readable(sixteen=has_sixteen_colours(self))
         self._waiting_keys: deque[events.Key | events.Paste] | None = None
         """Keys that wait until the one before them has been handled; None: no key is."""
         self._run_screen: RunScreen | None = None
@@ -150,7 +151,7 @@ class TfmuxApp(App[int]):
         """The run that was seen alive here."""
 
     def on_mount(self) -> None:
-        if self._has_sixteen_colours:
+        if has_sixteen_colours(self):
             self.ansi_theme_dark = self.ansi_theme_light = SIXTEEN
         if self._prompts is not None:
             self._prompts.serve(self)
@@ -313,15 +314,12 @@ class TfmuxApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours for themes that do not name them."""
-        return status_defaults(dark=self.current_theme.dark, sixteen=self._has_sixteen_colours)
-
-    @property
-    def _has_sixteen_colours(self) -> bool:
-        return self.console.color_system == "standard"
+        return status_defaults(dark=self.current_theme.dark, sixteen=has_sixteen_colours(self))
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Textual's, and the one that takes out what a terminal would act on."""
-        return [*super().get_line_filters(), self._no_controls]
+        """Textual's, one for the contrast, and the one that takes out what a terminal would act
+        on."""
+        return [*super().get_line_filters(), self._readable, self._no_controls]
 
     def notify(
         self,

@@ -40,7 +40,7 @@ from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
 from tui.log.viewport import MOST_HIDDEN, Viewport
 
-from .colours import theme_colour
+from .colours import TEXT_CONTRAST, has_sixteen_colours, readable_style, theme_colour
 from .fit import Part, fit
 from .prompt import Prompt
 from .titles import NAME, NOTE, Title
@@ -417,9 +417,10 @@ class Pane(Widget, can_focus=True):
         self._show_labels()
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Filters of a screen without colours: else everything is drawn as it is to be, and text is
-        drawable."""
-        return super().get_line_filters() if self.app.no_color else ()
+        """Filters of a screen with few colours or none: else everything is drawn as it is to be,
+        and text is drawable and readable."""
+        few = self.app.no_color or has_sixteen_colours(self.app)
+        return super().get_line_filters() if few else ()
 
     def render_line(self, y: int) -> Strip:
         """A row inside the border."""
@@ -518,10 +519,10 @@ class Pane(Widget, can_focus=True):
         if self._painter is None:
             _, _, background, foreground = self.colors
             app = self.app
-            palette, colourless = app.ansi_theme, app.no_color
+            palette, colourless, sixteen = app.ansi_theme, app.no_color, has_sixteen_colours(app)
             tint = background.blend(foreground, 0.16)
-            self._painter = Painter(foreground, background, palette, colourless)
-            self._cursor_painter = Painter(foreground, tint, palette, colourless)
+            self._painter = Painter(foreground, background, palette, colourless, sixteen)
+            self._cursor_painter = Painter(foreground, tint, palette, colourless, sixteen)
         return self._painter
 
     # mouse
@@ -577,17 +578,22 @@ class Pane(Widget, can_focus=True):
 
 
 class Painter:
-    """Styles for one background, each made once. Palette colours are taken from the theme, so
-    that a task's yellow is readable on a light screen too; without colours (`NO_COLOR`) they
-    are greys, as the rest of the screen is."""
+    """Styles for one background, each made once and readable on it. Palette colours are taken from
+    the theme; without colours (`NO_COLOR`) they are greys, as the rest of the screen is."""
 
     def __init__(
-        self, foreground: Color, background: Color, palette: TerminalTheme, colourless: bool
+        self,
+        foreground: Color,
+        background: Color,
+        palette: TerminalTheme,
+        colourless: bool,
+        sixteen: bool,
     ) -> None:
         self._foreground = foreground
         self._background = background
         self._palette = palette
         self._colourless = colourless
+        self._sixteen = sixteen
         self._styles: dict[TextStyle, Style] = {}
         self.base = self.style(PLAIN)
 
@@ -606,7 +612,7 @@ class Painter:
             fg = bg.blend(fg, 0.6)
         if self._colourless:
             fg, bg = fg.monochrome, bg.monochrome
-        return Style(
+        style = Style(
             color=fg.rich_color,
             bgcolor=bg.rich_color,
             bold=bool(attr & Attr.BOLD),
@@ -615,6 +621,7 @@ class Painter:
             reverse=bool(attr & Attr.REVERSE),
             strike=bool(attr & Attr.STRIKE),
         )
+        return readable_style(style, TEXT_CONTRAST, self._sixteen)
 
     def _colour(self, number: int) -> Color:
         if number >= TRUE_COLOUR:

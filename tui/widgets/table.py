@@ -15,6 +15,8 @@ from textual.widgets import DataTable
 
 from tui.tables import Cells, TableRow
 
+from .colours import has_sixteen_colours
+
 Item = TypeVar("Item")
 _ALL_BELOW = 200
 """Rows of a table of which also those out of sight are made."""
@@ -40,7 +42,7 @@ class Table(DataTable[Text]):
     Table > .datatable--header-cursor, Table:focus > .datatable--header-cursor {
         background: $background; color: $text-muted;
     }
-    Table.-colourless:focus > .datatable--cursor { background: $foreground 30%; }
+    Table.-few-colours:focus > .datatable--cursor { background: $background; text-style: reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "cursor_up", "Up", show=False),
@@ -90,7 +92,7 @@ class Table(DataTable[Text]):
         """Column by which a person wants the rows ordered, and whether the largest comes first."""
 
     def on_mount(self) -> None:
-        self.set_class(self.app.no_color, "-colourless")
+        self.set_class(self.app.no_color or has_sixteen_colours(self.app), "-few-colours")
 
     def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
         """Textual's cursor goes to the row above the first one at the end of an empty table."""

@@ -17,7 +17,7 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import TaskState
 from tui.format import StatusColor, state_mark, status_color
 from tui.pane_layout import listed
-from tui.widgets.colours import status_colours, theme_colour
+from tui.widgets.colours import has_sixteen_colours, status_colours, theme_colour
 
 MAX_ROWS = 4
 SUMMARY_ROWS = 2
@@ -143,13 +143,14 @@ class StatusStrip(Widget):
         if self._snapshot is None:
             return row
         colours = status_colours(self.app)
-        lit = theme_colour(self.app, "primary-muted")
+        few = self.app.no_color or has_sixteen_colours(self.app)
+        lit = "reverse" if few else f"on {theme_colour(self.app, 'primary-muted')}"
         x = y = 0
         for cell in self._cells:
             row.append("\n" * (cell.y - y) + " " * (cell.x - (x if cell.y == y else 0)))
             style = f"bold {colours[status_color(cell.view)]}" if cell.view else "dim"
             focused = cell.task is not None and cell.task == self._focused
-            row.append(cell.text, f"{style} on {lit}" if focused else style)
+            row.append(cell.text, f"{style} {lit}" if focused else style)
             x, y = cell.x + len(cell.text), cell.y
         return row
 
