@@ -16,7 +16,7 @@ from .edit import ClusterDocument
 from .file_model import ClusterModel
 from .key_lines import KeyLines
 from .library import with_schema_line
-from .read import loads
+from .read import model_of, parse_toml
 from .saved_file import SaveError, write
 
 
@@ -34,7 +34,7 @@ class ParsedDraft:
 
     text: str
     document: ClusterDocument | None
-    """None: the text is not valid TOML."""
+    """None: the text is not valid TOML, or too large or too deep for a cluster file."""
     cluster: ClusterModel | None
     """None: there are problems."""
     problems: tuple[Problem, ...]
@@ -44,18 +44,15 @@ class ParsedDraft:
 
 def parse(text: str, path: Path) -> ParsedDraft:
     """Parses a text as the cluster file `path`."""
-    try:
-        document: ClusterDocument | None = ClusterDocument(text)
-    except ValueError:
-        document = None
+    toml = parse_toml(text)
+    document = None if toml.values is None else ClusterDocument(text, toml.values)
     cluster: ClusterModel | None = None
     problems: tuple[Problem, ...] = ()
     try:
-        cluster = loads(text, str(path), path.absolute().parent)
+        cluster = model_of(toml, str(path), path.absolute().parent)
     except ClusterFileError as error:
         problems = error.problems
-    lines = KeyLines(text.removeprefix("\ufeff").replace("\r\n", "\n"))
-    return ParsedDraft(text, document, cluster, problems, lines)
+    return ParsedDraft(text, document, cluster, problems, toml.lines)
 
 
 class Draft:
@@ -109,11 +106,12 @@ class Draft:
         file that is new gets the `#:schema` line.
 
         Raises:
-            SaveError: the text is not valid TOML, or the file cannot be written.
+            SaveError: the text is no TOML of a cluster file, or the file cannot be written.
         """
         if now.document is None:
             first = now.problems[0]
-            raise SaveError(f"not valid TOML: fix line {first.line} before saving: {first.message}")
+            where = f"fix line {first.line} before saving: " if first.line else ""
+            raise SaveError(f"not valid TOML: {where}{first.message}")
         target = self.path if path is None else path
         text = now.text if os.path.exists(target) else with_schema_line(now.text, target)
         self._stamp = write(target, text)

@@ -32,7 +32,7 @@ TENSORBOARD = {
                 "--host", "127.0.0.1"],
     "env": {"PYTHONSAFEPATH": "1"},  # else a `queue.py` in its directory would be imported
 }  # fmt: skip
-"""What a new job of this name has beside its tasks."""
+"""Keys of a new job of this name beside its tasks."""
 _ANY_HEADER = re.compile(r"[ \t]*\[[^\[\]]+\][ \t]*(?:#.*)?$")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _WIDE = 90
@@ -46,17 +46,14 @@ class EditError(TfmuxError):
 class ClusterDocument:
     """Text of a cluster file with its values. Immutable: an edit returns a new document."""
 
-    def __init__(self, text: str) -> None:
-        """Parses the text.
+    def __init__(self, text: str, values: dict[str, Any] | None = None) -> None:
+        """Parses the text, unless `values` are what it says.
 
         Raises:
             ValueError: it is not valid TOML.
         """
         self.text = text
-        try:
-            self.data: dict[str, Any] = tomllib.loads(text.removeprefix("\ufeff"))
-        except RecursionError:
-            raise ValueError("the brackets are nested too deeply") from None
+        self.data: dict[str, Any] = _values(text) if values is None else values
 
     def get(self, *path: str | int) -> Any:
         """Returns the value at a path, None if there is none."""
@@ -85,8 +82,8 @@ class ClusterDocument:
             return self
         meant = copy.deepcopy(self.data)
         _put_plain(meant, path, value)
-        if value is None and _says(cut := self._without_lines(path), meant):
-            return ClusterDocument(cut)
+        if value is None and (cut := _verified(self._without_lines(path), meant)):
+            return cut
         return self._edited(
             meant,
             lambda document: _put(document, path, value, whole=False),
@@ -126,8 +123,8 @@ class ClusterDocument:
         table.update(renamed)
         for form in _forms(path):
             text = form.sub(lambda m: f"{m[1]}{_quoted(name)}{m[2]}", self.text)
-            if text != self.text and _says(text, meant):
-                return ClusterDocument(text)
+            if text != self.text and (renamed_in_text := _verified(text, meant)):
+                return renamed_in_text
         return self._edited(meant, lambda document: _rename(document, path, name))
 
     # hosts × jobs
@@ -340,8 +337,8 @@ class ClusterDocument:
             except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError):
                 continue  # an unusual but valid form: the next way changes more
             for form in map(self._with_line_ends, (_spaced(text, self.text), text)):
-                if _says(form, meant):
-                    return ClusterDocument(form)
+                if edited := _verified(form, meant):
+                    return edited
         raise EditError("the file has an unusual form: make this change in the text")
 
     def _with_line_ends(self, text: str) -> str:
@@ -376,11 +373,25 @@ def _spaced(text: str, before: str) -> str:
     return "\n".join(result)
 
 
-def _says(text: str, meant: Mapping[str, Any]) -> bool:
+def _values(text: str) -> dict[str, Any]:
+    """The values of a text.
+
+    Raises:
+        ValueError: it is not valid TOML.
+    """
     try:
-        return _canonical(tomllib.loads(text)) == _canonical(meant)
+        return tomllib.loads(text.removeprefix("\ufeff"))
+    except RecursionError:
+        raise ValueError("the brackets are nested too deeply") from None
+
+
+def _verified(text: str, meant: Mapping[str, Any]) -> ClusterDocument | None:
+    """The document of an edited text, if it says what is meant."""
+    try:
+        document = ClusterDocument(text)
     except ValueError:
-        return False
+        return None
+    return document if _canonical(document.data) == _canonical(meant) else None
 
 
 def _canonical(data: object) -> str:

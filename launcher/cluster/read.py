@@ -13,10 +13,12 @@ import tomllib
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from ..errors import ClusterFileError, Problem
+from ..frozen import frozen
 from ..printable import escaped
 from .file_model import ClusterModel
 from .key_lines import FileLines, KeyLines
@@ -66,20 +68,40 @@ def read_text(path: Path) -> str:
 
 def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> ClusterModel:
     """Reads the text of a cluster file; `source` names it in errors. See `load`."""
+    return model_of(parse_toml(text), source, base, for_launch=for_launch)
+
+
+@frozen
+class TomlText:
+    """Text of a cluster file as TOML."""
+
+    text: str
+    lines: KeyLines
+    """Lines of the keys; of a text that is not valid, those before the error."""
+    values: dict[str, Any] | None = None
+    """None: the text is not valid TOML, or refused unread."""
+    problem: Problem | None = None
+    """Why there are no values."""
+
+
+def parse_toml(text: str) -> TomlText:
+    """Parses the text of a cluster file."""
     text = text.removeprefix("\ufeff")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:  # bytes of a command line, which Python keeps as surrogates
-        line = text.count("\n", 0, error.start) + 1
-        raise ClusterFileError(source, [Problem("", line, "", _NOT_UTF8)]) from None
-    if too_much := _too_much(text):
-        raise ClusterFileError(source, [too_much])
+    if refused := _not_utf8(text) or _too_much(text):
+        return TomlText(text, KeyLines(""), problem=refused)
     lines = KeyLines(text.replace("\r\n", "\n"))
     try:
-        raw = tomllib.loads(text)
+        return TomlText(text, lines, tomllib.loads(text))
     except (ValueError, RecursionError) as error:  # ValueError: a number of 5,000 digits, too
         line, violation = toml_problem(error, text, lines)
-        raise ClusterFileError(source, [as_problem(violation, line)]) from None
+        return TomlText(text, lines, problem=as_problem(violation, line))
+
+
+def model_of(toml: TomlText, source: str, base: Path, *, for_launch: bool = False) -> ClusterModel:
+    """The cluster of a text; `source` names the file in errors. See `load`."""
+    if toml.problem is not None:
+        raise ClusterFileError(source, [toml.problem])
+    raw, lines = dict(toml.values or {}), toml.lines
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
     raw.setdefault("name", stem or "cluster")
     if beyond := list(limits(raw)):
@@ -90,7 +112,7 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
         details = error.errors(include_url=False)
         wrong = value_problems(details[: _MOST_PROBLEMS + 1])
         raise _error(source, wrong, lines, error.error_count()) from None
-    place = FileLines(lines, _lines_added(text), source)
+    place = FileLines(lines, _lines_added(toml.text), source)
     cluster = cluster.based_on(base, place).with_pending_nodes()
     found = violations(cluster, raw, for_launch=for_launch)
     if wrong := list(islice(found, _MOST_PROBLEMS + 1)):
@@ -101,7 +123,7 @@ def loads(text: str, source: str, base: Path, *, for_launch: bool = False) -> Cl
 def _error(
     source: str, wrong: Sequence[Violation], lines: KeyLines, count: int = 0
 ) -> ClusterFileError:
-    """What is wrong, in the order of the lines; of more than a hundred problems the first ones.
+    """The error of a text, its problems in the order of the lines, the first hundred of more.
     `count` is the number of all, where it is known."""
     found = dict.fromkeys(as_problem(each, lines.of(each.path)) for each in wrong[:_MOST_PROBLEMS])
     problems = sorted(found, key=lambda p: p.line or 0)
@@ -122,9 +144,18 @@ _TOKEN = re.compile(
 )
 
 
+def _not_utf8(text: str) -> Problem | None:
+    """The problem of a text with bytes of a command line, which Python keeps as surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return Problem("", text.count("\n", 0, error.start) + 1, "", _NOT_UTF8)
+    return None
+
+
 def _too_much(text: str) -> Problem | None:
-    """What no cluster file has, and would take long to parse: parsers need more time for each part
-    of a key than for the one before."""
+    """The problem of a text that no cluster file has, and that would take long to parse: parsers
+    need more time for each part of a key than for the one before."""
     if len(text) > _LARGEST:
         return Problem("", None, "", _TOO_LARGE)
     values = dots = depth = 0

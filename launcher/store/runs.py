@@ -79,7 +79,7 @@ class RunFolder:
         Raises:
             OSError: the disk is full or gone; what was there is there.
         """
-        if "name" not in tomllib.loads(text.removeprefix("\ufeff")):
+        if cluster.line_of("name") is None:
             from ..cluster.read import with_file_name
 
             # A file without a name has that of the file, and this copy is called otherwise.
