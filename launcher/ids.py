@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .agent.wire import TASK_NAME
@@ -58,6 +59,35 @@ def _task_id(value: object) -> TaskId:
     if isinstance(value, str):
         return TaskId.parse(value)
     raise ValueError("not a task: text such as worker:0 is needed")
+
+
+_MOST_RANGES = 12
+"""Ranges of tasks that a sentence names."""
+
+
+def named_tasks(tasks: Iterable[TaskId], most: int = _MOST_RANGES) -> str:
+    """Names of tasks in short: `ps:0, worker:0–2, 4–11`."""
+    jobs: dict[str, list[int]] = {}
+    for task in tasks:
+        jobs.setdefault(task.job, []).append(task.index)
+    words = []
+    for job, numbers in jobs.items():
+        prefix = f"{job}:"
+        for first, last in _ranges(sorted(numbers)):
+            words.append(f"{prefix}{first}" if first == last else f"{prefix}{first}–{last}")
+            prefix = ""
+    return ", ".join(words if len(words) <= most else [*words[:most], "…"])
+
+
+def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
+    """First and last of the numbers that follow each other; `numbers` are in their order."""
+    found: list[tuple[int, int]] = []
+    for number in numbers:
+        if found and number <= found[-1][1] + 1:
+            found[-1] = found[-1][0], number
+        else:
+            found.append((number, number))
+    return found
 
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")

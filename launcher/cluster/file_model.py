@@ -279,8 +279,8 @@ class RunSettings(Table):
     success: Annotated[
         Success,
         Key(
-            "whose clean exit makes the run a success. `all`: every cluster task except ps. An "
-            "exit that a signal from outside has asked for is none"
+            "whose clean exit makes the run a success. `all`: every cluster task except ps. See "
+            "*When a run ends*"
         ),
     ] = Success.CHIEF
     on_failure: Annotated[

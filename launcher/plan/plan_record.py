@@ -9,6 +9,7 @@ from pydantic import Field, TypeAdapter
 
 from ..cluster import ready_value
 from ..frozen import frozen
+from .ending import Ending
 from .planner import Plan, TaskPlan
 
 
@@ -43,6 +44,7 @@ class PlanRecord:
         tuple[tuple[str, ...], ...],
         Field(description="names of tasks; one stage begins when the one before is ready"),
     ]
+    ends: Annotated[Ending, Field(description="what ends a run, if no task fails")]
     tasks: Annotated[tuple[TaskRecord, ...], Field(description="in the order of their starts")]
 
 
@@ -55,7 +57,7 @@ def plan_json(plan: Plan) -> dict[str, Any]:
     """A plan as `tfmux plan --json` prints it; `prepare` lines are tasks that must have finished.
     `docs/schemas/plan.schema.json` describes all of it."""
     stages = tuple(tuple(str(task) for task in stage) for stage in plan.stages)
-    record = PlanRecord(plan.name, stages, tuple(map(_task, plan.tasks)))
+    record = PlanRecord(plan.name, stages, plan.ending, tuple(map(_task, plan.tasks)))
     made: dict[str, Any] = _record_type().dump_python(record, mode="json")
     return made
 

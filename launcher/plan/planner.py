@@ -11,7 +11,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,7 @@ from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
 from ..printable import printable
 from . import environment
+from .ending import Ending, Endless, ending, endless
 from .environment import GpuRequest, GpuShare, Text, written
 from .facts import HostFacts, Resume
 from .shell import WarmStart, warm_start
@@ -164,6 +165,7 @@ class Plan:
     """The file has the whole path of the workdir: it is copied even if it is a home."""
     cluster_spec: Mapping[str, list[str]]
     chief: TaskId | None
+    ending: Ending
 
     def task(self, task: TaskId) -> TaskPlan:
         """Returns the plan of one task.
@@ -194,6 +196,10 @@ class Plan:
             return False
         started = any(not task.directory for task in self.on_host(host.name))
         return bool(host.data or (self.workdir is not None and started))
+
+    def endless(self) -> Iterator[Endless]:
+        """Finds tasks because of which the run would never end by itself."""
+        return endless(((task.id, task.role, task.argv) for task in self.tasks), self.ending)
 
     def stage_of(self, task: TaskId) -> int:
         """Returns the number of a task's stage."""
@@ -272,11 +278,13 @@ class _Planner:
         cluster, run = self._cluster, self._cluster.run
         tasks = tuple(self._task(task) for stage in self._stages for task in stage)
         first = tuple(self._prepare)
+        prepare = tuple(map(self._prepare_task, first))
+        roles = [(task.id, task.role) for task in (*prepare, *tasks)]
         return Plan(
             name=cluster.name,
             run_id=self._run_id,
             hosts=tuple(self._host(host) for host in self._on),
-            tasks=(*map(self._prepare_task, first), *tasks),
+            tasks=(*prepare, *tasks),
             stages=(first, *self._stages) if first else self._stages,
             settings=run,
             start_timeout=cluster.start.timeout,
@@ -290,6 +298,7 @@ class _Planner:
             workdir_named=run.workdir.startswith(("/", "~")),
             cluster_spec=self._spec,
             chief=cluster.chief,
+            ending=ending(roles, run.success),
         )
 
     def _task(self, task: TaskId) -> TaskPlan:

@@ -515,6 +515,14 @@ def backgrounds(plan: Plan, host: str, check: Check, cell: str) -> Iterator[Find
         yield warning(*about, "start the program itself", task=tasks[0])
 
 
+def endings(plan: Plan, check: Check, cell: str) -> Iterator[Finding]:
+    """Warns of tasks because of which the run would never end by itself, in the cell of `check` and
+    `cell`."""
+    for found in plan.endless():
+        about = (check, "never-ends", cell, "never ends", found.text, found.todo)
+        yield warning(*about, task=found.tasks[0])
+
+
 def tildes(
     cluster: ClusterModel, plan: Plan, host: str, check: Check, cell: str
 ) -> Iterator[Finding]:

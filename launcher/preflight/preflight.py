@@ -107,6 +107,8 @@ async def _check_queue(
 
     for found in evaluation.restarts(cluster, Check.QUEUE, _SLURM):
         add(found)
+    for found in evaluation.endings(plan, Check.QUEUE, _SLURM):
+        add(found)
     for host in plan.hosts:
         for found in evaluation.backgrounds(plan, host.name, Check.QUEUE, _SLURM):
             add(found)
@@ -227,6 +229,8 @@ class _Preflight:
         self._report_unset()
         cell = (Check.COMMAND, self._plan.hosts[0].name)
         for finding in evaluation.restarts(self._cluster, *cell):
+            self._add_finding(finding)
+        for finding in evaluation.endings(self._plan, *cell):
             self._add_finding(finding)
         await _check_hooks(self._cluster, *cell, self._add_finding)
         for host in self._plan.hosts:

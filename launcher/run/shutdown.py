@@ -250,4 +250,7 @@ class Shutdown:
         failed = failed or (cause is Cause.OUTSIDE and not self._data.rule_held)
         if cause is Cause.FAILURE or failed:
             return Outcome.FAILED, 1
+        decide = self._data.views_of(self._data.plan.ending.decide)
+        if any(view.state is TaskState.KILLED for view in decide):
+            return Outcome.KILLED, 130  # a person has ended what the success needed
         return Outcome.SUCCESS, 0

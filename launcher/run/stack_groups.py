@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache, cached_property
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from ..frozen import frozen
-from ..ids import TaskId
+from ..ids import TaskId, named_tasks
 from ..quantities import counted
 from . import fields
 
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""
 _LIBRARIES = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen ")
-_MOST_NAMES = 12
 
 
 @frozen
@@ -266,28 +265,3 @@ def described(frames: tuple[StackFrame, ...]) -> str:
     if before < len(frames) - 1:
         words.append("…")
     return " ← ".join(words)
-
-
-def named_tasks(tasks: Iterable[TaskId], most: int = _MOST_NAMES) -> str:
-    """Names of tasks in short: `ps:0, worker:0–2, 4–11`."""
-    jobs: dict[str, list[int]] = {}
-    for task in tasks:
-        jobs.setdefault(task.job, []).append(task.index)
-    words = []
-    for job, numbers in jobs.items():
-        prefix = f"{job}:"
-        for first, last in _ranges(sorted(numbers)):
-            words.append(f"{prefix}{first}" if first == last else f"{prefix}{first}–{last}")
-            prefix = ""
-    return ", ".join(words if len(words) <= most else [*words[:most], "…"])
-
-
-def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
-    """First and last of the numbers that follow each other; `numbers` are in their order."""
-    found: list[tuple[int, int]] = []
-    for number in numbers:
-        if found and number <= found[-1][1] + 1:
-            found[-1] = found[-1][0], number
-        else:
-            found.append((number, number))
-    return found

@@ -8,9 +8,8 @@ from functools import cached_property
 from itertools import islice
 from typing import Any
 
-from ..cluster.choices import OnFailure, Success
+from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
-from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..plan.planner import Plan, make_plan
@@ -103,11 +102,6 @@ class RunData(Views):
         self._on_host: dict[str, list[TaskId]] = {}
         for task in self.plan.tasks:
             self._on_host.setdefault(task.host, []).append(task.id)
-        self._deciding = (
-            self._with(Role.CHIEF, Role.WORKER)
-            or self._with(Role.EVALUATOR, Role.HELPER)
-            or [task.id for task in self.plan.tasks]
-        )
 
     def _planned(self) -> Plan:
         run = self.run
@@ -250,20 +244,14 @@ class RunData(Views):
         return self.views_of(self._on_host.get(host, ()))
 
     def outcome_tasks(self) -> list[TaskView]:
-        """The tasks whose end decides: those of the cluster but ps; where there are none, all
-        but ps; where there is only ps, it."""
-        return self.views_of(self._deciding)
+        """The tasks that decide the end, and those that may finish."""
+        ending = self.plan.ending
+        return self.views_of((*ending.decide, *ending.may_finish))
 
     @property
     def rule_held(self) -> bool:
         """The tasks have ended as the success rule wants it, by themselves."""
-        chief = self.plan.chief
-        if self.plan.settings.success is Success.CHIEF and chief is not None:
-            return self.tasks[chief].state is TaskState.EXITED
-        return all(view.state is TaskState.EXITED for view in self.outcome_tasks())
-
-    def _with(self, *roles: Role) -> list[TaskId]:
-        return [task.id for task in self.plan.tasks if task.role in roles]
+        return all(self.tasks[task].state is TaskState.EXITED for task in self.plan.ending.decide)
 
     @property
     def begun(self) -> bool:

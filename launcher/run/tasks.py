@@ -337,6 +337,8 @@ class Tasks:
                 data.update_task(task, state=TaskState.KILLED)
                 if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
                     return self._shutdown.kill_all(Cause.PERSON)
+                if task in data.plan.ending.decide:
+                    data.note(f"{task} was ended by a person: the run is no success without it")
                 return self._after_end()
         how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):

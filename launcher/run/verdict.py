@@ -19,10 +19,10 @@ from typing import Any
 import re2
 
 from ..frozen import frozen
-from ..ids import TaskId
+from ..ids import TaskId, named_tasks
 from ..quantities import counted
 from .cause import Kind, Verdict
-from .stack_groups import StackFrame, named_tasks
+from .stack_groups import StackFrame
 
 
 @frozen

@@ -23,7 +23,7 @@ from typing import Any
 from ..errors import AgentError
 from ..hosts import frames
 from ..hosts.link import Link
-from ..ids import TaskId
+from ..ids import TaskId, named_tasks
 from ..plan.planner import Plan
 from ..printable import printable
 from ..run import events as ev
@@ -36,7 +36,6 @@ from ..run.stack_groups import (
     TaskStacks,
     ThreadStack,
     Unanswered,
-    named_tasks,
     record,
 )
 from ..run.states import AT_WORK, Hang, RunPhase, TaskState

@@ -262,10 +262,12 @@ def test_keras_fit_goes_on_after_a_worker_died(tmp_path: Path) -> None:
         soak("classic", "worker:1", "done"),
         soak("ps-strategy", "chief:0", "done [ 2.  -3.   0.5]"),
         ("all-reduce", "worker:1", "done [ 2.  -3.   0.5]"),
+        soak("data-service", "train:0", "done [ 2. -3.]"),
     ],
 )
 def test_the_programs_of_tensorflow(example: str, task: str, line: str, tmp_path: Path) -> None:
-    """Classic flags, a coordinator with workers and ps, equal workers: each trains to its end."""
+    """Classic flags, a coordinator with workers and ps, equal workers, a client of a service: each
+    trains to its end."""
     shutil.copytree(EXAMPLES, tmp_path, dirs_exist_ok=True)
     with Up("up", str(tmp_path / f"{example}.toml"), "--json") as up:
         assert up.wait() == 0, up.transcript()

@@ -55,6 +55,8 @@ def plan(arguments: argparse.Namespace) -> int:
     for task in planned.tasks:
         if task.in_cluster and (problem := background_problem(task.argv)):
             print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
+    for found in planned.endless():
+        print(f"tfmux: {found.text}: {found.todo}", file=sys.stderr)
     for problem in dict.fromkeys(tilde_problems(cluster)):
         print(f"tfmux: {problem}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
@@ -66,7 +68,7 @@ def plan(arguments: argparse.Namespace) -> int:
         streams.write_json(answer)
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
-    lines = chain(_lines(answer), _files_lines(files))
+    lines = chain(_lines(answer), [planned.ending.text], _files_lines(files))
     if request is not None:
         lines = chain(lines, ["", *request_text(request).splitlines()])
     streams.write((pictured(line) if screen else line) + "\n" for line in lines)

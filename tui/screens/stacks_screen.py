@@ -17,8 +17,9 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from launcher.errors import TfmuxError
+from launcher.ids import named_tasks
 from launcher.quantities import counted
-from launcher.run.stack_groups import StackGroup, Stacks, named_tasks
+from launcher.run.stack_groups import StackGroup, Stacks
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.format import time_of_day

@@ -409,7 +409,12 @@ def test_secrets_are_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_json_of_a_plan_is_documented() -> None:
     """The keys that scripts rely on, and nothing that a run alone knows but its id."""
     answer = plan_json(plan_of(MISSION + "[start.ready]\nps = { log = 'x' }\n"))
-    assert list(answer) == ["name", "stages", "tasks"]
+    assert list(answer) == ["name", "stages", "ends", "tasks"]
+    assert answer["ends"] == {
+        "decide": ["worker:0"],
+        "may_finish": ["worker:1", "worker:2"],
+        "stopped": ["ps:0", "evaluator:0", "board:0"],
+    }
     assert answer["stages"][0] == ["ps:0"]
     assert [list(entry) for entry in answer["tasks"]] == [
         ["task", "host", "address", "argv", "env", "ready", "cwd", "warm"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent.stack_taker import parse_faulthandler, parse_py_spy
-from launcher.ids import TaskId
+from launcher.ids import TaskId, named_tasks
 from launcher.run.stack_groups import (
     ProcessStack,
     StackFrame,
@@ -17,7 +17,6 @@ from launcher.run.stack_groups import (
     ThreadStack,
     Unanswered,
     described,
-    named_tasks,
     record,
     schema,
 )

@@ -120,7 +120,7 @@ class PlanPreview(Vertical):
             names = [str(task) for task in stage]
             more = f" and {len(names) - 8} more" if len(names) > 8 else ""
             text.append(" ".join(names[:8]) + more, "bold")
-        return text
+        return text.append(f"\n{plan.ending.text}", "dim")
 
 
 def _task(task: TaskPlan, plan: Plan) -> Text:
