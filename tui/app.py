@@ -22,10 +22,12 @@ from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
+from textual.theme import Theme
 
 from launcher.run.states import Outcome, RunPhase
 from tui.config import Config, load_config
 from tui.keys import bound_keys, classes_with_keys, key_of
+from tui.memory import Memory
 from tui.notification import RunNews
 from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
@@ -136,6 +138,7 @@ class TfmuxApp(App[int]):
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts
         self._config = config if config is not None else load_config()
+        self._memory = Memory()
         self._first = control
         self._pages = list(pages)
         self._news = RunNews(self._config.notify)
@@ -188,15 +191,23 @@ class TfmuxApp(App[int]):
     def _configure(self) -> None:
         config = self._config
         problems = list(config.problems)
+        chosen = self._memory.choices.theme
         if config.theme in self.available_themes:
             self.theme = config.theme
         elif config.theme:
             problems.append(f"no theme is called {config.theme!r}")
+        elif chosen in self.available_themes:
+            self.theme = chosen
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
         if config.keys:
             self.set_keymap(config.keys)
             self.run_worker(self._check_keys, thread=True, group="keys", exit_on_error=False)
         for problem in problems:
             self.notify(problem, severity="warning", timeout=10)
+
+    def _keep_theme(self, theme: Theme) -> None:
+        if theme.name != self._memory.choices.theme:
+            self._memory.keep(theme=theme.name)
 
     def _check_keys(self) -> None:
         """Warns about keys of unknown commands; in a thread, which imports all screens."""
@@ -222,7 +233,7 @@ class TfmuxApp(App[int]):
     def _screen_of(self, control: RunControl) -> RunScreen:
         from tui.screens.run_screen import RunScreen
 
-        self._run_screen = RunScreen(control)
+        self._run_screen = RunScreen(control, self._memory)
         return self._run_screen
 
     def close_run(self, code: int) -> None:

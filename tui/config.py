@@ -19,7 +19,7 @@ from tui.notification import Notify
 
 SETTINGS = {
     "theme": "colours, by a name of the command palette (*Theme*), such as `nord`; "
-    "else `textual-dark`",
+    "else what was chosen there last, at first `textual-dark`",
     "notify": '`"off"`, `"bell"` or `"desktop"`: what the terminal does when a run ends or fails',
     "keys": "table of other keys: a command's id, and its keys with commas between them",
 }

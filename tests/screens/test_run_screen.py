@@ -14,6 +14,7 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import focused_task, screen_text, showing, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.memory import Memory
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run_screen import OutcomePanel, RunScreen
 from tui.widgets.pane import Pane
@@ -272,7 +273,7 @@ async def test_a_run_that_ends_before_its_screen_is_open(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its screen was made while it began."""
-    app, screen = TfmuxApp(run, config=Config()), RunScreen(run)
+    app, screen = TfmuxApp(run, config=Config()), RunScreen(run, Memory())
     monkeypatch.setattr(app, "get_default_screen", lambda: screen)
     run.end(Outcome.SUCCESS, 0)
     async with app.run_test(size=(100, 30)) as pilot:

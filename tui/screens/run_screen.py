@@ -26,6 +26,7 @@ from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl, loop_caller
+from tui.memory import Memory
 from tui.outcome import (
     failure_text,
     paragraphs,
@@ -144,14 +145,14 @@ class RunScreen(Screen[None]):
     class Changed(Message):
         """There is another snapshot of the run."""
 
-    def __init__(self, control: RunControl) -> None:
+    def __init__(self, control: RunControl, memory: Memory) -> None:
         super().__init__()
         self.control = control
         self.snapshot = control.snapshot()
         self.header = RunHeader()
         self.strip = StatusStrip()
         self.strip.display = False
-        self.area = PaneArea(control, self.snapshot)
+        self.area = PaneArea(control, self.snapshot, memory)
         self.outcome = OutcomePanel()
         self.prompt = Prompt()
         self.footer = KeyFooter()

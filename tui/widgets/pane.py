@@ -32,13 +32,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from launcher.errors import TfmuxError
-from launcher.paths import expand_user
+from launcher.paths import expand_user, tilde
 from launcher.quantities import counted, thousands
 from tui.keys import key_of
 from tui.log.log_views import LogView
 from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
 from tui.log.viewport import MOST_HIDDEN, Viewport
+from tui.memory import Memory
 
 from .colours import TEXT_CONTRAST, has_sixteen_colours, readable_style, theme_colour
 from .fit import Part, fit
@@ -126,8 +127,10 @@ class Pane(Widget, can_focus=True):
     class TitleDoubleClicked(Message):
         """The title was double-clicked, which zooms the pane."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
+        """`memory` has the directory where lines were saved last."""
         super().__init__()
+        self._memory = memory
         self.view: LogView | None = None
         self._title = Title()
         self._note = ""
@@ -320,6 +323,8 @@ class Pane(Widget, can_focus=True):
         if self.view is None:
             return
         name = f"{self.view.name}-{time.strftime('%H%M%S')}.txt"
+        if folder := self._memory.choices.directory:
+            name = os.path.join(tilde(Path(folder)), name)
         answer = await self.screen.query_one(Prompt).ask("save to", name)
         view = self.view
         if not answer or view is None:
@@ -331,6 +336,7 @@ class Pane(Widget, can_focus=True):
             self.notify(f"not saved: {error}", severity="error")
         else:
             self.notify(f"{counted(len(numbers), 'line')} saved to {path}")
+            self._memory.keep(directory=str(path.parent))
 
     # titles
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from enum import StrEnum
+from typing import Any, ClassVar, TypeVar
 
 from textual import events, work
 from textual.binding import Binding, BindingType
@@ -21,6 +22,7 @@ from tui.log.log_views import LogView, LogViews
 from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
+from tui.memory import Choices, Memory
 from tui.pane_layout import Arrangement, PaneLayout, columns, framed, spans
 
 from .pane import Pane
@@ -47,8 +49,9 @@ class PaneGrid(Grid):
 
     BLANK = True  # covered by the panes, with each of whose lines Textual paints this widget too
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Memory) -> None:
         super().__init__()
+        self._memory = memory
         self.panes: list[Pane] = []
         """Panes on the screen, in reading order."""
         self._pool: list[Pane] = []
@@ -56,7 +59,7 @@ class PaneGrid(Grid):
     def place(self, count: int) -> list[Pane]:
         """Gives `count` panes; those that are not needed are hidden."""
         while len(self._pool) < count:
-            pane = Pane()
+            pane = Pane(self._memory)
             self._pool.append(pane)
             self.mount(pane)
         for i, pane in enumerate(self._pool):
@@ -211,11 +214,14 @@ class PaneArea(Horizontal, can_focus=True):
     class Changed(Message):
         """Other tasks are in sight, or another one has the focus."""
 
-    def __init__(self, control: RunControl, snapshot: Snapshot) -> None:
-        self.pane_layout = PaneLayout()
+    def __init__(self, control: RunControl, snapshot: Snapshot, memory: Memory) -> None:
+        """`memory` has what was chosen on earlier screens, and gets what is chosen here."""
+        self._memory = memory
+        self.pane_layout = PaneLayout(_chosen(Arrangement, memory.choices.layout))
         self.pane_layout.update(snapshot)
         self.views = LogViews(control.logs, snapshot)
-        self.grid = PaneGrid()
+        self.views.set_options(_options(self.views.options, memory.choices, snapshot.started))
+        self.grid = PaneGrid(memory)
         self.task_list = TaskList()
         self.task_list.display = False
         self._control = control
@@ -450,6 +456,7 @@ class PaneArea(Horizontal, can_focus=True):
     def _arrange(self, arrangement: Arrangement) -> None:
         self.pane_layout.zoomed = False
         self.pane_layout.arrangement = arrangement
+        self._memory.keep(layout=str(arrangement))
         self.refocus()
         self.notify(f"layout: {arrangement}", timeout=1.5)
 
@@ -466,23 +473,27 @@ class PaneArea(Horizontal, can_focus=True):
         stamps = order[(order.index(self.views.options.stamps) + 1) % len(order)]
         started = self._control.snapshot().started
         self._change_options(f"timestamps: {stamps}", stamps=stamps, started=started)
+        self._memory.keep(stamps=str(stamps))
 
     def action_wrap(self) -> None:
         """Wraps long lines, or cuts them at the pane's edge."""
         wrap = not self.views.options.wrap
         self._change_options(f"wrap: {'on' if wrap else 'off'}", wrap=wrap)
+        self._memory.keep(wrap=wrap)
 
     def action_prefix(self) -> None:
         """Hides TensorFlow's prefix of date and source file, or shows it."""
         hide = not self.views.options.hide_prefix
         text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
         self._change_options(text, hide_prefix=hide)
+        self._memory.keep(hide_prefix=hide)
 
     def action_remarks(self) -> None:
         """Shows remarks of TensorFlow and its like, or hides them."""
         remarks = not self.views.options.remarks
         text = f"TensorFlow's remarks: {'shown' if remarks else 'hidden'}"
         self._change_options(text, remarks=remarks)
+        self._memory.keep(remarks=remarks)
 
     def _change_options(self, message: str, **changes: Any) -> None:
         self.set_options(replace(self.views.options, **changes))
@@ -613,3 +624,23 @@ class PaneArea(Horizontal, can_focus=True):
         if place is not None:
             pane.mark(place)
         pane.redraw()
+
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def _chosen(kind: type[_Choice], word: str) -> _Choice | None:
+    """The choice of that name, which an older or newer version may not have."""
+    return kind(word) if word in list(kind) else None
+
+
+def _options(options: RowOptions, choices: Choices, started: float) -> RowOptions:
+    """Options with what was chosen earlier."""
+    return replace(
+        options,
+        stamps=_chosen(Stamps, choices.stamps) or options.stamps,
+        wrap=choices.wrap,
+        hide_prefix=choices.hide_prefix,
+        remarks=choices.remarks,
+        started=started,
+    )

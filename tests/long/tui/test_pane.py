@@ -18,6 +18,7 @@ from tests.support.fakes import ScriptedRun
 from tests.support.screens import run_screen, screen_text, showing, shows, until
 from tui.app import TfmuxApp
 from tui.curves import sparkline
+from tui.memory import Memory
 from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 
@@ -63,7 +64,7 @@ async def test_nothing_is_drawn_before_there_are_panes() -> None:
 
     class Empty(App[None]):
         def compose(self) -> ComposeResult:
-            yield PaneGrid()
+            yield PaneGrid(Memory())
 
     app = Empty()
     async with app.run_test(size=(80, 24)):
