@@ -1,19 +1,27 @@
 """Placeholders such as `{python}` and `{port.worker.0}` in the texts of a cluster file.
 
-`{{` and `}}` are literal braces. `Names` checks texts before anything is known of the hosts;
-`expand` replaces placeholders by the values of a plan.
+`{{` and `}}` are literal braces, and `${…}`, a variable of a shell or of Hydra, stays as it is.
+`Names` checks texts before anything is known of the hosts; `expand` replaces placeholders by the
+values of a plan. Words of a command line are `typed`: in these only what is a placeholder counts.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .file_model import ClusterModel
 from .values import nearest, nearest_word
 
-_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_VARIABLE = r"\$\{(?!\{)(?:[^{}$]|\$(?!\{)|\$?\{[^{}]*\})*\}"
+"""`${VAR}`, `${VAR:-${OTHER}}`."""
+_TOKEN = re.compile(rf"\{{\{{|\}}\}}|{_VARIABLE}|\{{([^{{}}]*)\}}|[{{}}]")
 _LITERAL = {"{{": "{", "}}": "}"}
+_NAME = r"[A-Za-z_][A-Za-z0-9_.]*"
+_TYPED = re.compile(rf"{_VARIABLE}|\{{\{{({_NAME})\}}\}}|\{{({_NAME})\}}")
+_ALIKE = 0.75
+"""Likeness from which on a name is taken for a misspelled one."""
 
 RUN_WIDE = frozenset({"name", "run_id"})
 """Placeholders with the same value for every task on every host."""
@@ -51,9 +59,14 @@ def expanded(text: str, *values: Mapping[str, str]) -> Iterator[str]:
     at = 0
     for match in _TOKEN.finditer(text):
         yield text[at : match.start()]
-        yield _LITERAL[match[0]] if match[0] in _LITERAL else _value(match, values)
+        yield _plain(match[0]) or _value(match, values)
         at = match.end()
     yield text[at:]
+
+
+def _plain(token: str) -> str:
+    """What stands for a token that is no placeholder; empty for one that is."""
+    return token if token.startswith("$") else _LITERAL.get(token, "")
 
 
 def _value(match: re.Match[str], values: Sequence[Mapping[str, str]]) -> str:
@@ -66,6 +79,33 @@ def _value(match: re.Match[str], values: Sequence[Mapping[str, str]]) -> str:
 def literal(text: str) -> str:
     """Doubles the braces of a text in which nothing is a placeholder."""
     return text.replace("{", "{{").replace("}", "}}")
+
+
+def typed(word: str) -> str:
+    """Makes a text with placeholders of a word of a command line: `{rank}` and the like hold, and
+    `{{rank}}` is the text `{rank}`. All other braces stay as they are: JSON, scripts, templates.
+
+    Raises:
+        ValueError: the word has a misspelled placeholder.
+    """
+    parts, at = [], 0
+    for match in _TYPED.finditer(word):
+        parts.append(literal(word[at : match.start()]))
+        name = match[1] or match[2] or ""
+        at = match.end()
+        near = difflib.get_close_matches(name, (*PLAIN, *RANKED), n=1, cutoff=_ALIKE)
+        if match[2] and near and not _is_known(name):
+            raise ValueError(
+                f"unknown placeholder {{{name}}}: did you mean {{{near[0]}}}? Write {{{{{name}}}}} "
+                f"for the text {{{name}}}"
+            )
+        parts.append(match[0] if near or _is_known(name) else literal(match[0]))
+    return "".join((*parts, literal(word[at:])))
+
+
+def _is_known(name: str) -> bool:
+    kind, _, rest = name.partition(".")
+    return name in PLAIN or name in RANKED or bool(rest and kind in (*_OF_JOB, *_OF_TASK))
 
 
 def names_in(text: str) -> Iterator[str]:
@@ -92,7 +132,7 @@ class Names:
         allowed only with `jobs`. `unranked` is a job that reads the text and has no ranks.
         """
         for match in _TOKEN.finditer(text):
-            if match[0] in _LITERAL:
+            if _plain(match[0]):
                 continue
             if match[1] is None:
                 yield f"single {match[0]}: write {match[0] * 2} for a literal brace"

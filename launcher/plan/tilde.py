@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator, Sequence
-
-from ..cluster.file_model import ClusterModel
+from collections.abc import Sequence
 
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "busybox")
 _SCRIPT = re.compile(r"-[a-z]*c")
-_INSIDE = re.compile(r"(?:\A-[A-Za-z]|\A--?[\w.-]+=|\A[\w.-]+=|[=,@]|\Afile://)~/")
+TILDE_INSIDE = re.compile(r"(?:\A-[A-Za-z]|\A--?[\w.-]+=|\A[\w.-]+=|[=,@]|\Afile://)~/")
+"""A `~` that stays, where a home was meant."""
 
 
 def with_home(word: str) -> str:
@@ -24,7 +23,7 @@ def with_home(word: str) -> str:
 
 def command_with_home(command: Sequence[str]) -> list[str]:
     """The words of a command; a script that a shell reads is left to that."""
-    return [word if script else with_home(word) for word, script in _words(command)]
+    return [word if script else with_home(word) for word, script in words_and_scripts(command)]
 
 
 def value_with_home(value: str) -> str:
@@ -32,38 +31,12 @@ def value_with_home(value: str) -> str:
     return ":".join(map(with_home, value.split(":"))) if "~" in value else value
 
 
-def tilde_problems(cluster: ClusterModel, job: str = "", host: str = "") -> Iterator[str]:
-    """Which words of commands and variables have a `~/` that stays as it is, and what to write
-    instead: of a job on a host, or of all. The cluster file is read, not what has been put in."""
-    jobs = [cluster.jobs[job]] if job else list(cluster.jobs.values())
-    hosts = [cluster.hosts[host]] if host in cluster.hosts else []
-    for table in jobs:
-        if problem := _command_problem(table.command or cluster.run.command or ()):
-            yield problem
-    for env in (cluster.run.env, *(one.env for one in (hosts if host else cluster.hosts.values()))):
-        yield from filter(None, (_value_problem(name, value) for name, value in env.items()))
-    for table in jobs:
-        yield from filter(None, (_value_problem(*pair) for pair in table.env.items()))
+def with_home_inside(text: str) -> str:
+    """A word or a value whose first `~` inside of it has become a placeholder."""
+    return re.sub(r"~/", "{home}/", text, count=1)
 
 
-def _command_problem(words: Sequence[str]) -> str:
-    for word, script in _words(words):
-        if not script and _INSIDE.search(word):
-            return f"{word} has a ~ that no shell reads: write {_repaired(word)}"
-    return ""
-
-
-def _repaired(word: str) -> str:
-    return re.sub(r"~/", "{home}/", word, count=1)
-
-
-def _value_problem(name: str, value: str) -> str:
-    if any(_INSIDE.search(part) for part in value.split()):
-        return f"{name} = {value} has a ~ that no shell reads: write {_repaired(value)}"
-    return ""
-
-
-def _words(command: Sequence[str]) -> list[tuple[str, bool]]:
+def words_and_scripts(command: Sequence[str]) -> list[tuple[str, bool]]:
     """The words, each with whether it is a script of a shell."""
     found, shell, asked = [], False, False
     for word in command:

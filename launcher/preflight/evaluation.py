@@ -24,7 +24,7 @@ from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
 from ..plan.planner import HostPlan, Plan, cannot_run
-from ..plan.tilde import tilde_problems
+from ..plan.shell_text import ShellText, shell_texts
 from ..quantities import age, counted, size
 from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (
@@ -523,21 +523,23 @@ def endings(plan: Plan, check: Check, cell: str) -> Iterator[Finding]:
         yield warning(*about, task=found.tasks[0])
 
 
-def tildes(
+def shell_words(
     cluster: ClusterModel, plan: Plan, host: str, check: Check, cell: str
 ) -> Iterator[Finding]:
-    """Warns of words in commands and variables of a host's tasks whose `~` would stay as it is, in
+    """Warns of words in commands and variables of a host's tasks that only a shell would read, in
     the cell of `check` and `cell`."""
-    found: dict[str, list[TaskId]] = {}
+    found: dict[ShellText, list[TaskId]] = {}
+    jobs: dict[str, list[ShellText]] = {}
     for task in plan.on_host(host):
-        if task.id.job in cluster.jobs:  # else `prepare`, which a shell reads
-            for problem in tilde_problems(cluster, task.id.job, host):
-                found.setdefault(problem, []).append(task.id)
-    for problem, tasks in found.items():
-        what, _, todo = problem.partition(": write ")
-        sentence = f"of {_named(tasks)}: {what}, so a folder called ~ would be meant"
-        about = (check, "tilde-inside", cell, "~ stays", sentence)
-        yield warning(*about, f"write {todo}", task=tasks[0])
+        job = task.id.job
+        if job in cluster.jobs and job not in jobs:  # else `prepare`, which a shell reads
+            jobs[job] = list(shell_texts(cluster, job, host))
+        for each in jobs.get(job, ()):
+            found.setdefault(each, []).append(task.id)
+    for each, tasks in found.items():
+        sentence = f"of {_named(tasks)}: {each.what}"
+        about = (check, "shell-text", cell, "shell text", sentence)
+        yield warning(*about, each.todo, task=tasks[0])
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:

@@ -112,7 +112,7 @@ async def _check_queue(
     for host in plan.hosts:
         for found in evaluation.backgrounds(plan, host.name, Check.QUEUE, _SLURM):
             add(found)
-        for found in evaluation.tildes(cluster, plan, host.name, Check.QUEUE, _SLURM):
+        for found in evaluation.shell_words(cluster, plan, host.name, Check.QUEUE, _SLURM):
             add(found)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
     await _check_files(make_plan(cluster, new_run_id("check")), add)
@@ -237,7 +237,7 @@ class _Preflight:
             about = (host.name, Check.COMMAND, host.name)
             for finding in evaluation.backgrounds(self._plan, *about):
                 self._add_finding(finding)
-            for finding in evaluation.tildes(self._cluster, self._plan, *about):
+            for finding in evaluation.shell_words(self._cluster, self._plan, *about):
                 self._add_finding(finding)
         try:
             async with AsyncExitStack() as sessions:

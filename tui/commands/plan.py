@@ -23,7 +23,7 @@ from launcher.frozen import frozen
 from launcher.ids import new_run_id
 from launcher.plan import Plan, make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
-from launcher.plan.tilde import tilde_problems
+from launcher.plan.shell_text import shell_texts
 from launcher.printable import pictured
 from launcher.quantities import counted, size
 from launcher.slurm.script import JobRequest, request_of
@@ -57,8 +57,8 @@ def plan(arguments: argparse.Namespace) -> int:
             print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
     for found in planned.endless():
         print(f"tfmux: {found.text}: {found.todo}", file=sys.stderr)
-    for problem in dict.fromkeys(tilde_problems(cluster)):
-        print(f"tfmux: {problem}", file=sys.stderr)
+    for text in dict.fromkeys(shell_texts(cluster)):
+        print(f"tfmux: {text.what}: {text.todo}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
     files = asyncio.run(_copied(planned))
     answer["files"] = [asdict(each) for each in files]

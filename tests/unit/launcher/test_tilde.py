@@ -6,12 +6,9 @@ import os
 
 import pytest
 
-from launcher.cluster import loads
 from launcher.plan import HostFacts
-from launcher.preflight import Severity, evaluation
-from launcher.preflight.findings import Check
 from tests.support.cluster_texts import cluster_text
-from tests.support.plans import BASE, plan_of, task
+from tests.support.plans import plan_of, task
 
 FACTS = {"far": HostFacts(home="/home/their own", workdir="/w")}
 
@@ -64,7 +61,6 @@ def test_a_script_is_left_to_its_shell(shell: tuple[str, ...]) -> None:
     assert task(plan_of(text(*shell, script), FACTS), "worker:0").argv[-1] == script
     words = task(plan_of(text("prog", "-c", "~/c.yaml"), FACTS), "worker:0").argv
     assert words[-1] == "/home/their own/c.yaml"
-    assert not findings(text(*shell, script))
 
 
 def test_variables_in_the_home_of_the_host() -> None:
@@ -76,47 +72,3 @@ def test_variables_in_the_home_of_the_host() -> None:
     home = "/home/their own"
     assert (env["A"], env["B"]) == (f"{home}/a", f"{home}/b:/usr/bin:{home}")
     assert (env["C"], env["D"]) == ("http://~/c", "x~/d")
-
-
-def findings(cluster: str) -> list[tuple[str, str]]:
-    """Sentence and repair of each warning."""
-    found = evaluation.tildes(
-        loads(cluster, "c.toml", BASE), plan_of(cluster), "far", Check.COMMAND, "far"
-    )
-    listed = list(found)
-    assert all(one.severity is Severity.WARN and one.code == "tilde-inside" for one in listed)
-    return [(one.sentence, one.todo) for one in listed]
-
-
-@pytest.mark.parametrize(
-    ("word", "repair"),
-    [
-        ("--out=~/x", "--out={home}/x"),
-        ("out=~/x", "out={home}/x"),
-        ("-o~/x", "-o{home}/x"),
-        ("@~/args", "@{home}/args"),
-        ("a,~/b", "a,{home}/b"),
-        ("file://~/x", "file://{home}/x"),
-    ],
-)
-def test_a_tilde_that_stays_is_named_with_a_repair_that_works(word: str, repair: str) -> None:
-    """The repaired word leads into the home, and is not warned of."""
-    ((sentence, todo),) = findings(text("prog", word))
-    assert word in sentence and "worker:0" in sentence and todo == f"write {repair}"
-    there = task(plan_of(text("prog", repair), FACTS), "worker:0").argv[1]
-    assert there == word.replace("~", "/home/their own")
-    assert not findings(text("prog", repair))
-
-
-def test_of_variables_too() -> None:
-    """Flags in a variable, which are separated by blanks."""
-    ((sentence, todo),) = findings(text("prog", XLA_FLAGS="--a --xla_dump_to=~/dump"))
-    assert "XLA_FLAGS" in sentence and todo == "write --a --xla_dump_to={home}/dump"
-
-
-@pytest.mark.parametrize(
-    "word", ["~/x", "~", "http://host/~/x", "~me/x", "--logdir={logdir}", "1~2"]
-)
-def test_what_is_meant_as_it_is_is_not_warned_of(word: str) -> None:
-    """Nor what the launch itself puts in before a home is known."""
-    assert not findings(text("prog", word))
