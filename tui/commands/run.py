@@ -24,12 +24,14 @@ from launcher.cluster import (
 )
 from launcher.cluster.addresses import loopback_problem
 from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
+from launcher.cluster.placeholders import typed
 from launcher.cluster.saved_file import write
-from launcher.errors import TfmuxError
+from launcher.errors import ClusterFileError, Problem, TfmuxError
 from launcher.files.listing import refusal
 from launcher.hosts.dial import own_address
 from launcher.hosts.ssh_config import READS_AT_ONCE, read_config
 from launcher.paths import expand_user
+from launcher.plan.shell_text import front_problem
 from launcher.printable import escaped, printable
 from tui.commands.launch import launch
 from tui.streams import message
@@ -56,6 +58,8 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     _check_text("--name", arguments.name or "")
     if not command:
         raise TfmuxError("there is no command: write such as tfmux run -n 4 -- python train.py")
+    if problem := front_problem(command):
+        raise TfmuxError(problem)
     save: Path | None = arguments.save
     if save is not None and os.path.exists(save):
         raise TfmuxError(f"{printable(str(save))} exists: name another file")
@@ -66,7 +70,7 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     logins = dict.fromkeys(host.login for hosts in jobs.values() for host in hosts)
     text = hostfile.render(
         RunRequest(
-            command=command,
+            command=_typed(command),
             jobs=jobs,
             name=arguments.name or hostfile.default_name(command),
             workdir=_workdir(arguments.workdir, here, base, copied=_any_other(logins)),
@@ -82,10 +86,50 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     if save is not None:
         text = library.with_schema_line(text, save)
     source = "tfmux run" if save is None else printable(str(save))
-    cluster = loads(text, source, base, for_launch=True)
+    try:
+        cluster = loads(text, source, base, for_launch=True)
+    except ClusterFileError as error:
+        raise TfmuxError("\n".join(map(_problem, error.problems))) from None
     if save is not None:
         write(save, text)
     return cluster, text
+
+
+def _typed(command: Sequence[str]) -> list[str]:
+    """The words of the command as a cluster file has them.
+
+    Raises:
+        TfmuxError: one has a misspelled placeholder.
+    """
+    words = []
+    for number, word in enumerate(command, 1):
+        try:
+            words.append(typed(word))
+        except ValueError as error:
+            raise TfmuxError(f"word {number} of the command: {error}") from None
+    return words
+
+
+_OPTIONS: Mapping[tuple[str | int, ...], str] = {
+    ("name",): "--name",
+    ("run", "workdir"): "--workdir",
+    ("run", "directory"): "--directory",
+    ("run", "collect"): "--collect",
+    ("run", "framework"): "--framework",
+    ("run", "max_restarts"): "--max-restarts",
+    ("run", "env"): "-x",
+    ("run", "env_from"): "-x",
+}
+"""Arguments by the keys of the file that is made of them."""
+
+
+def _problem(problem: Problem) -> str:
+    """What is wrong with an argument; there is no file whose line could be named."""
+    path, found = problem.path, f" (found {problem.found})" if problem.found else ""
+    if path[:2] == ("run", "command") and len(path) > 2:
+        return f"word {int(path[2]) + 1} of the command: {problem.message}{found}"
+    option = _OPTIONS.get(path[:1]) or _OPTIONS.get(path[:2]) or "the hosts"
+    return f"{option}: {problem.message}{found}"
 
 
 def _working_directory() -> Path:
