@@ -102,6 +102,7 @@ class PaneLayout:
         wanted = [task.id for task in self.tasks if task.is_chief]
         wanted += self.pinned
         wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]
+        wanted += snapshot.verdict.tasks if snapshot.verdict is not None else ()
         wanted += [task.id for task in self.tasks if task.stalled_since is not None]
         self._attention |= dict.fromkeys(wanted)
 

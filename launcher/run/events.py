@@ -369,6 +369,13 @@ class Judged(Event):
 
 
 @frozen
+class HangJudged(Event):
+    """The cause of a hang has been found, or nothing points to one, or the run goes on."""
+
+    verdict: Verdict | None
+
+
+@frozen
 class ResultsKept(Event):
     """What a run's tasks have left in the workdir of a host was looked for."""
 

@@ -25,7 +25,7 @@ from .snapshot import (
     Snapshot,
 )
 from .state import RunData
-from .states import Cause, HostState, Outcome, RunPhase
+from .states import AT_WORK, Cause, HostState, Outcome, RunPhase
 from .tasks import Tasks
 from .validation import check
 from .views import Views
@@ -109,6 +109,7 @@ class RunStateMachine:
             ev.ResultsMissing: self._shutdown.on_results_missing,
             ev.ResultsKept: self._shutdown.on_results_kept,
             ev.Judged: self._judged,
+            ev.HangJudged: self._hang_judged,
             ev.LookedAt: lambda event: self._tasks.on_looked_at(event.task),
         }
 
@@ -232,6 +233,12 @@ class RunStateMachine:
 
     def _judged(self, event: ev.Judged) -> list[Instruction]:
         self.data.update_run(verdict=event.verdict)
+        return []
+
+    def _hang_judged(self, event: ev.HangJudged) -> list[Instruction]:
+        """A cause is found while the run hangs; what ends it comes with a verdict of its own."""
+        if self.data.phase in AT_WORK:
+            self.data.update_run(verdict=event.verdict)
         return []
 
     def _receipt_received(self, event: ev.ReceiptReceived) -> list[Instruction]:

@@ -19,7 +19,7 @@ from .instructions import Instruction, KillHost, PickPorts, SetTimer
 from .shutdown import KILL_PATIENCE, Shutdown
 from .snapshot import Failure, HostReceipt, TaskView
 from .state import RunData, named
-from .states import AT_WORK, Cause, HostState, Intent, RunPhase, TaskState
+from .states import Cause, HostState, Intent, RunPhase, TaskState
 
 
 class Restart:
@@ -42,15 +42,14 @@ class Restart:
             and data.run.attempt <= settings.max_restarts
         )
 
-    def begin(self, task: TaskId, how: str, tail: tuple[str, ...]) -> list[Instruction]:
-        """Ends all cluster tasks, for the next attempt; in a run that is being taken up, when all
-        its hosts have answered."""
+    def begin(self, task: TaskId, how: str, tail: tuple[str, ...]) -> None:
+        """Records that all cluster tasks are to be ended and started again. In a run that is being
+        taken up they are ended when all its hosts have answered."""
         data, run = self._data, self._data.run
         failure = Failure(task, data.tasks[task].host, how, data.now, tail=tail)
         data.update_run(restart_due=True, restart_cause=failure)
         number = f"attempt {run.attempt + 1} of {run.most_attempts}"
         data.note(f"{task} on {failure.host}: {how}; all tasks end and start again: {number}")
-        return self.end_attempt() if run.state in AT_WORK else []
 
     def end_attempt(self) -> list[Instruction]:
         """TERM, grace and KILL to all cluster tasks, on all hosts at once."""

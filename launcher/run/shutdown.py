@@ -229,7 +229,7 @@ class Shutdown:
         data.add(receipt)
         outcome, code = self._outcome()
         if outcome is Outcome.SUCCESS:  # its tasks had done all before an end from outside
-            data.update_run(cause=Cause.RULE, first_failure=None)
+            data.update_run(cause=Cause.RULE, first_failure=None, verdict=None)
         if data.run.results_missing:
             code = code or 1
         if not receipt.clean or data.run.launcher_error:

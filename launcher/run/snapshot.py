@@ -442,8 +442,8 @@ class RunView:
     hang: HangView | None = None
     """Where its tasks stood when it seemed to hang last."""
     verdict: Verdict | None = None
-    """The cause of its failure: which task is guilty, and why; absent where nothing points to
-    one."""
+    """The cause of its failure, or of a hang as long as that lasts: which task is guilty, and why;
+    absent where nothing points to one."""
     time: fields.Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["run"] = "run"

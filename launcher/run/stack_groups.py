@@ -19,10 +19,12 @@ from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import counted
 from . import fields
+from .cause import Verdict
 
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""
 _LIBRARIES = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen ")
+_PACKAGES = re.compile(r"/(site-packages|dist-packages)/")
 
 
 @frozen
@@ -55,6 +57,11 @@ class StackFrame:
     def in_library(self) -> bool:
         """The frame is in code that was installed, or has no code."""
         return not self.file or _LIBRARIES.search(self.file) is not None
+
+    @property
+    def in_framework(self) -> bool:
+        """The frame is in code that was installed, and is not Python's own."""
+        return _PACKAGES.search(self.file) is not None
 
 
 @frozen
@@ -169,17 +176,25 @@ class Stacks:
     tasks: tuple[TaskStacks, ...]
     """In start order."""
     unanswered: tuple[Unanswered, ...] = ()
+    verdict: Verdict | None = None
+    """The cause of a hang, as far as it is known."""
 
     @cached_property
     def groups(self) -> tuple[StackGroup, ...]:
-        """The groups, the smallest first; of equal ones that whose first task starts first."""
+        """The groups, that of the guilty task first, then the smallest; of equal ones that whose
+        first task starts first."""
         found: dict[object, list[TaskStacks]] = {}
         for one in self.tasks:
             found.setdefault(one.key, []).append(one)
         groups = (
             StackGroup(tuple(one.task for one in same), same[0].stack) for same in found.values()
         )
-        return tuple(sorted(groups, key=lambda group: len(group.tasks)))  # which is stable
+        # Sorting is stable.
+        return tuple(sorted(groups, key=lambda one: (not self.blames(one), len(one.tasks))))
+
+    def blames(self, group: StackGroup) -> bool:
+        """A task of the group is guilty of the hang."""
+        return self.verdict is not None and not set(self.verdict.tasks).isdisjoint(group.tasks)
 
     def headline(
         self, silent: Mapping[TaskId, float] | None = None, about: Collection[TaskId] = ()
@@ -219,11 +234,13 @@ class StacksRecord:
     time: fields.Time
     """When the hosts were asked, in seconds since the epoch."""
     groups: tuple[StackGroup, ...]
-    """Tasks that stand in the same place, the smallest group first."""
+    """Tasks that stand in the same place: first that of the guilty task, then the smallest."""
     tasks: tuple[TaskStacks, ...]
     """All tasks that have answered, in start order, with their processes and threads."""
     unanswered: tuple[Unanswered, ...]
     """Hosts and tasks that have not, and why."""
+    verdict: Verdict | None = None
+    """The cause of the hang; null where there is none, or nothing points to one."""
 
 
 @cache
@@ -233,7 +250,9 @@ def _record_type() -> TypeAdapter[StacksRecord]:
 
 def record(stacks: Stacks) -> dict[str, Any]:
     """The stacks as JSON for programs."""
-    whole = StacksRecord(stacks.time, stacks.groups, stacks.tasks, stacks.unanswered)
+    whole = StacksRecord(
+        stacks.time, stacks.groups, stacks.tasks, stacks.unanswered, stacks.verdict
+    )
     made: dict[str, Any] = _record_type().dump_python(whole, mode="json")
     return made
 

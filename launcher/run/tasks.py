@@ -101,7 +101,9 @@ class Tasks:
         data = self._data
         if data.phase is not RunPhase.RESTARTING or data.ending:
             return []
-        data.update_run(attempt=data.run.attempt + 1, restart_due=False, state=RunPhase.STARTING)
+        number = data.run.attempt + 1
+        data.update_run(attempt=number, restart_due=False, verdict=None, state=RunPhase.STARTING)
+        data.looked_for = None
         data.replan(self._with_ports(event))
         for task in data.cluster_tasks:
             self._await_stage(task)
@@ -323,7 +325,7 @@ class Tasks:
             return []
         if data.ends_with_all(task):
             data.update_task(task, state=TaskState.BACKOFF)
-            return []
+            return self._end_sooner(event)
         match view.intent:
             case Intent.RESTART:
                 data.update_task(task, state=TaskState.BACKOFF)
@@ -374,7 +376,10 @@ class Tasks:
             return self._after_end()
         if self._restart.may_follow(view):
             data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
-            return self._restart.begin(task, how, tail)
+            self._restart.begin(task, how, tail)
+            if data.phase not in AT_WORK:
+                return []
+            return self._look_first(task, tail) or self._restart.end_attempt()
         may_restart = settings.on_failure is OnFailure.RESTART and view.intent is not Intent.FAIL
         if may_restart and not killing and view.attempt <= plan.max_restarts:
             attempt = view.attempt
@@ -400,26 +405,40 @@ class Tasks:
             return self._after_end()
         if outside:
             return self._shutdown.kill_all(Cause.OUTSIDE)
-        if misses_a_peer(tail) and self._others_live(task):
-            # It says that another one is at fault: where that is, nobody can see when all have been
-            # ended. Any other failure, a person or the time limit end the wait; other victims fail
-            # at the same moment.
-            if data.looked_for is not None:
-                return []
-            data.looked_for = task
+        if data.looked_for is not None and misses_a_peer(tail):
+            return []  # other victims fail at the same moment
+        if look := self._look_first(task, tail):
             data.update_run(cause=Cause.FAILURE)
-            return [LookAtOthers(task), SetTimer(ev.LookTimeout(task), LOOK_SECONDS)]
+            return look
         return self._shutdown.kill_all(Cause.FAILURE)
+
+    def _look_first(self, task: TaskId, tail: tuple[str, ...]) -> list[Instruction]:
+        """Has the others looked at where a failed task says that one of them is at fault: where
+        that is, nobody can see when all have been ended. Any other failure, a person or the time
+        limit end the wait."""
+        if self._data.looked_for or not (misses_a_peer(tail) and self._others_live(task)):
+            return []
+        self._data.looked_for = task
+        return [LookAtOthers(task), SetTimer(ev.LookTimeout(task), LOOK_SECONDS)]
+
+    def _end_sooner(self, event: ev.TaskExited) -> list[Instruction]:
+        """A task has ended while the others are looked at before all start again: with a failure of
+        its own nothing is waited for."""
+        waits = self._data.looked_for is not None and self._data.phase in AT_WORK
+        own = event.status != 0 and not misses_a_peer(event.tail)
+        return self._restart.end_attempt() if waits and own else []
 
     def _others_live(self, task: TaskId) -> bool:
         tasks = self._data.plan.tasks
         return any(self._data.tasks[one.id].state.live for one in tasks if one.id != task)
 
     def on_looked_at(self, task: TaskId) -> list[Instruction]:
-        """The others have been looked at, or the time for that is over: the failure ends the
-        run."""
-        if self._data.looked_for != task or self._data.phase in (RunPhase.KILLING, RunPhase.ENDED):
+        """The others have been looked at, or the time for that is over: the failure ends the run,
+        or its present attempt."""
+        if self._data.looked_for != task or self._data.phase not in AT_WORK:
             return []
+        if self._data.run.restart_due:
+            return self._restart.end_attempt()
         return self._shutdown.kill_all(Cause.FAILURE)
 
     # --- restarts and kills ---------------------------------------------------------------

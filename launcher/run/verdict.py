@@ -20,7 +20,7 @@ import re2
 
 from ..frozen import frozen
 from ..ids import TaskId, named_tasks
-from ..quantities import counted
+from ..quantities import age, counted
 from .cause import Kind, Verdict
 from .stack_groups import StackFrame
 
@@ -49,6 +49,12 @@ class TaskEvidence:
     stopped: str = ""
     """`is stopped`, or `waits in the kernel`: what its process does as the kernel says."""
     host_lost: bool = False
+    serves: bool = False
+    """It waits for requests of others, as a parameter server does: where it is tells nothing."""
+    moves: bool = False
+    """It lives, and its metric lines come as usual."""
+    hangs_for: float = 0.0
+    """Seconds for which it has seemed to hang; 0 where it does not."""
 
     @property
     def ended(self) -> bool:
@@ -141,7 +147,13 @@ _WAITS = re2.compile(
     r"|allgather|psum|block_until_ready|rendezvous|sendrecv|mpi_"
 )
 """Functions in which one waits for others."""
-_ENDING = re2.compile(r"(?i)shutdown|atexit|_exitfunc|clean_up|finalize|destroy_process_group")
+_PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$")
+"""The outermost functions of a program that has not come to its end: when the interpreter ends, it
+calls `threading._shutdown` and what `atexit` knows below none of them."""
+_SHUTDOWN = re2.compile(r"^(?:_?shutdown|clean_up|destroy_process_group|_exitfunc|finalize)$")
+"""Functions of frameworks that end their part of a program."""
+_MOST_FRAMES = 64
+"""A stack that long may have lost its outermost frames."""
 _SIGNALS = {
     "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
     "SEGV": "crashed (SIGSEGV)",
@@ -166,8 +178,10 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
         case.by_process_states,
         case.by_early_ends,
         case.by_sequence,
+        case.by_pace,
         case.by_stacks,
         case.by_votes,
+        case.by_silence,
     ):
         verdict = rule()
         if verdict is not None:
@@ -188,13 +202,18 @@ class _Case:
     @cached_property
     def waiting(self) -> tuple[TaskEvidence, ...]:
         """Living tasks in the function in which most others are."""
-        places = Counter(_function(one) for one in self.tasks if one.stack and not one.stopped)
+        places = Counter(_function(one) for one in self.placed if not one.stopped)
         if not places:
             return ()
         (place, number), *_ = places.most_common(1)
-        if number < 2 or 2 * number <= sum(1 for one in self.tasks if one.stack):
+        if number < 2 or 2 * number <= len(self.placed):
             return ()
-        return tuple(one for one in self.tasks if one.stack and _function(one) == place)
+        return tuple(one for one in self.placed if _function(one) == place)
+
+    @cached_property
+    def placed(self) -> tuple[TaskEvidence, ...]:
+        """Tasks whose stacks are known and tell something."""
+        return tuple(one for one in self.tasks if one.stack and not (one.serves or one.moves))
 
     @cached_property
     def votes(self) -> Counter[TaskId]:
@@ -256,8 +275,11 @@ class _Case:
         """Processes that are stopped, or wait in the kernel, while others wait for them."""
         stopped = [one for one in self.tasks if one.stopped and not one.words.exception]
         stopped = stopped or [one for one in self.tasks if one.stopped]
-        if not stopped or len(stopped) == len(self.tasks):
+        if not stopped:
             return None
+        if len(stopped) == len(self.tasks) > 1:
+            how = f"all {len(stopped)} tasks: each {stopped[0].stopped}"
+            return self._verdict(stopped, Kind.STOPPED, True, how, whole=True)
         others = bool(self.victims or self.waiting) or len(stopped) == 1
         return self._verdict(stopped, Kind.STOPPED, others, stopped[0].stopped)
 
@@ -294,11 +316,34 @@ class _Case:
             return self._verdict([odd], Kind.STUCK, number > 2, how)
         return None
 
+    def by_pace(self) -> Verdict | None:
+        """The only task that hangs while others go on."""
+        moving = [one for one in self.tasks if one.moves]
+        hanging = [one for one in self.tasks if one.hangs_for]
+        if not moving or len(hanging) != 1:
+            return None
+        where = f", in {_frame(hanging[0].stack)}" if hanging[0].stack else ""
+        others = counted(len(moving), "other goes", "others go")
+        how = f"has made no step for {age(hanging[0].hangs_for)}{where}; {others} on"
+        return self._verdict(hanging, Kind.STUCK, not _waits(hanging[0]), how)
+
+    def by_silence(self) -> Verdict | None:
+        """The only task that hangs, where no other one is known to be waited for."""
+        hanging = [one for one in self.tasks if one.hangs_for]
+        if len(hanging) != 1 or not hanging[0].stack or len(self.tasks) < 2:
+            return None
+        early = [one for one in self.tasks if one.status == 0 and not one.by_us]
+        if _waits(hanging[0]) and early:
+            how = f"left with exit code 0; {hanging[0].task} is in {_frame(hanging[0].stack)}"
+            return self._verdict(early, Kind.LEFT_EARLY, False, how)
+        how = f"is in {_frame(hanging[0].stack)}"
+        return self._verdict(hanging, Kind.STUCK, not _waits(hanging[0]), how)
+
     def by_stacks(self) -> Verdict | None:
         """Tasks that are not where all others wait."""
         waiting = self.waiting
-        odd = [one for one in self.tasks if one.stack and one not in waiting]
-        quiet = [one for one in self.tasks if not one.words.victim]
+        odd = [one for one in self.placed if one not in waiting]
+        quiet = [one for one in self.placed if not one.words.victim]
         if not odd or len(odd) >= len(waiting):
             return None
         if len(odd) > 1 and len(named := [one for one in odd if one in quiet]) == 1:
@@ -310,8 +355,7 @@ class _Case:
         if _is_ending(first):
             how = f"is at its end, in {_frame(first.stack)}"
             return self._verdict(odd, Kind.LEFT_EARLY, known and alone, how)
-        waits_too = bool(first.stack) and _WAITS.search(first.stack[0].function) is not None
-        sure = known and alone and not waits_too
+        sure = known and alone and not _waits(first)
         return self._verdict(odd, Kind.STUCK, sure, f"is in {_frame(first.stack)}")
 
     def by_votes(self) -> Verdict | None:
@@ -324,7 +368,7 @@ class _Case:
             what = "task has" if number == 1 else "tasks have"
             how = f"is the one to which {number} {what} lost the connection"
             return self._verdict([guilty], Kind.NAMED, False, how)
-        quiet = [one for one in self.tasks if not one.words.victim]
+        quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
         if len(self.victims) >= 2 and len(quiet) == 1:
             (guilty,) = quiet
             missed = len(self.victims)
@@ -362,7 +406,7 @@ class _Case:
         others = [one for one in self.waiting if one not in guilty and not one.ended]
         if others and kind in (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.RAISED):
             text += f"; {counted(len(others), 'other waits', 'others wait')} in "
-            text += _frame(others[0].stack)
+            text += _wait(others[0].stack)
         elif kind in (Kind.STOPPED, Kind.LEFT_EARLY, Kind.HOST_LOST):
             missed = sum(1 for one in self.victims if one not in guilty)
             text += f"; {counted(missed, 'other', 'others')} waited for it" if missed else ""
@@ -425,8 +469,18 @@ def _likeness(one: TaskEvidence) -> str:
 
 
 def _is_ending(one: TaskEvidence) -> bool:
-    """The interpreter of the task is ending: it is in a shutdown."""
-    return any(_ENDING.search(f"{frame.function} {frame.file}") for frame in one.stack[:8])
+    """The interpreter of the task is ending, or a framework is being shut down."""
+    stack = one.stack
+    if not stack or not stack[-1].file:
+        return False
+    if len(stack) < _MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
+        return True
+    return any(_SHUTDOWN.search(f.function) and f.in_framework for f in stack)
+
+
+def _waits(one: TaskEvidence) -> bool:
+    """The task is in a function in which one waits for others."""
+    return bool(one.stack) and _WAITS.search(one.stack[0].function) is not None
 
 
 def _function(one: TaskEvidence) -> tuple[str, str]:
@@ -437,6 +491,16 @@ def _function(one: TaskEvidence) -> tuple[str, str]:
 def _frame(stack: Sequence[StackFrame]) -> str:
     """The innermost frame in the user's own code, else the innermost of all."""
     return str(next((frame for frame in stack if not frame.in_library), stack[0]))
+
+
+def _wait(stack: Sequence[StackFrame]) -> str:
+    """Where a task waits: the function of a framework, and where the user's own code calls it."""
+    own = next((frame for frame in stack if not frame.in_library), stack[0])
+    waits = (one for one in stack if _WAITS.search(one.function) and one.function[0] != "_")
+    found = next(waits, own)
+    if found == own or not own.file:
+        return str(own)
+    return f"{found.function} ({own.file.rpartition('/')[2]}:{own.line})"
 
 
 def _is_called(one: TaskEvidence, peer: str) -> bool:

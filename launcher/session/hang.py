@@ -13,7 +13,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -27,6 +27,7 @@ from ..ids import TaskId, named_tasks
 from ..plan.planner import Plan
 from ..printable import printable
 from ..run import events as ev
+from ..run.cause import Verdict
 from ..run.machine import RunStateMachine
 from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import (
@@ -38,7 +39,7 @@ from ..run.stack_groups import (
     Unanswered,
     record,
 )
-from ..run.states import AT_WORK, Hang, RunPhase, TaskState
+from ..run.states import AT_WORK, Hang, TaskState
 
 ANSWER_SECONDS = 3.0
 """Longest wait for a host; its agent answers within a little more than two."""
@@ -118,7 +119,8 @@ class StackCollector:
             if answer.unlisted:
                 missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
-        stacks = Stacks(began, bounded(tasks), tuple(missing))
+        verdict = self.run.data.run.verdict
+        stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
         if wanted is None and stacks.tasks:
             self.looks.append(stacks)
         return stacks
@@ -219,6 +221,20 @@ class StallDetector:
                 found[task] = silent
         return found
 
+    @property
+    def stalled(self) -> dict[TaskId, float]:
+        """All that have stalled and not gone on, and for how many seconds."""
+        return {task: self._now - one.moved for task, one in self._paces.items() if one.told}
+
+    @property
+    def moving(self) -> frozenset[TaskId]:
+        """Tasks whose metric lines come as usual."""
+        now = self._now
+        usual = {task: _limit(one) / 2 for task, one in self._paces.items()}
+        return frozenset(
+            task for task, most in usual.items() if now - self._paces[task].moved < most < math.inf
+        )
+
 
 def _limit(pace: _Pace) -> float:
     """Seconds of silence of a task from which on it has stalled."""
@@ -232,7 +248,9 @@ def _limit(pace: _Pace) -> float:
 
 LOOK_SECONDS = 4.0
 """So long before its end a hanging task is looked at."""
-_AGAIN_SECONDS = 600.0
+_MOST_LOOKS, _AGAIN_SECONDS = 10, 600.0
+"""Looks for one reason within that time; a note of it is made once."""
+_PAUSE_SECONDS = 5.0
 _REASONS = {
     Hang.STALLED: "stalled",
     Hang.NOT_READY: "not ready yet",
@@ -245,9 +263,13 @@ def look_after(seconds: float) -> float:
     return max(seconds / 2, seconds - LOOK_SECONDS)
 
 
+Judged = Callable[[Stacks, Mapping[TaskId, float], Collection[TaskId]], Awaitable[Verdict | None]]
+"""Finds the cause of a hang (`judge.Judge.judge_hang`)."""
+
+
 class HangWatch:
-    """Finds tasks that have stalled, and looks at a run that seems to hang, for each reason once in
-    ten minutes; keeps what it has found in the run's record and folder."""
+    """Finds tasks that have stalled, looks at a run that seems to hang, and keeps what it has found
+    in the run's record and folder, until the run goes on."""
 
     def __init__(
         self,
@@ -256,31 +278,53 @@ class HangWatch:
         feed: Callable[[ev.Event], None],
         changed: Callable[[], None],
         told: Callable[[Collection[TaskId]], None],
+        judge: Judged,
     ) -> None:
         """`changed` is called when the record of a task has changed, `told` with tasks that have
-        stalled, when it is known where all tasks are."""
+        stalled, when `judge` has found out what it could."""
         self._taker = taker
         self._folder = folder
         self._feed = feed
         self._changed = changed
         self._told = told
+        self._judge = judge
         self._stalls = StallDetector()
-        self._looked: dict[Hang, float] = {}
+        self._looks: dict[Hang, deque[float]] = {}
+        self._noted: dict[Hang, float] = {}
         self._under_way: set[asyncio.Task[None]] = set()
 
     # --- stalls ---------------------------------------------------------------------------
 
     async def watch(self) -> None:
-        """Looks for tasks that have stalled; never ends by itself."""
+        """Looks for tasks that have stalled, and whether a run that hung goes on; never ends by
+        itself."""
         run = self._taker.run
         while True:
             await asyncio.sleep(TICK)
-            stalled = self._stalls.find(run.data.tasks) if run.data.phase in AT_WORK else {}
+            if run.data.phase not in AT_WORK:
+                continue
+            stalled = self._stalls.find(run.data.tasks)
             for task, seconds in stalled.items():
                 run.data.update_task(task, stalled_since=time.time() - seconds)
             if stalled:
                 self._changed()
                 self.begin(Hang.STALLED, *stalled)
+            elif run.data.run.verdict is not None and self._goes_on():
+                self._feed(ev.HangJudged(time.time(), None))
+
+    def _goes_on(self) -> bool:
+        """What the run was last found to hang of is over."""
+        hang, tasks = self._taker.run.data.run.hang, self._taker.run.data.tasks.values()
+        match hang and hang.reason:
+            case Hang.STALLED:
+                return not any(view.stalled_since is not None for view in tasks)
+            case Hang.NOT_READY:
+                return not any(_is_starting(view) for view in tasks)
+            case Hang.AT_END:
+                last = max((v.last_output or 0.0 for v in tasks if v.state.live), default=0.0)
+                return hang is not None and last > hang.time
+            case _:
+                return False
 
     def observe(self, metric: Metric) -> None:
         """Takes note of a metric line: its task goes on."""
@@ -300,9 +344,7 @@ class HangWatch:
         looking.add_done_callback(self._under_way.discard)
 
     async def _look(self, reason: Hang, about: Collection[TaskId]) -> None:
-        now, before = time.monotonic(), self._looked.get(reason)
-        if before is None or now - before >= _AGAIN_SECONDS:
-            self._looked[reason] = now
+        if self._may_look(reason):
             try:
                 await self._record_places(reason, about)
             except Exception as error:  # a look is never a reason to end anything
@@ -310,26 +352,43 @@ class HangWatch:
         if reason is Hang.STALLED:
             self._told(about)
 
+    def _may_look(self, reason: Hang) -> bool:
+        """Whether a look is due: tasks are disturbed seldom."""
+        now, looks = time.monotonic(), self._looks.setdefault(reason, deque(maxlen=_MOST_LOOKS))
+        if looks and now - looks[-1] < _PAUSE_SECONDS:
+            return False
+        if len(looks) == _MOST_LOOKS and now - looks[0] < _AGAIN_SECONDS:
+            return False
+        looks.append(now)
+        return self._taker.run.data.phase in AT_WORK
+
     async def _record_places(self, reason: Hang, about: Collection[TaskId]) -> None:
-        """Records where the tasks are, for whoever follows the run."""
-        run = self._taker.run
-        if run.data.phase not in AT_WORK:
-            return
-        found = await self._taker.take()
+        """Records where the tasks are, and what they hang of, for whoever follows the run."""
+        data, found = self._taker.run.data, await self._taker.take()
         if reason is Hang.NOT_READY:
-            about = [view.id for view in run.data.tasks.values() if _is_starting(view)]
-        lasts = ((view.id, view.last_output) for view in run.data.tasks.values())
+            about = [view.id for view in data.tasks.values() if _is_starting(view)]
+        lasts = ((view.id, view.last_output) for view in data.tasks.values())
         silent = {task: found.time - last for task, last in lasts if last is not None}
         text = found.headline(silent, about)
-        if not text or run.data.phase is RunPhase.ENDED:
+        if not text:
+            return
+        hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about}
+        hanging |= self._stalls.stalled
+        verdict = await self._judge(found, hanging, self._stalls.moving)
+        if data.phase not in AT_WORK:
             return
         file = self._folder / f"stacks-{reason}.json"
-        _write_in_thread(file, record(found))
+        _write_in_thread(file, record(replace(found, verdict=verdict)))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
-        run.data.update_run(hang=view)
-        names = f"{named_tasks(about)} " if about else ""
-        note = f"{names}{_REASONS[reason]}: {view.text} (all stacks: {file.name})"
-        self._feed(ev.NoteAdded(time.time(), note))
+        data.update_run(hang=view)
+        self._feed(ev.HangJudged(time.time(), verdict))
+        now = time.monotonic()
+        if now - self._noted.get(reason, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
+            self._noted[reason] = now
+            names = f"{named_tasks(about)} " if about else ""
+            why = view.text if verdict is None else verdict.text
+            note = f"{names}{_REASONS[reason]}: {why} (all stacks: {file.name})"
+            self._feed(ev.NoteAdded(time.time(), note))
 
 
 def _is_starting(view: TaskView) -> bool:

@@ -1,5 +1,5 @@
-"""Judge of a run that has failed: gathers what its tasks said last and where they were, and has the
-cause found.
+"""Judge of a run that has failed or hangs: gathers what its tasks said last and where they are, and
+has the cause found.
 
 Nothing waits for it for long: the others are looked at before they are ended only for a failure
 that says itself that another task is at fault, and the last lines are read when all are gone.
@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
+from ..cluster.roles import Role
 from ..ids import TaskId
 from ..run import events as ev
+from ..run.cause import Verdict
 from ..run.machine import RunStateMachine
 from ..run.snapshot import TaskView
-from ..run.stack_groups import StackFrame, TaskStacks
-from ..run.states import HostState, Outcome, StoppedBy, TaskState
+from ..run.stack_groups import StackFrame, Stacks, TaskStacks
+from ..run.states import HostState, Outcome, RunPhase, StoppedBy, TaskState
 from ..run.verdict import TaskEvidence, judge
-from .hang import StackCollector
+from ..store.figures import figures_of
+from .hang import MOST_FRAMES, StackCollector
 from .output import LogMonitor
 
 _READ_SECONDS = 2.0
@@ -29,7 +33,13 @@ _MOST_TASKS = 256
 """Tasks whose last lines are read; of more the first."""
 _ENDED = "has ended"
 """What the kernel says of a process that waits to be reaped."""
-_STILL = ("is stopped", "waits in the kernel")
+_IN_KERNEL = "waits in the kernel"
+_SECOND_LOOK = 1.0
+_LEAVE_SECONDS = 0.5
+"""Time for a task that is leaving: ended by us, it would look as if it had worked until then."""
+_MOST_WHOLE = MOST_FRAMES // 128
+"""Tasks of which each stack is as long as it was."""
+_STILL = ("is stopped", _IN_KERNEL)
 """Beginnings of what the kernel says of a process that does nothing by itself."""
 
 
@@ -53,6 +63,7 @@ class Judge:
         try:
             with suppress(Exception):  # a look is never a reason to end anything
                 await self._stacks.take()
+                await asyncio.sleep(_LEAVE_SECONDS)
         finally:
             self._feed(ev.LookedAt(time.time(), task))
 
@@ -60,12 +71,64 @@ class Judge:
         """Judges a run that has failed; its hosts have been released."""
         if self._run.data.run.outcome is not Outcome.FAILED:
             return
-        views = [view for view in self._run.data.tasks.values() if view.attempt][:_MOST_TASKS]
-        tails = await self._tails([view.id for view in views])
-        stacks = self._best_look()
-        verdict = judge([self._evidence(v, tails.get(v.id, ()), stacks.get(v.id)) for v in views])
+        verdict = await self._verdict()
         if verdict is not None:
             self._feed(ev.Judged(time.time(), verdict))
+
+    async def judge_attempt(self) -> None:
+        """Judges the failure for which all tasks are started again; they have ended."""
+        with suppress(Exception):  # it is never a reason to end anything
+            verdict = await self._verdict()
+            if verdict is not None and self._run.data.phase is RunPhase.RESTARTING:
+                self._feed(ev.Judged(time.time(), verdict))
+                number = self._run.data.run.attempt
+                text = f"cause of the failure of attempt {number}: {verdict.text}"
+                self._feed(ev.NoteAdded(time.time(), text))
+
+    async def _verdict(self) -> Verdict | None:
+        views = self._views()
+        tails, stacks = await self._tails(views), self._best_look()
+        return judge([self._evidence(v, tails.get(v.id, ()), stacks.get(v.id)) for v in views])
+
+    async def judge_hang(
+        self, found: Stacks, hanging: Mapping[TaskId, float], moving: Collection[TaskId]
+    ) -> Verdict | None:
+        """The cause of a hang, by the stacks that were taken now; `hanging` are the tasks that seem
+        to hang, and for how many seconds, `moving` those whose metric lines come as usual."""
+        stacks = {one.task: await self._confirmed(one) for one in found.tasks}
+        views = self._views()
+        tails = await self._tails(views)
+        facts = []
+        for view in views:
+            tail = tails.get(view.id, ())
+            if not view.state.ended:
+                tail = _since_last_figures(tail)
+            one = self._evidence(view, tail, stacks.get(view.id))
+            hangs_for = hanging.get(view.id, 0.0)
+            facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
+        return judge(facts)
+
+    async def _confirmed(self, one: TaskStacks) -> TaskStacks:
+        """The stacks of a task, where a process waits in the kernel those of a second later: who
+        reads and writes much does so now and then."""
+        if not any(process.state.startswith(_IN_KERNEL) for process in one.processes):
+            return one
+        await asyncio.sleep(_SECOND_LOOK)
+        again = await self._stacks.take((one.task,))
+        return next((other for other in again.tasks if other.task == one.task), one)
+
+    def _views(self) -> list[TaskView]:
+        """The tasks that are judged: those of the cluster, and what has failed beside them."""
+        plan = self._run.data.plan
+        views = [view for view in self._run.data.tasks.values() if view.attempt]
+        alone = not any(task.role.in_cluster for task in plan.tasks)
+        return [
+            view
+            for view in views
+            if alone
+            or plan.task(view.id).role.in_cluster
+            or (plan.task(view.id).role is Role.PREPARE and view.state is TaskState.FAILED)
+        ][:_MOST_TASKS]
 
     def _best_look(self) -> Mapping[TaskId, TaskStacks]:
         """The look of this attempt that found most tasks at work, the newest of equal ones: after a
@@ -82,8 +145,8 @@ class Judge:
                 best = found
         return best
 
-    async def _tails(self, tasks: list[TaskId]) -> Mapping[TaskId, tuple[str, ...]]:
-        """The last lines of their logs; of those that a disk keeps to itself none."""
+    async def _tails(self, tasks: list[TaskView]) -> Mapping[TaskId, tuple[str, ...]]:
+        """The last lines of their present attempts; of those that a disk keeps to itself none."""
         loop, found = asyncio.get_running_loop(), dict[TaskId, tuple[str, ...]]()
         all_read = asyncio.Event()
 
@@ -92,13 +155,15 @@ class Judge:
             if len(found) == len(tasks):
                 all_read.set()
 
-        for task in tasks:
+        for view in tasks:
 
-            def told(lines: tuple[str, ...], task: TaskId = task) -> None:
+            def told(lines: tuple[str, ...], task: TaskId = view.id) -> None:
                 with suppress(RuntimeError):  # the loop has ended
                     loop.call_soon_threadsafe(add, task, lines)
 
-            self._monitor.tail(task, told, lines=_LINES, size=_BYTES)
+            begun = view.attempts[-1].log_start if view.attempts else 0
+            size = min(_BYTES, max(0, self._monitor.size(view.id) - begun))
+            self._monitor.tail(view.id, told, lines=_LINES, size=size)
         if tasks:
             with suppress(TimeoutError):
                 await asyncio.wait_for(all_read.wait(), _READ_SECONDS)
@@ -117,6 +182,8 @@ class Judge:
         if stacks is not None:
             state = next((p.state for p in stacks.processes if p.state.startswith(_STILL)), "")
             stack = () if state else stacks.stack
+            if len(self._run.data.tasks) > _MOST_WHOLE and stack:
+                stack = (*stack, StackFrame("…"))
         return TaskEvidence(
             view.id,
             view.host,
@@ -130,4 +197,15 @@ class Judge:
             stack,
             state,
             self._run.data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
+            plan.role is Role.PS,
         )
+
+
+def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:
+    """The lines behind the last step of a task that lives: what it said of its peers before that is
+    over."""
+    for number in reversed(range(len(tail))):
+        figures = figures_of(tail[number].encode(errors="replace"))
+        if figures is not None and figures.step is not None:
+            return tail[number + 1 :]
+    return tail

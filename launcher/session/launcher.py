@@ -103,7 +103,7 @@ class Executor:
             case do.CheckHosts(ports):
                 self.spawn(self.preparation.check(run.data.plan, ports=ports), "check of hosts")
             case do.PickPorts(tasks):
-                self.spawn(self.preparation.pick_ports(run.data.plan, tasks), "ports")
+                self.spawn(self._pick_ports(run.data.plan, tasks), "ports")
             case do.StageHost(host):
                 work = self.preparation.stage(run.data.plan, run.data.plan.host(host))
                 self.spawn(work, f"files to {host}")
@@ -136,6 +136,12 @@ class Executor:
             case do.End():
                 self._starts.clear()
                 self.spawn(self._finish(), END)
+
+    async def _pick_ports(self, plan: Plan, tasks: tuple[TaskId, ...]) -> None:
+        """Picks ports for the next attempt, when the cause of the last one's failure is known."""
+        if self.judge is not None:
+            await self.judge.judge_attempt()
+        await self.preparation.pick_ports(plan, tasks)
 
     def _begin_soon(self, host: str, start: Callable[[], None]) -> None:
         """Starts a task when those before it have been started: thousands take seconds, and
@@ -299,9 +305,6 @@ class RunLoop:
             cluster, self.run.data.plan, logs.folder, self.snapshot, self.add_note
         )
         self.stacks = StackCollector(self.run, links)
-        self._hangs = HangWatch(
-            self.stacks, logs.folder, self.feed, self._changed, self.hooks.stalled
-        )
         self._disk = DiskWatch(writer, self.feed)
         self.outputs = Outputs(
             self.run,
@@ -313,7 +316,16 @@ class RunLoop:
             publish=self._changed,
             trouble=self._disk.complain,
             failed=crash,
-            silent=partial(self._hangs.begin, Hang.AT_END),
+            silent=lambda task: self._hangs.begin(Hang.AT_END, task),
+        )
+        judge = Judge(self.run, self.outputs.monitor, self.stacks, self.feed)
+        self._hangs = HangWatch(
+            self.stacks,
+            logs.folder,
+            self.feed,
+            self._changed,
+            self.hooks.stalled,
+            judge.judge_hang,
         )
         self._transfers = Transfers(views, self._changed)
         self._forwarding = Forwarding(views, links, self.feed, self._changed)
@@ -341,7 +353,7 @@ class RunLoop:
             spawn=self._spawn,
             allocation=self._allocation,
             hangs=self._hangs,
-            judge=Judge(self.run, self.outputs.monitor, self.stacks, self.feed),
+            judge=judge,
         )
         self._forwarded = [task.id for task in self.run.data.plan.tasks if task.forward]
         self._work: set[asyncio.Task[None]] = set()

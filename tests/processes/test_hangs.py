@@ -75,8 +75,10 @@ order = [["worker"]]
         assert found["text"].endswith("; 1 other waits in others hangs.py:6")
         assert up.wait() == 1
         notes = [event["note"] for event in up.of("note")]
-        assert any(note.startswith("worker:1 not ready yet: worker:1 stands") for note in notes)
+        where = "worker:1 on localhost is in never hangs.py:4"
+        assert any(note.startswith(f"worker:1 not ready yet: {where}") for note in notes)
         assert "  ◂ worker:1 stands in never" in up.said
+        assert up.said.splitlines()[-1] and f"cause: {where}" in up.said
         assert len([e for e in up.of("run") if "hang" in e and e["state"] == "starting"]) == 1
 
 

@@ -1,7 +1,11 @@
-"""The guilty rank of a run that fails is named, though a victim is the first to end."""
+"""The guilty rank of a run that fails or hangs is named, though others end or fall silent first."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +13,8 @@ import pytest
 
 from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
-from tests.support.command import Up, python_task, write
+from tests.support.command import Up, python_task, run, write
+from tests.support.patience import wait_until
 
 # Four ranks in a ring: each sends to the next one and waits for the one before, which is the
 # collective. Who misses its peer says so in the words of gloo.
@@ -73,6 +78,19 @@ WAYS = {
 }
 
 
+def ring(how: str, program: str = RING, **more: Any) -> str:
+    return cluster_text(
+        {"worker": 4},
+        command=[*python_task(program), how, "{worker_hosts}"],
+        framework="torch",
+        success="all",
+        workdir="",
+        grace=1,
+        start={"order": [["worker"]], "ready": {"worker": "started"}},
+        **more,
+    )
+
+
 @pytest.mark.parametrize(
     "how", ["leaves", "stopped", "sleeps", *(soak(how) for how in ("raises", "killed"))]
 )
@@ -80,16 +98,7 @@ def test_the_guilty_rank_is_named(tmp_path: Path, how: str) -> None:
     """Given four ranks of which one leaves, stands still or fails, when the run has ended for the
     failure of whoever missed it first, then its record, and the first line on stderr, name that
     one and what it did."""
-    text = cluster_text(
-        {"worker": 4},
-        command=[*python_task(RING), how, "{worker_hosts}"],
-        framework="torch",
-        success="all",
-        workdir="",
-        grace=1,
-        start={"order": [["worker"]], "ready": {"worker": "started"}},
-    )
-    with Up("up", str(write(tmp_path, text)), "--json") as up:
+    with Up("up", str(write(tmp_path, ring(how))), "--json") as up:
         assert up.wait() == 1, up.transcript()
     kind, words = WAYS[how]
     verdict: dict[str, Any] = up.of("run")[-1]["verdict"]
@@ -97,3 +106,87 @@ def test_the_guilty_rank_is_named(tmp_path: Path, how: str) -> None:
     cause = next(line for line in up.said.splitlines() if not line.startswith("tfmux: "))
     assert cause.startswith(f"cause: worker:2 on localhost {words}"), up.said
     assert up.of("end")[-1]["cause_text"] == verdict["text"]
+
+
+def test_prepare_lines_have_not_left_early(tmp_path: Path) -> None:
+    """Given `prepare` lines, which end with 0 long before the others, when a rank is stuck, then
+    that one is named."""
+    text = ring("sleeps", prepare=["true"])
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    assert up.of("run")[-1]["verdict"]["tasks"] == ["worker:2"], up.transcript()
+
+
+PATIENT = RING.replace("settimeout(3)", "settimeout(None)")
+TELLER = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
+HANGS = {
+    "stopped": ("stopped", "worker:2 on localhost is stopped; 3 others wait in collective"),
+    "sleeps": ("stuck", "worker:2 on localhost is in next_batch"),
+}
+
+
+@pytest.mark.parametrize("how", HANGS)
+def test_the_guilty_rank_of_a_hang_is_named_while_it_lasts(tmp_path: Path, how: str) -> None:
+    """Given four ranks of which one stands still and all others wait without end, when the run has
+    stalled, then its record, the hook, `ps` and `stacks` name that one; when it goes on, none is
+    named any more."""
+    kind, words = HANGS[how]
+    text = ring(how, PATIENT, hooks={"on_stall": [sys.executable, "-c", TELLER]})
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        event = up.wait_for(lambda e: e["event"] == "run" and "verdict" in e, "a verdict")
+        verdict = event["verdict"]
+        assert (verdict["tasks"], verdict["kind"]) == (["worker:2"], kind)
+        assert event["state"] == "running" and verdict["sure"], event
+        assert verdict["text"].startswith(words), verdict
+        assert f"cause: {verdict['text']}" in run("ps").stderr
+        first, second, *_ = run("stacks", up.run_id).stdout.splitlines()
+        assert first == f"cause: {verdict['text']}"
+        assert second.startswith("! 1 task: worker:2 — "), second
+        told = tmp_path / "told"
+        wait_until(lambda: told.exists() and told.read_text(), "the hook was told")
+        assert json.loads(told.read_text())["verdict"] == verdict
+        if how == "stopped":
+            (pid,) = {e["pid"] for e in up.of("task") if e["task"] == "worker:2" and "pid" in e}
+            os.kill(pid, signal.SIGCONT)
+            up.wait_for(lambda e: "hang" in e and "verdict" not in e, "no verdict any more")
+            assert "cause" not in run("ps").stderr
+        up.press_ctrl_c()
+        assert up.wait() == 130
+
+
+def test_the_cause_of_each_attempt_is_told(tmp_path: Path) -> None:
+    """Given a rank that leaves too early in each attempt of all tasks, then a note names it before
+    they start again, and the record of the last attempt names it, too."""
+    text = ring("leaves", on_failure="restart-all", max_restarts=1)
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    (cause,) = [e["note"] for e in up.of("note") if e["note"].startswith("cause of")]
+    assert cause.startswith(
+        "cause of the failure of attempt 1: worker:2 on localhost left with exit code 0"
+    )
+    begun = [e for e in up.of("run") if e["state"] == "starting" and e["attempt"] == 2]
+    assert begun and all("verdict" not in e for e in begun)
+    assert up.of("run")[-1]["verdict"]["tasks"] == ["worker:2"]
+
+
+OTHER_CAUSE = """
+import os, sys, time
+print("works", flush=True)
+attempt = os.environ["TFMUX_ATTEMPT"] + os.environ["RANK"]
+if attempt == "11":
+    raise ValueError("bad sample in shard 17")
+time.sleep(0.5)
+if attempt == "20":
+    sys.exit(3)
+time.sleep(1000)
+"""
+
+
+def test_an_earlier_attempt_is_no_evidence(tmp_path: Path) -> None:
+    """Given a rank that has raised in the first attempt, when another one ends in the second one
+    without a word, then that one is named."""
+    text = ring("", OTHER_CAUSE, on_failure="restart-all", max_restarts=1)
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    verdict = up.of("run")[-1]["verdict"]
+    assert (verdict["tasks"], verdict["kind"]) == (["worker:0"], "failed"), verdict

@@ -86,6 +86,8 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
         yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
     if run.summary.attempt_text:
         yield run.summary.attempt_text
+    if run.summary.cause_text:
+        yield f"cause: {run.summary.cause_text}"
     if stalled := run.summary.stalled_text(now):
         yield stalled
     if run.queued is not None:

@@ -72,8 +72,11 @@ def _wanted(names: Sequence[str], tasks: Sequence[TaskId]) -> list[TaskId]:
 def lines(found: Stacks, *, full: bool) -> Iterator[str]:
     """A line for each group, or all processes, threads and frames of each task."""
     if not full:
+        if found.verdict is not None:
+            yield f"cause: {found.verdict.text}"
         for group in found.groups:
-            yield f"{group.title} — {group.where}"
+            mark = "! " if found.blames(group) else ""
+            yield f"{mark}{group.title} — {group.where}"
         return
     for task in found.tasks:
         yield from task.lines()

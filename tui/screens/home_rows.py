@@ -128,6 +128,8 @@ def note_text(entry: Entry, colours: Colours) -> Text:
             lost = [host for host in entry.hosts if host.unreachable]
             if lost:
                 return Text("; ".join(f"{host.name}: {host.unreachable}" for host in lost), bad)
+            if hangs := run.cause_text or run.stalled_text(time.time()):
+                return Text(hangs, bad)
             waits = f"waits for {run.waiting}" if run.waiting else ""
             return Text("  ".join(filter(None, (waits, run.attempt_text))), "dim")
         case ListedRun(summary=run):

@@ -110,7 +110,8 @@ class StacksScreen(Screen[None]):
             f"{'stands' if len(found.tasks) == 1 else 'stand'} at {time_of_day(found.time)}"
         )
         rows = [
-            TableRow(str(number), partial(group_cells, one)) for number, one in enumerate(groups)
+            TableRow(str(number), partial(group_cells, one, guilty=found.blames(one)))
+            for number, one in enumerate(groups)
         ]
         self._groups.show(_TITLES, rows)
         self._say("\n".join(f"{one.name}: {one.reason}" for one in found.unanswered))
@@ -147,10 +148,11 @@ class StacksScreen(Screen[None]):
             self.app.pop_screen()
 
 
-def group_cells(group: StackGroup) -> Cells:
-    """A group's row."""
+def group_cells(group: StackGroup, *, guilty: bool) -> Cells:
+    """A group's row; that of a guilty task is marked."""
     alone = len(group.tasks) == 1
-    names = Text(named_tasks(group.tasks), "bold" if alone else "", no_wrap=True)
+    mark = "! " if guilty else ""
+    names = Text(f"{mark}{named_tasks(group.tasks)}", "bold" if alone else "", no_wrap=True)
     return [right(str(len(group.tasks))), names, Text(group.where)]
 
 

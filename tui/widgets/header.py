@@ -86,7 +86,8 @@ class RunHeader(Widget):
                     style = f"bold {colours[StatusColor.BAD]}"
                     parts.insert(1, Part(Rank.STATE, f"! {stalled} stalled", style))
                     hang = self._snapshot.hang
-                    if hang is not None and hang.reason is Hang.STALLED:
+                    told = self._snapshot.verdict is not None
+                    if not told and hang is not None and hang.reason is Hang.STALLED:
                         parts.insert(2, Part(Rank.CLOCK, printable(hang.text), style))
                 if self._trouble:
                     style = f"bold {colours[StatusColor.BUSY]}"

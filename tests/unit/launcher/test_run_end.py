@@ -6,6 +6,7 @@ import pytest
 
 from launcher.run import events as ev
 from launcher.run.background import LeftProcess, LeftProcesses
+from launcher.run.cause import Kind, Verdict
 from launcher.run.events import RestartDelay, ShutdownTimeout
 from launcher.run.instructions import (
     End,
@@ -587,6 +588,27 @@ def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() 
     driver.feed(ev.KillAll)
     assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}
     assert timers(driver.feed(ev.KillAll, force=True)) == {}
+
+
+def test_the_verdict_on_a_hang_lasts_as_long_as_that() -> None:
+    """Given a run that hangs, then the cause is in its record until it goes on, or ends well; one
+    that comes when it is being ended is none any more."""
+    verdict = Verdict((name("worker:1"),), Kind.STOPPED, True, "worker:1 on b is stopped")
+    driver = running()
+    found = []
+    for step in (
+        lambda: driver.feed(ev.HangJudged, verdict),
+        lambda: driver.feed(ev.HangJudged, None),
+        lambda: driver.feed(ev.HangJudged, verdict),
+        lambda: [driver.exited(f"worker:{number}") for number in range(3)],
+        driver.confirmed,
+    ):
+        step()
+        found.append(driver.seen.verdict)
+    assert found == [verdict, None, verdict, verdict, None]
+    driver = running()
+    driver.feed(ev.KillAll)
+    assert driver.feed(ev.HangJudged, verdict) == [] and driver.seen.verdict is None
 
 
 MISSED = ("RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.2]:229",)

@@ -10,8 +10,15 @@ import pytest
 from launcher.cluster import loads
 from launcher.plan import HostFacts
 from launcher.run import events as ev
+from launcher.run.cause import Kind, Verdict
 from launcher.run.events import LeaseEnd, RestartTimeout
-from launcher.run.instructions import Instruction, KillHost, PickPorts, SetTimer
+from launcher.run.instructions import (
+    Instruction,
+    KillHost,
+    LookAtOthers,
+    PickPorts,
+    SetTimer,
+)
 from launcher.run.machine import RunStateMachine
 from launcher.run.shutdown import KILL_PATIENCE
 from launcher.run.snapshot import HostReceipt, Metric, RunView, Survivor, TaskView
@@ -85,6 +92,58 @@ def test_one_failure_ends_all_and_starts_all_again_when_nothing_is_left() -> Non
     for task in ("worker:0", "worker:1", "worker:2"):
         driver.exited(task, attempt=2)
     assert driver.confirmed() == driver.end(Outcome.SUCCESS, 0)
+
+
+MISSED = ("RuntimeError: [pair.cc:561] Connection closed by peer [10.0.0.2]:229",)
+
+
+@pytest.mark.parametrize(
+    "how", ["looked at", "time is over", "a failure", "F9", "the launcher dies"]
+)
+def test_the_others_are_looked_at_before_all_start_again_for_a_victim(how: str) -> None:
+    """Given a failure that says that a peer is missing, then the tasks are ended when the others
+    have been looked at, or the time for that is over. A failure of another kind, a person and a
+    launcher that takes the run over do not wait; a further victim does."""
+    driver, victim = running(RESTART), name("worker:1")
+    look = [LookAtOthers(victim), SetTimer(ev.LookTimeout(victim), 2.0)]
+    assert driver.exited("worker:1", 1, tail=MISSED) == look
+    assert driver.exited("worker:2", 1, tail=MISSED) == []
+    assert (driver.phase(), driver.state("worker:1")) == (RunPhase.RUNNING, TaskState.BACKOFF)
+    ended = [KillHost("a", None, 5.0), KillHost("b", None, 5.0), PATIENCE]
+    if how == "looked at":
+        assert driver.feed(ev.LookedAt, victim) == ended
+    elif how == "time is over":
+        assert driver.feed(ev.TimerFired, ev.LookTimeout(victim)) == ended
+    elif how == "a failure":
+        assert driver.exited("worker:0", 1, tail=("ValueError: bad sample",)) == ended
+    elif how == "F9":
+        driver.feed(ev.KillAll, by_person=True, force=False)
+        assert driver.phase() is RunPhase.KILLING
+        return
+    else:
+        driver.feed(ev.Attached, complete=True)
+        driver.up("a", tasks=[held("worker:0")])
+        driver.up("b")
+        assert kills(driver.feed(ev.HostsChecked, {})) == BOTH
+    assert driver.phase() is RunPhase.RESTARTING
+    assert driver.feed(ev.LookedAt, victim) == []
+    driver.confirmed()
+    driver.feed(ev.PortsPicked, {})
+    driver.ready(*ALL, attempt=2)
+    assert driver.exited("worker:1", 1, attempt=2, tail=MISSED) == look
+
+
+def test_the_verdict_on_an_attempt_ends_with_it() -> None:
+    """Given the cause of an attempt's failure, when the next one begins, then it is none of that
+    one."""
+    driver = running(RESTART)
+    fails(driver)
+    verdict = Verdict((name("worker:1"),), Kind.RAISED, True, "worker:1 on b raised ValueError")
+    driver.feed(ev.Judged, verdict)
+    assert driver.seen.verdict == verdict
+    driver.confirmed()
+    driver.feed(ev.PortsPicked, {})
+    assert driver.seen.verdict is None
 
 
 def test_the_last_attempt_fails_as_always() -> None:

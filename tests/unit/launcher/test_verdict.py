@@ -34,6 +34,22 @@ SHUTDOWN = (
     StackFrame("shutdown", f"{SITE}jax/_src/distributed.py", 199),
     StackFrame("clean_up", f"{SITE}jax/_src/api.py", 2582),
 )
+LIBRARY = "/usr/lib/python3.11/"
+JOIN = (
+    StackFrame("join", f"{SITE}tensorflow/server_lib.py", 170),
+    StackFrame("<module>", "/job/train.py", 9),
+)
+THREADS_END = (
+    StackFrame("_wait_for_tstate_lock", f"{LIBRARY}threading.py", 1139),
+    StackFrame("_shutdown", f"{LIBRARY}threading.py", 1580),
+)
+AT_EXIT = (StackFrame("save", "/job/train.py", 7),)
+POOL = (
+    StackFrame("_wait_for_tstate_lock", f"{LIBRARY}threading.py", 1139),
+    StackFrame("join", f"{LIBRARY}threading.py", 1119),
+    StackFrame("shutdown", f"{LIBRARY}concurrent/futures/thread.py", 235),
+    StackFrame("<module>", "/job/train.py", 30),
+)
 LOADER = (StackFrame("next_batch", "/job/data.py", 12), StackFrame("<module>", "/job/train.py", 18))
 TRAINS = (StackFrame("step", "/job/train.py", 44), StackFrame("<module>", "/job/train.py", 60))
 
@@ -457,7 +473,116 @@ case(
     Kind.NAMED,
     False,
 )
+# Runs that hang: nobody has ended.
+case(
+    "a rank is in its loader, and a ps serves",
+    [
+        task(0, name="ps", stack=JOIN, serves=True),
+        *others(1, lambda i: task(i, stack=EXECUTE, hangs_for=12.0)),
+        task(1, stack=LOADER, hangs_for=12.0),
+    ],
+    1,
+    Kind.STUCK,
+)
+case(
+    "one has stalled while others go on",
+    [
+        task(1, stack=LOADER, hangs_for=40.0),
+        *others(1, lambda i: task(i, stack=TRAINS, moves=True)),
+    ],
+    1,
+    Kind.STUCK,
+)
+case(
+    "one that waits has stalled while others go on",
+    [
+        task(1, stack=ALL_REDUCE, hangs_for=40.0),
+        *others(1, lambda i: task(i, stack=TRAINS, moves=True)),
+    ],
+    1,
+    Kind.STUCK,
+    False,
+)
+case(
+    "two wait for a third one, and the fourth goes on",
+    [
+        task(0, stack=ALL_REDUCE, hangs_for=40.0),
+        task(1, stack=ALL_REDUCE, hangs_for=40.0),
+        task(2, stack=LOADER, hangs_for=40.0),
+        task(3, stack=TRAINS, moves=True),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "the only one that is not ready is in its own code",
+    [task(0, stack=TRAINS), task(1, stack=LOADER, hangs_for=100.0)],
+    1,
+    Kind.STUCK,
+)
+case(
+    "the last one hangs at its end",
+    [*(task(i, status=0, ended_at=9.0) for i in range(3)), task(3, stack=LOADER, hangs_for=50.0)],
+    3,
+    Kind.STUCK,
+)
+case(
+    "the last one waits for the one that has left",
+    [task(0, status=0, ended_at=9.0), task(1, stack=ALL_REDUCE, hangs_for=50.0)],
+    0,
+    Kind.LEFT_EARLY,
+    False,
+)
+case("a single task is stopped", [task(0, stopped="is stopped", hangs_for=12.0)], 0, Kind.STOPPED)
+case(
+    "all wait in the kernel for a disk",
+    [task(i, stopped="waits in the kernel (D): nfs_wait", hangs_for=12.0) for i in range(4)],
+    (0, 1, 2, 3),
+    Kind.STOPPED,
+)
+case(
+    "a rank that has raised hangs in a thread that it waits for",
+    [
+        *others(2, lambda i: task(i, stack=ALL_REDUCE, hangs_for=12.0)),
+        task(2, tail=BAD, stack=THREADS_END, hangs_for=12.0),
+    ],
+    2,
+    Kind.RAISED,
+)
+case(
+    "a rank that has raised hangs in what it has registered for its exit",
+    [
+        *others(2, lambda i: task(i, stack=ALL_REDUCE, hangs_for=12.0)),
+        task(2, tail=BAD, stack=AT_EXIT, hangs_for=12.0),
+    ],
+    2,
+    Kind.RAISED,
+)
+case(
+    "a pool that is shut down in the midst of a program is no end",
+    [
+        *others(2, lambda i: task(i, stack=ALL_REDUCE, hangs_for=12.0)),
+        task(2, tail=[*BAD, "skipped"], stack=POOL, hangs_for=12.0),
+    ],
+    2,
+    Kind.STUCK,
+    False,
+)
 # Nothing points to anybody.
+case(
+    "all hang in the same place",
+    [task(i, stack=ALL_REDUCE, hangs_for=12.0) for i in range(4)],
+    None,
+)
+case("a single task hangs", [task(0, stack=LOADER, hangs_for=12.0)], None)
+case(
+    "a ps and a worker that is missing among victims that name nobody",
+    [
+        task(0, name="ps", serves=True, by_us=True, signal="TERM"),
+        *(victim(i, traceback("tensorflow.errors_impl.UnavailableError: x")) for i in range(3)),
+    ],
+    None,
+)
 case("all have ended well", [task(i, status=0, ended_at=9.0) for i in range(4)], None)
 case("nothing is known", [task(i) for i in range(4)], None)
 case("a person has ended the run", [ended(i) for i in range(4)], None)
@@ -546,8 +671,10 @@ def test_there_are_many_cases() -> None:
 def test_the_sentence_says_who_where_why_and_who_waits() -> None:
     """As it stands in the header."""
     stuck = judge(CASES["rank 3 is in its loader, and all others wait"][0])
+    stopped = judge(CASES["rank 3 is stopped, and all others wait in a collective"][0])
     raised = judge(CASES["torch: rank 2 raises"][0])
-    assert stuck is not None and raised is not None
+    assert stuck is not None and raised is not None and stopped is not None
+    assert stopped.text == "worker:3 on tf4 is stopped; 3 others wait in all_reduce (train.py:20)"
     assert stuck.text == (
         "worker:3 on tf4 is in next_batch data.py:12; 3 others wait in <module> train.py:29"
     )
