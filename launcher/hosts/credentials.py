@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import importlib.util
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager, suppress
@@ -212,8 +211,6 @@ class LockedKeys:
         await self._prompts.ask(_file(path), partial(self._ask, path))
 
     async def _ask(self, path: str) -> str | None:
-        if lacks_bcrypt(path):
-            return None
         text = f"Passphrase of {display_path(path)}"
         for again in ("", *[" (wrong passphrase, try again)"] * (PASSWORDS - 1)):
             prompt = AuthPrompt(self._host, text + again, True, PromptKind.PASSPHRASE)
@@ -381,16 +378,6 @@ def encrypted(paths: list[str]) -> list[str]:
         except OSError:
             continue
     return found
-
-
-def lacks_bcrypt(path: str) -> bool:
-    """The file is in OpenSSH's own format, for whose passphrases asyncssh needs bcrypt."""
-    if importlib.util.find_spec("bcrypt") is not None:
-        return False
-    try:
-        return b"OPENSSH PRIVATE KEY" in Path(path).expanduser().read_bytes()[:100]
-    except OSError:
-        return False
 
 
 def _unlocks(path: str, passphrase: str) -> bool:

@@ -13,7 +13,7 @@ from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..frozen import frozen
 from ..plan.planner import SshTarget
-from .credentials import Client, display_path, encrypted, lacks_bcrypt, offered
+from .credentials import Client, display_path, encrypted, offered
 from .host_keys import HostKey, KnownHosts
 from .ssh_library import asyncssh
 
@@ -126,8 +126,6 @@ async def refused(
     if locked:
         what += f"; {', '.join(locked)} has a passphrase and could not be unlocked"
         todo = f"unlock it first: ssh-add {locked[0]}"
-        if lacks_bcrypt(locked[0]):
-            todo += " (to be asked for it here, install the Python package bcrypt)"
     return AuthError(name, what, todo=todo)
 
 
