@@ -31,14 +31,16 @@ APART = {
     "pydantic_core": "comes with pydantic, which pins it",
 }
 INSTALLED = {canonicalize_name(each.name) for each in distributions()}
-PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+GROUPS = PYPROJECT["dependency-groups"]
 
 
-def requirements(*groups: str) -> dict[str, Requirement]:
-    """The declared dependencies, and those of these extras, by name."""
+def requirements(*names: str) -> dict[str, Requirement]:
+    """The declared dependencies, and those of these extras and groups, by name."""
     texts = list(PROJECT["dependencies"])
-    for group in groups:
-        texts += PROJECT["optional-dependencies"][group]
+    for name in names:
+        texts += (PROJECT["optional-dependencies"] | GROUPS)[name]
     found: dict[str, Requirement] = {
         canonicalize_name(each.name): each for each in map(Requirement, texts)
     }
@@ -79,7 +81,7 @@ def locked() -> dict[str, tuple[Version, int]]:
         (("launcher", "tui"), (), "tui/web"),
         (("tui/web",), ("web",), ""),
         (("trainer",), ("trainer",), ""),
-        (("tests", "bench", "docs"), ("dev",), ""),
+        (("tests", "bench", "docs"), ("all", *GROUPS), ""),
     ],
 )
 def test_what_is_imported_is_declared(
@@ -97,7 +99,7 @@ def test_what_is_imported_is_declared(
 def test_dependencies_have_bounds_that_hold_the_pinned_version() -> None:
     """An upper bound for all that users install; what is locked lies within."""
     pinned = locked()
-    for name, each in requirements("dev").items():
+    for name, each in requirements("all", *GROUPS).items():
         assert pinned[name][0] in each.specifier, each
     for each in requirements("all").values():
         assert any(one.operator == "<" for one in each.specifier), each
