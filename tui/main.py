@@ -224,8 +224,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
     )
 
-    doctor = commands.add_parser("doctor", help="print what a bug report needs to know")
-    doctor.add_argument("--host-names", action="store_true", help="name this machine, too")
+    commands.add_parser("doctor", help="print what a bug report needs to know")
 
     completion = commands.add_parser("completion", help="print a completion script for a shell")
     completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")

@@ -1,7 +1,7 @@
-"""`tfmux completion`: a script that completes commands, options, demos, runs and files in a shell.
+"""`tfmux completion`: a script by shtab that completes commands, options, demos, runs and files.
 
-It is made from the parser of the command line. Runs are looked up by the shell each time, in the
-directory where they are kept: no Python starts at a press of Tab.
+Runs are looked up by the shell each time, in the directory where they are kept: no Python starts
+at a press of Tab.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import shtab
@@ -19,83 +18,50 @@ from launcher.cluster import Framework
 from tui import demos
 from tui.exits import Exit
 
-_FILE = shtab.glob("*.toml")
+_LIST = "sh -c 'ls \"${XDG_DATA_HOME:-$HOME/.local/share}/tfmux/runs\" 2>/dev/null'"
 _RUNS = {
     "bash": "_tfmux_runs",
     "zsh": "_tfmux_runs",
     "fish": "(_tfmux_runs)",
     "preamble": {
-        "bash": """\
-_tfmux_runs() {
-  compgen -W "$(command ls "${XDG_DATA_HOME:-$HOME/.local/share}/tfmux/runs" 2>/dev/null)" -- "$1"
-}
-""",
-        "zsh": """\
-_tfmux_runs() {
-  local -a runs=("${XDG_DATA_HOME:-$HOME/.local/share}"/tfmux/runs/*(N/:t))
-  compadd -a runs
-}
-""",
-        "fish": """\
-function _tfmux_runs
-  set -l data ~/.local/share
-  test -n "$XDG_DATA_HOME"; and set data $XDG_DATA_HOME
-  command ls $data/tfmux/runs 2>/dev/null
-end
-""",
+        "bash": f'_tfmux_runs() {{ compgen -W "$({_LIST})" -- "$1"; }}\n',
+        "zsh": f"_tfmux_runs() {{ compadd $({_LIST}) }}\n",
+        "fish": f"function _tfmux_runs; {_LIST}; end\n",
     },
 }
-
-
-_FILES = {
-    "bash": "",  # offers files by itself where no command fits
-    "zsh": """functions -c _shtab_tfmux_commands _tfmux_commands
-_shtab_tfmux_commands() {
-  _tfmux_commands
-  _files -g '*.toml'
-}
-""",
-    "fish": (
-        "complete -c tfmux -n '_shtab_tfmux_using \"\"; and test $_shtab_tfmux_npos -eq 0' "
-        f"-ka '{_FILE['fish']}'\n"
-    ),
-}
-"""Cluster files beside the commands, for `tfmux FILE`."""
+# shtab's own pattern for zsh, (*.toml), is a list of glob qualifiers there.
+_CLUSTERS = {**shtab.glob("*.toml"), "zsh": "_files -g '*.toml'"}
+_VALUES = {"RUN": _RUNS, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
 
 
 def completion(arguments: argparse.Namespace) -> int:
     """Prints the script of a shell."""
     parser: argparse.ArgumentParser = arguments.parser
-    for command, each in _parsers(parser):
+    for each in _parsers(parser):
         for action in each._actions:
-            _prepare(command, action)
-    script = shtab.complete(parser, shell=arguments.shell).rstrip()
-    sys.stdout.write(f"{script}\n{_FILES[arguments.shell]}")
+            _prepare(action)
+    sys.stdout.write(f"{shtab.complete(parser, shell=arguments.shell).rstrip()}\n")
     return Exit.SUCCESS
 
 
-def _parsers(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    yield "", parser
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            yield from action.choices.items()
+            yield from action.choices.values()
 
 
-def _prepare(command: str, action: Any) -> None:
+def _prepare(action: Any) -> None:
     """Says what the value of an argument is, and takes out what shtab writes as it stands."""
-    metavar = action.metavar
-    if (command, action.dest) == ("demo", "name"):
+    if action.dest == "name":
         action.choices = demos.names()
     elif action.dest == "framework":
         action.choices = list(Framework)
-    elif metavar == "RUN":
-        action.complete = _RUNS
     elif action.dest in ("file", "files"):
-        action.complete = _FILE
-    elif action.type is Path or action.dest in ("workdir", "directory"):
-        directory = metavar == "DIR" or action.dest == "workdir"
-        action.complete = shtab.DIRECTORY if directory else shtab.FILE
-    if isinstance(metavar, str):
-        action.metavar = re.sub(r"\W.*", "", metavar)  # zsh reads `:` and `[`
+        action.complete = _CLUSTERS
+    elif action.metavar in _VALUES:
+        action.complete = _VALUES[action.metavar]
+    if isinstance(action.metavar, str):
+        action.metavar = re.sub(r"\W.*", "", action.metavar)  # zsh reads `:` and `[`
     # Such as -np: for fish, one dash is before one letter.
     action.option_strings = [o for o in action.option_strings if o[:2] == "--" or len(o) == 2]
