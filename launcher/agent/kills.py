@@ -36,12 +36,11 @@ from .processes import (
     took,
 )
 from .threads import error_text
-from .wire import Json
+from .wire import KILL_SECONDS, Json
 
 SCAN = 0.02
 KILL_SCAN = 0.005
 """Seconds between looks once KILL is sent, or while there are processes that are not below us."""
-KILL_PATIENCE = 5.0
 _READ_SECONDS = 0.5
 """Time that a process has to read to the end what another one has written that is gone."""
 
@@ -183,7 +182,7 @@ class TaskKill:
             return self._examine(word, earlier)
         except OSError as error:  # no descriptor is left, here or on the whole machine
             now = time.monotonic()
-            if now >= self.deadline + KILL_PATIENCE:
+            if now >= self.deadline + KILL_SECONDS:
                 return self._receipt(now, _UNREADABLE.format(error_text(error)))
             if now >= self.deadline and not self._forced:
                 self._forced = True
@@ -198,7 +197,7 @@ class TaskKill:
         owned = self._members(everyone, now)
         members = self._left = [process for process, _ in owned]
         unread = self._tracker.unread
-        late = now >= self.deadline + KILL_PATIENCE
+        late = now >= self.deadline + KILL_SECONDS
         if not members and gone and not unread and now >= self._strangers_until:
             if late or self.tasks is not None or word is not Word.AWAITED:
                 return self._receipt(now, _STRANGERS if self._strangers_bred else doubt)

@@ -26,7 +26,14 @@ from typing import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Tuple
 
 from .processes import Process, command_lines, printable, send_to_thread
 from .threads import start_thread
-from .wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS, TASK_NAME, Json
+from .wire import (
+    MOST_FRAMES,
+    MOST_PROCESSES,
+    MOST_THREADS,
+    STACK_SECONDS,
+    TASK_NAME,
+    Json,
+)
 
 if TYPE_CHECKING:
     import threading
@@ -37,8 +44,6 @@ SIGNAL = int(getattr(signal, "SIGRTMAX", 64)) - 7
 NUMBERS = (987, 487, 237, 117)
 """Descriptors under which an interpreter has its file; `on_host/stacks` has the same."""
 _FILE = "/memfd:tfmux-stacks (deleted)"
-SECONDS = 2.0
-"""For all processes of a host together; the launcher waits for a little longer."""
 _LAST_SECONDS = 0.3
 _POLL = 0.01
 _MOST_SPIES = 16
@@ -86,7 +91,7 @@ class StackTaker:
             channel.refuse(ident, "the look before this one has not come to its end")
             return
         reports, unlisted = chosen(members)
-        until = time.monotonic() + SECONDS
+        until = time.monotonic() + STACK_SECONDS
         try:
             self._working = start_thread(lambda: take(reports, until), "stacks")
         except OSError as error:
@@ -95,7 +100,7 @@ class StackTaker:
         thread = self._working
 
         def wait() -> Json:
-            thread.join(SECONDS + _LAST_SECONDS)
+            thread.join(STACK_SECONDS + _LAST_SECONDS)
             return packed(reports, unlisted)
 
         channel.answer_in_thread(ident, wait)
@@ -275,7 +280,7 @@ def _ask_interpreters(reports: Iterable[Report], until: float) -> None:
                 time.sleep(_POLL)
     finally:
         for dump in (*under_way.values(), *waiting):
-            dump.report.note = f"it did not answer within {SECONDS:g} s"
+            dump.report.note = f"it did not answer within {STACK_SECONDS:g} s"
             os.close(dump.fd)
 
 

@@ -31,9 +31,9 @@ from .processes import (
 from .signals import block_signals
 from .threads import log_traceback
 from .watchdog import guard
-from .wire import Json
+from .wire import FROZEN_SECONDS, KILL_SECONDS, Json
 
-ANSWER_SECONDS = 12.0
+_GREETING_SECONDS = FROZEN_SECONDS + 4.0
 """How long an agent may take to answer a bridge: longer than its watchdog needs to find out
 that it froze."""
 
@@ -54,7 +54,7 @@ _OF_A_NODE = (
 """Variables whose values on this node only a step here has; it has all of the job's part."""
 _OF_A_JOB = ("SLURM_JOB", "SLURM_CLUSTER", "SLURM_CONF", "SLURM_JWT")
 """Beginnings of what srun sets from the job, where that is named from elsewhere."""
-_WATCHDOG_SECONDS = 6.5
+_WATCHDOG_SECONDS = KILL_SECONDS + 1.5
 """How long the watchdog of an earlier agent is waited for: its agent may still be cleaning up, or
 it may be ending what a dead one had started, and have a word to leave. Not for ever: its disk may
 hang, or a debugger may hold it. Then the new agent looks for that word (`Agent`)."""
@@ -112,7 +112,7 @@ def _connected(config: Json, umask: int, folders: Folders) -> socket.socket | No
             before.close()
             if agent is not None and (config.get("end_before") or not _rouse(agent)):
                 _end_agent(agent)
-    until = time.monotonic() + ANSWER_SECONDS + _WATCHDOG_SECONDS
+    until = time.monotonic() + _GREETING_SECONDS + _WATCHDOG_SECONDS
     while time.monotonic() < until:
         link = _reach(config, umask, folders)
         if link is None:
@@ -142,7 +142,7 @@ def _hand_over(link: socket.socket) -> bool:
         socket.timeout: it does not answer.
     """
     rights = struct.pack("2i", 0, 1)
-    link.settimeout(ANSWER_SECONDS)
+    link.settimeout(_GREETING_SECONDS)
     try:
         link.sendmsg([b"c"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         return bool(link.recv(1))
@@ -170,7 +170,7 @@ def _end_agent(agent: Process) -> None:
     """Kills an agent, which speaks another version, or does not go on. Its watchdog then ends all
     that it has started."""
     send(agent, (signal.SIGKILL,))
-    _changes(agent, ANSWER_SECONDS, lambda now: now.dead)  # a thread may wait in the kernel
+    _changes(agent, _GREETING_SECONDS, lambda now: now.dead)  # a thread may wait in the kernel
 
 
 def _changes(process: Process, seconds: float, has: Callable[[Process], bool]) -> bool:

@@ -28,6 +28,10 @@ MOST_PROCESSES, MOST_THREADS, MOST_FRAMES = 256, 64, 64
 """Bounds of an answer with stacks: processes in all, threads of a process, frames of a thread."""
 FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
+KILL_SECONDS = 5.0
+"""Time for processes to end after KILL; then an agent reports those that are left."""
+STACK_SECONDS = 2.0
+"""Time in which an agent looks at all processes of its host; the launcher waits for longer."""
 NO_FOLDER_STATUS = 73
 """Exit status where an engine starts an agent that has no place for its files (`sysexits.h`)."""
 SLURM_OF_JOB = "TFMUX_SLURM"

@@ -45,9 +45,9 @@ from .frames import Gone, Hello, Refusal, Rules, Welcome
 from .transport import ArrivalErrors, Transport, TransportFactory
 
 START_SECONDS = 30.0
-AGENT_SECONDS = 15.0
+AGENT_SECONDS = START_SECONDS / 2
 """How long a bridge waits for an agent that an engine starts."""
-ANSWER_SECONDS = 5.0
+PROBE_SECONDS = 5.0
 """For what comes without a line break: a stream that holds it back is of no use."""
 _MOST_SEEN = 1 << 16
 _NOISE_BYTES = 4096
@@ -399,7 +399,7 @@ async def arrive(transport: Transport, nonce: str, host: str) -> Arrival:
     before, rest = await _await_marker(transport, marker(nonce), errors)
     wanted = b"\n" + EVERY_BYTE
     try:
-        async with asyncio.timeout(ANSWER_SECONDS):
+        async with asyncio.timeout(PROBE_SECONDS):
             while wanted.startswith(rest) and len(rest) < len(wanted):
                 data = await transport.read()
                 if not data:
@@ -431,7 +431,7 @@ async def _await_marker(
     except TimeoutError as late:
         if transport.close_input():  # then our line ends, and what was held back may come
             with suppress(TimeoutError):
-                async with asyncio.timeout(ANSWER_SECONDS):
+                async with asyncio.timeout(PROBE_SECONDS):
                     while data := await transport.read():
                         seen = (seen + data)[-_MOST_SEEN:]
         raise errors.silent(seen, marker in seen, transport.complaint) from late

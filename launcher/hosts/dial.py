@@ -22,7 +22,7 @@ from ..errors import UnreachableError
 from ..printable import printable
 
 RESOLVE_SECONDS = 10.0
-CONNECT_SECONDS = 10.0
+TCP_SECONDS = 10.0
 BANNER_SECONDS = 10.0
 _BANNER_BYTES = 4096
 _TOO_MANY = b"Exceeded MaxStartups"
@@ -62,7 +62,7 @@ async def dial(
     addresses = await _resolve(name, host, port, family)
     step("name", str(addresses[0][4][0]))
     began = time.monotonic()
-    link = await _connect(name, host, port, addresses, bind, seconds or CONNECT_SECONDS)
+    link = await _connect(name, host, port, addresses, bind, seconds or TCP_SECONDS)
     step("tcp", f"{(time.monotonic() - began) * 1000:.0f} ms")
     try:
         version = await _peek_version(name, join(host, port), link)

@@ -32,8 +32,8 @@ from .transport import STDERR_BYTES, Transport, TransportFactory
 if TYPE_CHECKING:
     from .ssh import SshConnector
 
-INPUT_SECONDS = 20.0
-"""Shorter than the handshake's own time, whose error knows nothing of the command."""
+INPUT_SECONDS = bootstrap.START_SECONDS - 10.0
+"""Time for the first answer to input; the error of the handshake knows nothing of the command."""
 END_SECONDS = 1.0
 _LOOK = 0.02
 _MOST_NOISE = 1 << 20

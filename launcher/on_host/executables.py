@@ -7,6 +7,8 @@ import shlex
 import shutil
 from contextlib import suppress
 
+PROGRAM_SECONDS = 30.0
+"""Time for a program of a host to answer, such as an interpreter."""
 HEAD_BYTES = 256
 """Bytes at the beginning of a file in which the kernel looks for an interpreter."""
 _ENV_VALUES = ("-u", "--unset", "-C", "--chdir")

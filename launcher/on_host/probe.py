@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 from ..agent import ports, processes
 from ..agent.folders import Folders
 from ..agent.stats import Gpus, memory
-from .executables import program_problem
+from .executables import PROGRAM_SECONDS, program_problem
 from .linked import interpreter, mpi_library
 from .reach import connect, resolve
 
@@ -32,7 +32,6 @@ _CHECKPOINT = re.compile(
     r"checkpoint|.+\.ckpt(-\d+)?\.index|.+-\d+\.index|.+\.weights\.h5|ckpt-\d+"
 )
 _CHECKPOINT_FOLDERS = 200
-_PROGRAM_SECONDS = 30.0
 _PYTHON = """
 import json, sys
 from importlib import metadata, util
@@ -146,11 +145,11 @@ def _last_line(argv: Sequence[str], env: Mapping[str, str], cwd: str) -> tuple[s
     environ = {key: value for key, value in os.environ.items() if key != "TFMUX_AGENT"}
     environ.update(_with_home(env))
     try:
-        done = _run(argv, _PROGRAM_SECONDS, environ, cwd=os.path.expanduser(cwd))
+        done = _run(argv, PROGRAM_SECONDS, environ, cwd=os.path.expanduser(cwd))
     except OSError as error:  # of the program or of the directory
         return "", f"{error.filename or argv[0]}: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return "", f"it did not answer in {_PROGRAM_SECONDS:.0f} s"
+        return "", f"it did not answer in {PROGRAM_SECONDS:.0f} s"
     lines = done.stdout.decode(errors="replace").strip().splitlines()
     if done.returncode == 0 and lines:
         return lines[-1], ""

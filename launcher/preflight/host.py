@@ -239,7 +239,7 @@ class HostCheck:
         if self.name not in sources or len(sources) == 1:
             return
         name = self._cluster.address(self.name)
-        seconds = reachability.CONNECT_SECONDS
+        seconds = reachability.REACH_SECONDS
         answer = await self.session.ask(ResolveAnswer, seconds + QUICK, host=name, seconds=seconds)
         self._report_all(evaluation.own_address(self.name, name, answer.addresses))
 

@@ -308,7 +308,7 @@ class _Preflight:
         gate = self._gates.setdefault(source.name, asyncio.Semaphore(PROBES_AT_ONCE))
         try:
             async with gate:
-                return await source.connect(name, port, token, reachability.CONNECT_SECONDS)
+                return await source.connect(name, port, token, reachability.REACH_SECONDS)
         except AgentError as error:
             finding = evaluation.unanswered(Check.REACH, Severity.ERROR, error)
             self._add_finding(replace(finding, task=task.id, other=task.host))

@@ -15,6 +15,7 @@ from ..hosts.frames import Answer, Code, Figure, Number, Port, Seconds, Text
 from ..hosts.programs import Program, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
+from ..on_host.executables import PROGRAM_SECONDS
 from ..plan.planner import HostPlan
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks
@@ -23,8 +24,8 @@ if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launche
 LEASE = 20.0
 """Seconds without a beat after which the program ends: this process has died."""
 QUICK = 10.0
-SLOW = 35.0
-"""For checks that start a program there: longer than the program's own timeout."""
+SLOW = PROGRAM_SECONDS + 5.0
+"""For checks that start a program there."""
 
 Path = Annotated[str, Field(max_length=1 << 16)]
 

@@ -13,13 +13,13 @@ from ..plan.planner import Plan, TaskPlan
 from .findings import Check, Finding, Reach, Reachability, blocking, warning
 from .probes import ConnectAnswer
 
-CONNECT_SECONDS = 4.0
+REACH_SECONDS = 4.0
 """Two lost SYNs (1 s and 2 s of patience) are forgiven."""
 SLOW_SECONDS = 1.0
 _BLOCKING: Mapping[Reach, str] = {
     Reach.REFUSED: "is refused by",
     Reach.UNRESOLVED: "cannot resolve",
-    Reach.FILTERED: f"gets no answer within {CONNECT_SECONDS:.0f} s from",
+    Reach.FILTERED: f"gets no answer within {REACH_SECONDS:.0f} s from",
     Reach.NO_ROUTE: "has no route to",
     Reach.STRANGER: "reaches another machine or program at",
     Reach.FAILED: "cannot connect to",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..agent.wire import FROZEN_SECONDS
+from ..agent.wire import FROZEN_SECONDS, KILL_SECONDS
 from ..cluster.choices import OnDisconnect
 from .events import ResultsKept, ResultsMissing, ShutdownTimeout
 from .instructions import (
@@ -20,9 +20,8 @@ from .states import CONNECT_SECONDS, Cause, HostState, Outcome, RunPhase, TaskSt
 KILL_PATIENCE = FROZEN_SECONDS + 6.0
 """Seconds beyond the grace that a lost host has to come back before its receipt is given up: its
 watchdog's patience with an agent that is frozen, and a reconnect to the next agent."""
-RECEIPT_SECONDS = 8.0
-"""A host that has come back has so long for its receipt: its agent waits five seconds for survivors
-of KILL."""
+RECEIPT_SECONDS = KILL_SECONDS + 3.0
+"""Time for the receipt of a host that has come back."""
 AGENT_SILENT = "its agent does not answer: it may be stopped, or frozen with its container"
 
 

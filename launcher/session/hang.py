@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from ..agent.wire import STACK_SECONDS
 from ..errors import AgentError
 from ..hosts import frames
 from ..hosts.link import Link
@@ -41,8 +42,7 @@ from ..run.stack_groups import (
 )
 from ..run.states import AT_WORK, Hang, TaskState
 
-ANSWER_SECONDS = 3.0
-"""Longest wait for a host; its agent answers within a little more than two."""
+_HOST_SECONDS = STACK_SECONDS + 1.0
 
 
 MOST_FRAMES = 40_000
@@ -132,7 +132,7 @@ class StackCollector:
             return "cannot be reached"
         try:
             question = frames.Stacks(None if tasks is None else tuple(tasks))
-            return await link.ask(question, ANSWER_SECONDS)
+            return await link.ask(question, _HOST_SECONDS)
         except AgentError as error:
             return error.reason
 

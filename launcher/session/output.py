@@ -34,7 +34,7 @@ from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail,
 from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
-from ..store.runs import STALLED_SECONDS
+from ..store.runs import SLOW_DISK_SECONDS
 from .hang import look_after
 from .waiting import awaited_in
 
@@ -220,7 +220,7 @@ class LogMonitor:
     @property
     def stalled(self) -> bool:
         """The disk is full, or does not answer."""
-        return self._worker.stalled > STALLED_SECONDS
+        return self._worker.stalled > SLOW_DISK_SECONDS
 
     @property
     def idle(self) -> bool:

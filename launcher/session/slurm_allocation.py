@@ -19,7 +19,7 @@ from ..ids import TaskId
 from ..plan.planner import HostPlan, Plan
 from ..preflight.findings import Reach
 from ..preflight.probes import ConnectAnswer
-from ..preflight.reachability import CONNECT_SECONDS, sources
+from ..preflight.reachability import REACH_SECONDS, sources
 from ..run import events as ev
 from ..run.machine import RunStateMachine
 from ..run.snapshot import AllocatedNode
@@ -373,7 +373,7 @@ def _inside(job: str) -> bool:
 _NEIGHBOURS = 8
 """So many other nodes each one looks at: all of them in a small cluster."""
 _ANY_PORT = 1
-_SLOWEST = CONNECT_SECONDS + 10.0
+_SLOWEST = REACH_SECONDS + 10.0
 _DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)
 
 
@@ -391,8 +391,7 @@ async def _connect(ask: Ask, node: HostPlan, places: list[tuple[str, int]]) -> l
     if not places:
         return []
     asked = [
-        {"host": name, "port": port, "token": "", "seconds": CONNECT_SECONDS}
-        for name, port in places
+        {"host": name, "port": port, "token": "", "seconds": REACH_SECONDS} for name, port in places
     ]
     try:
         return await ask(node.name, ConnectAnswer, _SLOWEST, asked)

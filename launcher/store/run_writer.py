@@ -15,7 +15,7 @@ from pathlib import Path
 from ..quantities import size
 from ..run.snapshot import HostView, Metric
 from .disk import DiskThread, Files
-from .runs import STALLED_SECONDS, RunFolder
+from .runs import SLOW_DISK_SECONDS, RunFolder
 from .stream import LONGEST, Line, encode
 from .thinning import LARGEST, thinned
 
@@ -75,7 +75,7 @@ class RunWriter:
     @property
     def trouble(self) -> str:
         """Reason for which records wait to be written; empty if they do not."""
-        if self._worker.stalled > STALLED_SECONDS:
+        if self._worker.stalled > SLOW_DISK_SECONDS:
             return self._trouble or "the disk does not answer"
         return ""
 

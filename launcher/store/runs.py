@@ -31,7 +31,7 @@ _NEW = ".new-"
 """Beginning of the names of folders that are not whole yet."""
 _NEW_SECONDS = 600.0
 """Age from which on nobody is writing one any more."""
-STALLED_SECONDS = 1.0
+SLOW_DISK_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
 
 

@@ -21,7 +21,7 @@ from launcher.ids import named_tasks
 from launcher.quantities import counted
 from launcher.run.stack_groups import StackGroup, Stacks
 from launcher.run.states import RunPhase
-from launcher.session.control import RunControl
+from launcher.session.control import STACKS_SECONDS, RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
 from tui.tables import Cells, TableRow, right
@@ -29,8 +29,6 @@ from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
-_SECONDS = 15.0
-"""Longest wait for the launcher process, which gives hosts three seconds."""
 _MOST_TASKS = 32
 """Tasks of a group that are shown in full."""
 _TITLES: list[str | Text] = [right("tasks"), "which", "stand in"]
@@ -87,9 +85,9 @@ class StacksScreen(Screen[None]):
     async def _ask(self) -> None:
         looking = asyncio.wrap_future(self._control.request_stacks())
         try:
-            found = await asyncio.wait_for(looking, _SECONDS)
+            found = await asyncio.wait_for(looking, STACKS_SECONDS)
         except TimeoutError:
-            self._say(f"the launcher process has not answered within {_SECONDS:.0f} s")
+            self._say(f"the launcher process has not answered within {STACKS_SECONDS:.0f} s")
         except TfmuxError as error:
             self._say(str(error))
         else:

@@ -98,7 +98,7 @@ async def test_ways_between_hosts_are_told_apart(
 ) -> None:
     """Given filtered and held ports, names that lead astray or nowhere, an unreachable sshd, text
     at login and a proxy, when the preflight runs, then each host gets the codes of its faults."""
-    monkeypatch.setattr(dial, "CONNECT_SECONDS", 6.0)
+    monkeypatch.setattr(dial, "TCP_SECONDS", 6.0)
     faults.drop_port(testbed["tf1"], 2222, testbed["tf3"].address)
     faults.drop_port(testbed["tf2"], 22)
     testbed["tf4"].etc(

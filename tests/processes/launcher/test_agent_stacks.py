@@ -34,7 +34,7 @@ def begin(client: Client, task: str, script: str, **said: Any) -> int:
     return pid
 
 
-LATE = f"it did not answer within {stack_taker.SECONDS:g} s"
+LATE = f"it did not answer within {wire.STACK_SECONDS:g} s"
 
 
 def look(client: Client, *tasks: str, late: str = LATE) -> StacksAnswer:

@@ -141,7 +141,7 @@ async def test_a_command_that_does_not(
     # What ends by silence ends soon; all others have the time that a busy machine needs.
     waits = code in ("via-silent", "via-buffered", "via-input") or told == "changes its input"
     monkeypatch.setattr(bootstrap, "START_SECONDS", 8.0 if waits else PATIENCE)
-    monkeypatch.setattr(bootstrap, "ANSWER_SECONDS", 4.0 if waits else PATIENCE)
+    monkeypatch.setattr(bootstrap, "PROBE_SECONDS", 4.0 if waits else PATIENCE)
     monkeypatch.setattr(ways, "INPUT_SECONDS", 4.0 if waits else PATIENCE)
     if shutil.which(command[0]) is None and code not in ("via-missing", "via-failed"):
         pytest.skip(f"no {command[0]}")

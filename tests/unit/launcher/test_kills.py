@@ -62,7 +62,7 @@ def test_a_receipt_lists_a_hundred_survivors_and_counts_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Thousands of processes that wait in the kernel fit into one frame."""
-    monkeypatch.setattr(kills, "KILL_PATIENCE", 0.0)
+    monkeypatch.setattr(kills, "KILL_SECONDS", 0.0)
     monkeypatch.setattr(kills, "send", lambda *_: True)
     monkeypatch.setattr(kills, "table", dict)
     me = read_process(os.getpid())
