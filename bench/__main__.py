@@ -30,6 +30,7 @@ NAMES = ("start", "idle", "screens", "flood", "kill", "trainer", "scale")
 SHOWN = (
     "first paint",
     "16 tasks on 4 SSH hosts started, from the command",
+    "16 tasks on 4 SSH hosts started, from the key on a screen",
     "16 panes flooded: lines/s",
     "16 panes flooded: key to handler, p95",
     "search of 1024 MiB, plain lines",

@@ -127,6 +127,8 @@ def own_home() -> Iterator[Path]:
             for what in ("DATA", "CONFIG", "STATE", "CACHE")
         }
         with patch.dict(os.environ, {"HOME": name, **places}):
+            # An installed program has its modules compiled; else each process compiles them anew.
+            os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
             yield Path(name)
 
 

@@ -12,6 +12,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.session.client import RunClient
 from launcher.session.control import RunControl
 from launcher.session.launcher_link import has_launcher
+from launcher.session.standby import Standby
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 
@@ -31,7 +32,10 @@ class EndedRun:
 class RunClients:
     """Holds a client for each run, and ends the runs launched here when the screen has gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, standby: Standby | None = None) -> None:
+        """`standby` has a launcher process wait for the next launch; without it each launch starts
+        one."""
+        self._standby = standby
         self._launched: list[RunClient | EndedRun] = []
         """In the order of their launch. A client of an ended run would keep its logs' marks."""
         self._attached: list[RunClient] = []
@@ -45,10 +49,22 @@ class RunClients:
         Raises:
             TfmuxError: it cannot be planned, or the run's folder not be made.
         """
-        client = RunClient.launch(cluster, text, resume=resume, ask=ask)
+        process = self._standby.take() if self._standby is not None else None
+        client = RunClient.launch(cluster, text, resume=resume, process=process, ask=ask)
         self._launched = [_kept(run) for run in self._launched]
         self._launched.append(client)
         return client
+
+    def expect_launch(self, *, ssh: bool) -> None:
+        """Has a launcher process wait, which logs in to hosts with `ssh`: a cluster is shown that a
+        person may launch. Called again and again while it is."""
+        if self._standby is not None:
+            self._standby.prepare(ssh=ssh)
+
+    def expect_no_launch(self) -> None:
+        """Lets no launcher process wait: another thing than a cluster is shown."""
+        if self._standby is not None:
+            self._standby.dismiss()
 
     def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Follows a run that goes on; one without a launcher process gets one. A run that has
@@ -99,6 +115,8 @@ class RunClients:
 
     def close(self) -> list[EndedRun]:
         """Kills what lives of the runs launched here and waits for it; returns all of them."""
+        if self._standby is not None:
+            self._standby.close()
         self._kills.shutdown()
         for client in self._attached:
             client.close()

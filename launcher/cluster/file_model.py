@@ -601,6 +601,11 @@ class ClusterModel(Table):
         entry = self.hosts.get(host)
         return entry is None or (entry.ssh is None and entry.via is None)
 
+    @property
+    def uses_ssh(self) -> bool:
+        """Hosts are reached over SSH, as far as the file says: nodes of Slurm may be."""
+        return self.slurm is not None or any(host.ssh for host in self.hosts.values())
+
     def in_spec(self, job: str) -> bool:
         """Whether the job is in the cluster spec; an evaluator is not."""
         return self.jobs[job].in_cluster and ROLES.get(job) is not Role.EVALUATOR

@@ -99,6 +99,12 @@ class Message(Frame):
             MESSAGES[cls.TYPE] = cls
 
 
+def compile_messages() -> None:
+    """Compiles the models of all messages, which each does else when it first comes."""
+    for message in MESSAGES.values():
+        message.model_rebuild()
+
+
 class PortOwner(Frame):
     """A process that listens on a port: pid 0 where we may not see whose it is. `task` is the tag
     of a run's process."""

@@ -47,6 +47,11 @@ class LauncherProcess:
         threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
         return self.link
 
+    @property
+    def alive(self) -> bool:
+        """It has not ended."""
+        return self._process.poll() is None
+
     def cancel(self) -> None:
         """Ends it, unless it has its order."""
         if not self._ordered:

@@ -2,8 +2,9 @@
 
 Started by a front end (`launcher_process.LauncherProcess`), in a session of its own, so that
 neither a closed terminal nor Ctrl-C reaches it. `FD` is the connection to that front end, which
-sends one order, and with it a descriptor that holds the run's lock; with `ssh` it imports meanwhile
-what logs in to hosts, which takes as long as all else:
+sends one order, and with it a descriptor that holds the run's lock. The order comes at once, or
+when a person says so (`standby`): until then it makes ready what every launch needs, and ends when
+the connection does. With `ssh` it imports what logs in to hosts, which takes as long as all else:
 
     {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing"}
         with the fields of a `Resume`
@@ -28,6 +29,7 @@ if __name__ == "__main__":
 
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -42,6 +44,7 @@ from ..paths import runs_home
 from ..plan.facts import Resume
 from ..store.runs import RunFolder
 from .launcher import Crash, Launcher
+from .rehearsal import make_ready
 from .stored import StoredRun
 
 _LONGEST = 64 * 1024
@@ -51,9 +54,11 @@ EXIT_CODE = 70
 
 def main(words: list[str]) -> int:
     """Waits for the order and carries it out; 0 unless it could not begin."""
-    if "ssh" in words[1:]:
+    ssh = "ssh" in words[1:]
+    if ssh:
         import_module("launcher.hosts.ssh")
     link = socket.socket(fileno=int(words[0]))
+    make_ready(lambda: not _has_news(link), ssh=ssh)
     order, lock = _order(link)
     if order is None:
         return 0  # whoever started us has gone before it said what for
@@ -92,6 +97,13 @@ def crash(where: str, error: BaseException) -> NoReturn:
         sys.stderr.flush()
     finally:
         os._exit(EXIT_CODE)
+
+
+def _has_news(link: socket.socket) -> bool:
+    """An order has come, or the front end has gone."""
+    poller = select.poll()
+    poller.register(link, select.POLLIN)
+    return bool(poller.poll(0))
 
 
 def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:

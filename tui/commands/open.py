@@ -93,11 +93,12 @@ def _app(files: Sequence[Path], opened: list[RunClients]) -> TfmuxApp:
 
     def load() -> Imported:
         """The launcher and the editor, which nothing before the first frame needs."""
+        from launcher.session.standby import Standby
         from tui.run_clients import RunClients
         from tui.screens.home import HomeScreen
 
         def pages() -> list[Page]:
-            clients = opened[0] if opened else RunClients()
+            clients = opened[0] if opened else RunClients(Standby())
             opened[:] = [clients]
             first = HomeScreen(clients, files)
             return [first, first.editor(files[0])] if len(files) == 1 else [first]

@@ -16,7 +16,7 @@ from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
-from launcher.cluster import library, load, name_problem
+from launcher.cluster import ClusterModel, library, load, name_problem
 from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
@@ -152,8 +152,17 @@ class HomeScreen(Page):
         first = not self._entries.demos
         self._entries = entries
         self._show()
+        self._expect_launch()
         if first and entries.active:
             self.set_focus(self._runs)
+
+    def _expect_launch(self) -> None:
+        """Has a launch made ready of what is under the cursor, as often as the files are read."""
+        match self.entry:
+            case ClusterEntry(cluster=ClusterModel() as cluster):
+                self.clients.expect_launch(ssh=cluster.uses_ssh)
+            case DemoEntry():
+                self.clients.expect_launch(ssh=False)
 
     # showing
 
@@ -295,6 +304,7 @@ class HomeScreen(Page):
     def _open_run(self, entry: ListedRun) -> None:
         run_id, folder = entry.folder.run_id, entry.folder
         try:
+            self.clients.expect_no_launch()
             if entry.active:
                 run = self.clients.attach(run_id, self.prompts)
             else:

@@ -115,6 +115,7 @@ class EditorScreen(Page):
         self._look()
         self.set_focus(self._table if self.now.document is not None else self._text)
         self.set_interval(DISK_SECONDS, self._check_disk)
+        self._expect_launch()
         # What is drawn here in colours of the theme is drawn again only as the text changes.
         self.app.theme_changed_signal.subscribe(self, lambda _: self._show(self.now))
 
@@ -444,6 +445,12 @@ class EditorScreen(Page):
     def _check_disk(self) -> None:
         if self.app.screen is self:  # else a question about it may be open
             self._tell_of_disk()
+            self._expect_launch()
+
+    def _expect_launch(self) -> None:
+        """Has a launch made ready of the cluster as it was looked at last."""
+        if self.now.cluster is not None:
+            self._clients.expect_launch(ssh=self.now.cluster.uses_ssh)
 
     @work(group="dialog")
     async def _tell_of_disk(self) -> None:
