@@ -17,7 +17,7 @@ import stat
 import time
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Mapping, NamedTuple, Sequence
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
@@ -189,6 +189,7 @@ class Folders:
         self.errors = os.path.join(self.run, "agent.log")
         self.stage = os.path.join(self.run, "stage")
         self.results = os.path.join(self.run, "results")
+        self.tools = os.path.join(self.run, "tools")
 
     def make(self) -> bool:
         """Makes the run's folder, for an agent that has the run's address on this host. Returns
@@ -209,6 +210,15 @@ class Folders:
         if os.path.dirname(self.logs) == self.run:
             private(self.logs)
         return new
+
+    def write_tools(self, tools: Mapping[str, str]) -> None:
+        """Writes the scripts that tasks run or import here; on a full disk a task that needs one
+        says that it is not there."""
+        with suppress(OSError):
+            for name, text in tools.items():
+                path = os.path.join(self.tools, name)
+                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+                _write(path, text)
 
     def begin(self, new: bool, alone: bool = True) -> Before:
         """Takes the run's folder for an agent that begins. Nothing of an earlier one's can live

@@ -316,6 +316,8 @@ def _guard(
     os.ftruncate(watch, 0)
     os.write(watch, b"%d %d" % (os.getpid(), me.start if me else 0))
     before = folders.begin(new, alone=lock_within(watch, 0.0))
+    if not config.get("local"):
+        folders.write_tools(config.get("tools", {}))
 
     def run(pulse: int, signals: int) -> None:
         try:

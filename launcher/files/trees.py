@@ -1,4 +1,4 @@
-"""Trees that are copied to a host: workdir, data directories, trainer, tools.
+"""Trees that are copied to a host: workdir, data directories, trainer.
 
 A `data` directory inside the workdir keeps its relative path, so that one path is valid for the
 tasks of this machine and of every host; one from elsewhere is put into the workdir under its own
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import posixpath
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from ..agent.tree import WORK
 from ..errors import TfmuxError
 from ..hosts.frames import Welcome
 from ..hosts.programs import Program
-from ..paths import installed_scripts, installed_trainer
+from ..paths import installed_trainer
 from ..plan.planner import HostPlan, Plan
 from . import staging
 from .listing import Copied, LeftOut, Listing, Tree, list_tree
@@ -26,11 +27,7 @@ from .staging import Manifest, Progress
 
 TRAINER = "trainer"
 TOOLS = "tools"
-_SENT = (
-    *("executables.py", "linked.py", "pipe.py", "probe.py", "program.py", "reach.py"),
-    "transfer.py",
-)
-"""Modules of the program that is sent when it is needed."""
+"""Folder of the scripts that an agent brings along, beside the trees."""
 
 
 class HostFiles:
@@ -45,7 +42,7 @@ class HostFiles:
         """The folders there of workdir, trainer and tools."""
         stage = welcome.stage
         workdir = f"{stage}/{WORK}" if plan.copies(host) else welcome.home
-        return workdir, f"{stage}/{TRAINER}", f"{stage}/{TOOLS}"
+        return workdir, f"{stage}/{TRAINER}", f"{posixpath.dirname(stage)}/{TOOLS}"
 
     async def manifest(self, plan: Plan, host: HostPlan) -> Manifest:
         """What a host shall have.
@@ -112,10 +109,8 @@ def trees_of(plan: Plan, host: HostPlan) -> tuple[Tree, ...]:
             named=plan.workdir_named,
         )
         trees.insert(0, workdir)
-    trainer = installed_trainer()
-    if trainer:
+    if host.uses_trainer and (trainer := installed_trainer()):
         trees.append(Tree(TRAINER, Path(trainer) / "trainer", prefix="trainer/"))
-    trees.append(Tree(TOOLS, Path(installed_scripts()), exclude=_SENT))
     return tuple(trees)
 
 

@@ -88,7 +88,7 @@ config = json.loads(CONFIG)
 """
 _IMPORTER = """
 import gc, importlib.util, marshal, sys
-modules = marshal.loads(packed)
+modules, config["tools"] = marshal.loads(packed)
 del packed
 class Sent:  # importlib.abc would take a third of the start
     def find_spec(self, name, path=None, target=None):
@@ -120,6 +120,8 @@ _NOT_SENT = {
     ),
 }
 """Modules that each does not need: half of what an interpreter would have to unpack."""
+_TOOLS = ("prepare.py", "warm.py", "stacks/sitecustomize.py")
+"""Scripts of `on_host` that tasks run or import: the agent writes them beside its files."""
 ENGINE_LINE = (
     "import base64,marshal,sys,zlib;"
     "sent=marshal.loads(zlib.decompress(base64.b64decode(sys.stdin.readline())));"
@@ -290,9 +292,9 @@ def _packed(main: tuple[str, str], *, code: bool) -> bytes:
 
 
 def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
-    """The modules that hosts get, by their names. All are one object, so that what they share is
-    there once; code cannot be read by an interpreter of another version, so it is never among
-    source."""
+    """The modules that hosts get, by their names, and the scripts for tasks. All are one object, so
+    that what modules share is there once; code cannot be read by an interpreter of another version,
+    so it is never among source."""
     modules: dict[str, str | CodeType] = {"launcher": ""}
     for package in _PACKAGES:
         modules[f"launcher.{package}"] = ""
@@ -302,7 +304,10 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
             if stem != file.name != "__init__.py" and needed:
                 name = f"launcher.{package}.{stem}"
                 modules[name] = _code(name) if code else file.read_text()
-    return marshal.dumps(modules) if code else marshal.dumps(modules, _MARSHAL_VERSION)
+    scripts = resources.files("launcher.on_host")
+    names = _TOOLS if main == _AGENT else ()
+    sent = modules, {name: scripts.joinpath(name).read_text() for name in names}
+    return marshal.dumps(sent) if code else marshal.dumps(sent, _MARSHAL_VERSION)
 
 
 def _code(name: str) -> CodeType:

@@ -126,6 +126,8 @@ class HostPlan:
     """The command that reaches the host instead of SSH; with `ssh`, it is run there."""
     has_agent: bool = False
     """An engine has started its agent: bridges only look for it."""
+    uses_trainer: bool = False
+    """The bundled trainer is named for one of its tasks, as `{trainer}` or otherwise."""
 
     @property
     def local(self) -> bool:
@@ -200,6 +202,10 @@ class Plan:
     def endless(self) -> Iterator[Endless]:
         """Finds tasks because of which the run would never end by itself."""
         return endless(((task.id, task.role, task.argv) for task in self.tasks), self.ending)
+
+    def sends_files(self, host: HostPlan) -> bool:
+        """Whether a host is sent any files: to start in, or the bundled trainer."""
+        return self.copies(host) or (host.uses_trainer and not host.local)
 
     def stage_of(self, task: TaskId) -> int:
         """Returns the number of a task's stage."""
@@ -458,7 +464,18 @@ class _Planner:
             prepare=self._prepare_lines(name),
             via=_expand_program(entry.via or ()),
             has_agent=self._by_slurm(name),
+            uses_trainer=any("trainer" in text for text in self._texts(name)),
         )
+
+    def _texts(self, host: str) -> Iterator[str]:
+        """The texts of the file, as they are written, of which a host's tasks are made."""
+        run = self._cluster.run
+        for job in self._jobs_on(host):
+            yield from job.command or run.command or ()
+            yield self._shells(host, job)[0]
+            yield from job.env.values()
+        yield from (*run.env.values(), *self._entry(host).env.values())
+        yield from self._prepare_lines(host)
 
     def _target(self, entry: Host) -> SshTarget | None:
         if entry.ssh is None:

@@ -458,12 +458,12 @@ class LaunchPreparation:
     # --- files ----------------------------------------------------------------------------
 
     async def stage(self, plan: Plan, host: HostPlan) -> None:
-        """Brings a host's files there; this machine's lie where they are.
+        """Brings a host's files there, if it gets any; this machine's lie where they are.
 
         When it begins again, because the host is back, what was under way is given up: it may still
         have been reading files here, and a second copy would replace the folder under the tasks.
         """
-        if host.local:
+        if not plan.sends_files(host):
             self._feed(ev.Staged(time.time(), host.name))
             return
         if host.name in self._staging:

@@ -469,7 +469,8 @@ class RunLoop:
 
     def _expect_files(self, host: str) -> None:
         """Has a host that is up make ready for its files while others are still logged in to."""
-        if self.run.data.phase is RunPhase.CONNECTING and not self.run.data.plan.host(host).local:
+        plan = self.run.data.plan
+        if self.run.data.phase is RunPhase.CONNECTING and plan.sends_files(plan.host(host)):
             self._executor.preparation.begin_program(host)
 
     def _watch_allocation(self, allocation: Allocation, event: ev.Event) -> None:

@@ -46,7 +46,7 @@ def modules(sent: bytes) -> dict[str, str | CodeType]:
     loader = 8 + int(sent[:8])
     packed = zlib.decompress(sent[loader + 8 :])
     assert int(sent[loader : loader + 8]) == len(sent) - loader - 8
-    found = marshal.loads(packed)
+    found, _ = marshal.loads(packed)
     assert isinstance(found, dict)
     return found
 
