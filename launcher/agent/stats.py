@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Mapping
@@ -117,8 +116,8 @@ class Gpus:
 
     def _run(self, words: list[str], seconds: float | None = None) -> str | None:
         """Output of `nvidia-smi`, empty where there is none; None when it did not end in time."""
-        program = shutil.which("nvidia-smi")
-        if program is None:
+        program = _found("nvidia-smi")
+        if not program:
             return ""
         import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
 
@@ -150,3 +149,10 @@ def memory() -> tuple[int, int]:
             if name in ("MemTotal", "MemAvailable"):
                 found[name] = int(rest.split()[0]) * 1024
     return found.get("MemTotal", 0), found.get("MemAvailable", 0)
+
+
+def _found(name: str) -> str:
+    """The path of a program; empty where there is none. `shutil` would import libraries of
+    compression, on each host of a launch."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -58,11 +59,20 @@ _OPTIONS.log_errors = False
 
 
 class _Expression:
-    """An expression over the bytes of a line. Its library looks names of groups up at each use."""
+    """An expression over the bytes of a line, compiled when a line is first looked at: no launch
+    waits for it. Its library looks names of groups up at each use."""
 
     def __init__(self, source: str) -> None:
-        self._compiled = re2.compile(source.encode(), _OPTIONS)
-        self.groups = {name.decode(): at for name, at in self._compiled.groupindex.items()}
+        self._source = source
+
+    @cached_property
+    def _compiled(self) -> Any:
+        return re2.compile(self._source.encode(), _OPTIONS)
+
+    @cached_property
+    def groups(self) -> dict[str, int]:
+        """The numbers of the groups by their names."""
+        return {name.decode(): at for name, at in self._compiled.groupindex.items()}
 
     def search(self, line: bytes, start: int = 0) -> _Found | None:
         match = self._compiled.search(line, start)
