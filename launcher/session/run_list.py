@@ -19,10 +19,10 @@ from ..run.states import HostState, RunPhase
 from ..store.runs import RunFolder, UnreadableRun
 from ..store.stream import Summary, read_end, read_stream
 from .removed import removed_runs
-from .stored import StoredRun
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
+    from .stored import StoredRun
 
 
 _TYPES = ConfigDict(
@@ -158,6 +158,8 @@ class RunReader:
     def _read(self) -> ListedRun:
         if (end := read_end(self._folder.events)) is not None:
             return ListedRun.of(self._folder, end)
+        from .stored import StoredRun  # which most lists need not read whole
+
         try:
             self.run = StoredRun(self._folder)
         except TfmuxError as error:
@@ -299,6 +301,8 @@ def _read_run(folder: RunFolder) -> tuple[StoredRun | None, ListedRun] | None:
     reader = RunReader(folder)
     if (told := reader.read()).over or (launcher is None and folder.forgotten):
         return None  # without reading all that a long run has written
+    from .stored import StoredRun
+
     run = reader.run or StoredRun(folder)
     if run.over:
         return None

@@ -22,7 +22,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..agent import processes
 from ..agent.folders import boot_id
 from ..errors import LockError
 from ..frozen import frozen
@@ -190,6 +189,8 @@ def _sign(path: Path) -> None:
 
 def _kill(holder: Holder) -> None:
     """Kills the process of a holder, and no other that has got its pid."""
+    from ..agent import processes  # which a list of runs does not need
+
     process = processes.read_process(holder.pid)
     with suppress(ProcessLookupError):
         if process is None:  # no /proc
@@ -207,6 +208,8 @@ def _machine() -> str:
 
 def _start_of(pid: int) -> str:
     """When a process began, as its kernel counts; empty where there is none."""
+    from ..agent import processes
+
     if (process := processes.read_process(pid)) is not None:
         return str(process.start)
     if os.path.exists("/proc/self/stat"):
