@@ -30,6 +30,7 @@ from ..store.logs import LogStore
 from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import PublicEvent, decode, plain, printable_values, read_end
+from .latch import Latch
 from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
 from .prompts import PROMPTS, PromptResponder
@@ -133,11 +134,11 @@ class RunClient:
         """The views and the notes, as listeners have got them last."""
         self._outdated = False
         """Views or notes have changed since the snapshot was made."""
-        self._heard = threading.Event()
+        self._heard = Latch()
         """Listeners have got a state that a launcher process has told, or the last one."""
-        self._done = threading.Event()
+        self._done = Latch()
         """Listeners have got the last state."""
-        self._closed = threading.Event()
+        self._closed = Latch()
         self._adding = threading.Lock()
         """Guards views, notes and looks."""
         self._looks: dict[int, Future[Stacks]] = {}

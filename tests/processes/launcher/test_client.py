@@ -7,10 +7,12 @@ import json
 import os
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -410,6 +412,28 @@ def test_an_error_of_a_listener_ends_the_wait(tmp_path: Path) -> None:
         client.subscribe(lambda _: 1 / 0)  # type: ignore[arg-type]
         assert client.wait(PATIENCE)
         assert client.snapshot().exit_code == 4
+
+
+def test_a_signal_may_come_while_a_client_is_being_closed(tmp_path: Path) -> None:
+    """Given a client that is being closed, as by a terminal that has gone, when another hang-up
+    interrupts that, then both come to their end."""
+    with following(tmp_path) as client:
+        handled = []
+
+        def interrupt(frame: FrameType, event: str, _: object) -> None:
+            if event == "call" and frame.f_code is threading.Condition.notify_all.__code__:
+                sys.setprofile(None)
+                client.hang_up()
+                handled.append(event)
+
+        def close() -> None:
+            sys.setprofile(interrupt)
+            client.close()
+
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(PATIENCE)
+        assert handled and not closing.is_alive()
 
 
 @contextmanager
