@@ -410,9 +410,15 @@ class RunScreen(Screen[None]):
     @work(group="commands")
     async def action_signal(self, name: str) -> None:
         """Sends TERM (KILL after the grace) or KILL to the focused task alone."""
-        await self._confirmed(f"send {name} to", lambda task: self.control.signal(task, name))
+        act = partial(self.control.signal, name=name)
+        await self._confirmed(f"send {name} to", act, "The run ends with the {}.")
 
-    async def _confirmed(self, word: str, act: Callable[[TaskId], None]) -> None:
+    async def _confirmed(
+        self,
+        word: str,
+        act: Callable[[TaskId], None],
+        result: str = "The {} serves workers that still run.",
+    ) -> None:
         """Acts at once, or after a yes where other tasks depend on this one."""
         name = self.area.pane_layout.focused
         if name is None:
@@ -423,8 +429,7 @@ class RunScreen(Screen[None]):
             return
         task = snapshot.task(name)
         if _others_depend_on(task, snapshot):
-            who = "The chief" if task.is_chief else "The ps"
-            why = f"{who} serves workers that still run."
+            why = result.format("chief" if task.is_chief else "ps")
             if await ask(self, Confirm(f"{word} {name}?", why)) is not True:
                 return
         act(name)

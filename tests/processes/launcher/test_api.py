@@ -233,6 +233,20 @@ async def test_one_task_is_restarted_and_signalled() -> None:
                 break
 
 
+async def test_without_a_task_that_a_person_has_ended_a_run_is_no_success() -> None:
+    """Given success = "all" and a task that is ended alone, then the other one goes on to its end,
+    and the run is one that a person has ended."""
+    text = TEXT.replace("range(100000)", "range(10**5 if {index} else 40)")
+    text = text.replace("grace = 2", 'grace = 2\nsuccess = "all"')
+    async with asyncio.timeout(PATIENCE), Cluster.from_text(text).launch() as run:
+        await until_metric(run)
+        run.signal("worker:1", "TERM")
+        ended = await run.wait()
+    assert [str(task.state) for task in ended.tasks] == ["exited", "killed"]
+    assert ended.outcome is Outcome.KILLED and run.exit_code == 130
+    assert "worker:1 was ended by a person: the run is no success without it" in ended.notes
+
+
 async def test_it_says_where_tasks_stand() -> None:
     """All tasks are asked, or the named ones; a host that is busy may have to be asked again."""
     async with asyncio.timeout(PATIENCE), CLUSTER.launch() as run:

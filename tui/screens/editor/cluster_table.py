@@ -15,7 +15,7 @@ from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, halves
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
-from launcher.cluster.roles import ROLES, jobs_with
+from launcher.cluster.roles import ROLES, USUAL_JOBS, jobs_with
 from launcher.quantities import counted
 from tui.screens.editor.form import line_of
 from tui.tables import TableRow
@@ -28,7 +28,7 @@ OTHER = ""
 """Key of the column in which a job of any name is added."""
 _KEYS = ("ssh", "python")
 """Keys of a host that have a column before the jobs; others that the file sets, behind them."""
-_USUAL = ("ps", "worker", "chief")
+_USUAL = USUAL_JOBS[:3]
 """Jobs that have a column before the file has one of their role."""
 _WIDEST = 24
 _MOST_PORTS = 3
