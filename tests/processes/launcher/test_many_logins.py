@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,21 @@ async def test_names_that_wait_for_a_slow_name_server_all_resolve(
 
     assert set(await asyncio.gather(*map(one, range(150)))) == {"tcp-refused"}
     assert len(asked) == 150
+
+
+async def test_a_name_server_that_does_not_answer_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And not the host, which was never asked."""
+    monkeypatch.setattr(dial, "RESOLVE_SECONDS", 0.1)
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_: released.wait() and [])
+    try:
+        with pytest.raises(UnreachableError, match="the name server did not answer") as told:
+            await dial.dial("far", "tf1.example", 22, lambda step, found: None)
+    finally:
+        released.set()
+    assert told.value.code == "name-unresolved" and "IP address" in told.value.todo
 
 
 async def test_handshakes_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
