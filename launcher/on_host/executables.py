@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 from contextlib import suppress
 
@@ -11,14 +10,10 @@ PROGRAM_SECONDS = 30.0
 """Time for a program of a host to answer, such as an interpreter."""
 HEAD_BYTES = 256
 """Bytes at the beginning of a file in which the kernel looks for an interpreter."""
-_ENV_VALUES = ("-u", "--unset", "-C", "--chdir")
-"""Options of `env` with a value."""
-_DEEPEST = 4
-"""Interpreters that are scripts themselves."""
 
 
 def program_problem(
-    name: str, path: str | None, folder: str = "/", depth: int = 0, *, by_shell: bool = False
+    name: str, path: str | None, folder: str = "/", *, by_shell: bool = False
 ) -> str:
     """Reason for which a program cannot be run; empty if it can. Of a script the first line is
     read; a shell runs one that has none.
@@ -26,34 +21,36 @@ def program_problem(
     `path` is the `PATH` on which it is looked for, None for this process's own; a relative name
     with a slash starts from `folder`.
     """
-    if "/" not in name:
-        found = shutil.which(name, path=path)
-        if found:
-            return _script_problem(found, path, depth, by_shell)
-        for place in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep):
-            found = os.path.join(place, name)
-            if os.path.isfile(found):
-                return f"{found} is not executable"
-        return f"{name} is not on PATH"
-    whole = os.path.join(folder, name)
-    if os.path.isdir(whole):
-        return f"{whole} is a directory"
-    if not os.path.exists(whole):
-        return f"{whole}: no such file"
-    if not os.access(whole, os.X_OK):
-        return f"{whole} is not executable"
-    return _script_problem(whole, path, depth, by_shell)
-
-
-def _script_problem(file: str, path: str | None, depth: int, by_shell: bool) -> str:
+    why, file = _find(name, path, folder)
+    if why:
+        return why
     head = b""
     with suppress(OSError), open(file, "rb") as opened:  # it may be executed, and not read
         head = opened.read(HEAD_BYTES)
     why, interpreter = first_line(head, by_shell=by_shell)
-    if not why and interpreter and depth < _DEEPEST:
-        why = program_problem(interpreter, path, depth=depth + 1)
+    if interpreter:
+        why = _find(interpreter, path, "/")[0]
         why = why and f"its first line names {interpreter}: {why}"
     return why and f"{file}: {why}"
+
+
+def _find(name: str, path: str | None, folder: str) -> tuple[str, str]:
+    """Reason for which there is no such program, and its file."""
+    if "/" not in name:
+        found = shutil.which(name, path=path)
+        if found:
+            return "", found
+        for place in (os.environ.get("PATH", "") if path is None else path).split(os.pathsep):
+            found = os.path.join(place, name)
+            if os.path.isfile(found):
+                return f"{found} is not executable", found
+        return f"{name} is not on PATH", ""
+    whole = os.path.join(folder, name)
+    if os.path.isdir(whole):
+        return f"{whole} is a directory", whole
+    if not os.path.exists(whole):
+        return f"{whole}: no such file", whole
+    return "" if os.access(whole, os.X_OK) else f"{whole} is not executable", whole
 
 
 def first_line(head: bytes, *, by_shell: bool = False) -> tuple[str, str]:
@@ -84,13 +81,6 @@ def _behind_env(text: str) -> tuple[str, str]:
     """As `first_line`, of what stands behind `env`: the kernel passes it on as one argument."""
     if not text.startswith("-") and len(text.split()) > 1:
         return f"its first line has env look for a program called {text!r}: write env -S", ""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        return "", ""
-    for word in words:
-        if word in _ENV_VALUES:
-            break
-        if not word.startswith("-") and "=" not in word:
-            return "", word
-    return "", ""
+    words = text.split()
+    name = words[1] if words[0] == "-S" and len(words) > 1 else words[0]
+    return "", "" if "=" in name or name.startswith("-") else name
