@@ -211,8 +211,11 @@ def _never_began(path: Path) -> bool:
     written the cluster file: no record, no log, and no file to launch. A launch may be writing it
     just now."""
     try:
-        if path.is_symlink() or not all(map(_is_first, os.scandir(path))):
+        if path.is_symlink():
             return False
+        with os.scandir(path) as entries:
+            if not all(map(_is_first, entries)):
+                return False
         raw = tomllib.loads((path / "cluster.toml").read_text(encoding="utf-8-sig"))
         return "jobs" not in raw
     except (FileNotFoundError, ValueError, RecursionError):

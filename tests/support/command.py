@@ -263,6 +263,8 @@ class Up:
     def _read(self) -> None:
         with self._stdout:
             for line in self._stdout:
+                if not line.endswith("\n"):
+                    break  # it was killed in the middle of a line
                 with self._news:
                     self.events.append(json.loads(line))
                     self._news.notify_all()
