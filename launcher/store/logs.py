@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import os
+import re
 import struct
 import sys
 import threading
@@ -24,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from ..ids import TaskId
-from ..lines import screen
+from ..lines import UP, screen
 from ..printable import printable
 from .disk import Files
+from .rewritten import Rows, Stretch, Stretches, lines_above
 
 MARK_BYTES = 64 * 1024
 MARK_SECONDS = 0.25
@@ -35,17 +37,23 @@ _READ = 512 << 10
 """Bytes that are read at once: what is counted next should still be in the processor's cache."""
 _STEP = 4 << 20
 """Bytes that are counted in one call by whoever has more to do."""
+_FOLLOW_SECONDS = 0.1
 _NEAR_END = 2 * MARK_BYTES
 """Bytes behind the last mark that are counted at once."""
 _WRITER_SECONDS = 0.5
 """Longest wait for marks of another process under a flood; at ordinary times none is waited for."""
 _FLOOD = 256 * 1024
 """Bytes at once that are a flood: under one, the launcher spent most of its time counting."""
+_LONGEST_RECORD = 1 << 20
+"""Bytes of a record of a stretch."""
+_LONGEST_UP = 12
+_UNFINISHED = re.compile(rb"\x1b(?:\[[0-9]{0,9})?\Z")
+"""What may go on to be a movement upwards."""
 _scratch = threading.local()
 
 
 class _Marks:
-    """Places in a log: the byte of each, the newlines before it, and when it was received.
+    """Places in a log: the byte of each, the lines before it, and when it was received.
 
     Arrays: a log of 10 GiB has 160,000 marks, which as objects would take 30 MB.
     """
@@ -97,8 +105,26 @@ def _newlines(data: bytes | bytearray, length: int, *, flood: bool) -> list[int]
     return [int(np.count_nonzero(found[at : at + MARK_BYTES])) for at in starts]
 
 
+def _goes_up(data: bytes | bytearray, length: int) -> bool:
+    """Whether some bytes may move to a line above. Under a flood of coloured lines an expression
+    would take as long as all the rest: there the letter A is looked for first, with which nearly
+    all programs move up; that one uses F at such a speed is not noticed."""
+    if data.find(b"\x1b", 0, length) < 0:
+        return False
+    np = _numpy() if length >= _FLOOD and "numpy" in sys.modules else None
+    if np is not None:
+        if data.find(b"A", 0, length) < 0:
+            return False
+        found = np.frombuffer(data, np.uint8, length)
+        at = np.flatnonzero(found == ord("A"))
+        before = found[at[at > 0] - 1]
+        if not ((before == ord("[")) | (before - ord("0") < 10)).any():
+            return False
+    return UP.search(memoryview(data)[:length]) is not None
+
+
 class LogFile:
-    """One task's log: a raw file, its size, its newlines, and marks into it.
+    """One task's log: a raw file, its size, its lines, and marks into it.
 
     Written by one thread, which may wait for the disk; read by any, which never wait for it: a
     lock guards the marks, and the disk is not touched under it. Sizes and offsets are bytes,
@@ -126,11 +152,18 @@ class LogFile:
         self.size = 0
         """Bytes that are on disk; for a reader, those that are counted, too."""
         self._counted = 0
-        """Bytes from the beginning whose newlines are known."""
+        """Bytes from the beginning whose lines are known."""
         self._inherited = (0, 0.0)
         """Bytes that an earlier launcher has left, and when the last of them were written."""
         self.newlines = 0
-        """Newline characters in the counted bytes."""
+        """Lines that are whole in the counted bytes: newlines, but for stretches that are
+        rewritten."""
+        self._stretches = Stretches()
+        self._stretches_path = path.with_suffix(".rewritten")
+        self._unfinished = b""
+        """An escape sequence at the end of what was counted."""
+        self._stretches_saved = self._stretches_read = 0
+        """Bytes of the file of stretches that were written, or read and taken."""
         self._marks = _Marks()
         self._saved = 0
         """Marks that are in the index file."""
@@ -161,19 +194,73 @@ class LogFile:
         finally:
             os.close(fd)
 
-    def mark_before_line(self, line: int) -> tuple[int, int]:
-        """The last mark at or before line `line` (counted from 0): its offset, and how many
-        newlines stand before that offset. The line begins somewhere after it."""
+    def mark_before_line(self, line: int) -> tuple[int, int, int]:
+        """The last place outside of stretches at or before line `line` (counted from 0): its
+        offset, how many lines stand before that offset, and the offset up to which lines are what
+        stands between newlines. The line begins somewhere after it."""
         with self._lock:
             # A mark with as many lines may lie inside that line: the one before it.
             at = bisect.bisect_left(self._marks.lines, line) - 1
-            return (self._marks.offsets[at], self._marks.lines[at]) if at >= 0 else (0, 0)
+            mark = (self._marks.offsets[at], self._marks.lines[at]) if at >= 0 else (0, 0)
+            if not self._stretches:
+                return *mark, self.size
+            end, after, noticed = self._stretches.before_line(line)
+            offset, lines = mark if mark[0] >= noticed else (end, after)
+            following = self._stretches.after_offset(offset)
+            return offset, lines, following.begin if following is not None else self.size
 
     def mark_before_offset(self, offset: int) -> tuple[int, int]:
-        """The last mark at or before `offset`: its offset and the newlines before it."""
+        """The last mark at or before `offset`: its offset and the lines before it."""
         with self._lock:
             at = bisect.bisect_right(self._marks.offsets, offset) - 1
             return (self._marks.offsets[at], self._marks.lines[at]) if at >= 0 else (0, 0)
+
+    def line_at(self, offset: int) -> int:
+        """The number of the line that has the byte at `offset`."""
+        with self._lock:
+            stretch = self._stretches.of_offset(offset)
+            end, after, noticed = self._stretches.place_before(offset)
+        if stretch is not None:
+            return self._stretches.line_at(self.read, stretch, offset)
+        begin, line = self.mark_before_offset(offset)
+        if begin < noticed:
+            begin, line = end, after
+        while begin < offset and (data := self.read(begin, min(_READ, offset - begin))):
+            line += data.count(b"\n")
+            begin += len(data)
+        return line
+
+    def shown(self) -> tuple[int, int, int]:
+        """Bytes that are counted, lines that stand in them (a last one without its newline
+        counts), and a generation counter of changes of lines before the last one."""
+        with self._lock:
+            size, block = self._counted, self._stretches.block
+            changes = self._stretches.changes
+            if block is not None:
+                return size, block.count, changes
+            lines = self.newlines
+        return size, lines + (size > 0 and self.read(size - 1, 1) != b"\n"), changes
+
+    def stretch_of(self, line: int) -> Stretch | None:
+        """The stretch of lines that rewrite one another with line `line`."""
+        if not self._stretches:
+            return None
+        with self._lock:
+            return self._stretches.of_line(line)
+
+    def next_stretch(self, offset: int) -> tuple[Stretch | None, int]:
+        """The first stretch that begins at an offset or behind it, and the bytes that are
+        counted."""
+        with self._lock:
+            return self._stretches.after_offset(offset), self._counted
+
+    def rows(self, stretch: Stretch, line: int) -> Rows:
+        """Lines of a stretch, with line `line` among them where there is such a line."""
+        with self._lock:
+            block, size = self._stretches.block, self._counted
+            if stretch.end is None and block is not None and line >= block.top:
+                return Rows(block.top, [row.copy() for row in block.rows], block.top)
+        return self._stretches.rows(self.read, stretch, line, size)
 
     def time_at(self, offset: int) -> float | None:
         """Time of receipt of the byte at `offset`, to a quarter of a second."""
@@ -182,7 +269,7 @@ class LogFile:
             return self._marks.times[at] if at >= 0 else None
 
     def marks(self, first: int = 0) -> list[tuple[int, float]]:
-        """The marks from the one numbered `first`: newlines before it, and time of receipt."""
+        """The marks from the one numbered `first`: lines before it, and time of receipt."""
         with self._lock:
             marks = self._marks
             return list(zip(marks.lines[first:], marks.times[first:], strict=True))
@@ -248,12 +335,15 @@ class LogFile:
         buffer: bytearray = _scratch.buffer
         fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            until = time.monotonic() + _FOLLOW_SECONDS
             while self._counted < size:
                 part = memoryview(buffer)[: size - self._counted]
                 count = os.preadv(fd, [part], self._counted)
                 if not count:
                     break
                 self._count(buffer, count, now)
+                if self._stretches and time.monotonic() > until:
+                    break  # lines that are rewritten take long, and others wait
         finally:
             os.close(fd)
 
@@ -268,7 +358,9 @@ class LogFile:
         if info.st_size > before:
             now = time.monotonic()
             with suppress(OSError):
-                self._load_marks(info.st_size)
+                # A stretch that goes on is followed here, unless that is far behind.
+                if self._stretches.block is None or info.st_size - before > 2 * _NEAR_END:
+                    self._load_marks(info.st_size)
                 if self.size > before:
                     self._marks_came = now
                 # While the writer's marks come it counts what stands behind them, too.
@@ -283,17 +375,69 @@ class LogFile:
 
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
+        before, self._unfinished = self._unfinished, b""
+        if self._stretches.block is None and not before and not _goes_up(data, length):
+            self._count_lines(data, length, now)
+        else:
+            self._count_rewritten(bytes(memoryview(data)[:length]), before, now)
+        if self._stretches.block is None:
+            last = bytes(memoryview(data)[max(0, length - _LONGEST_UP) : length])
+            found = _UNFINISHED.search(before + last if length < _LONGEST_UP else last)
+            self._unfinished = found.group() if found is not None else b""
+
+    def _count_rewritten(self, data: bytes, before: bytes, now: float) -> None:
+        """Counts bytes in which programs may move to lines above; `before` may be the beginning
+        of such a movement."""
+        stretches, at = self._stretches, 0
+        goes_up = bool(before) and UP.match(before + data[:16]) is not None
+        while at < len(data):
+            if stretches.block is not None:
+                end = min(at + MARK_BYTES, len(data))
+                with self._lock:
+                    if self._is_due(now):
+                        lines = stretches.line_of_mark()
+                        lines = max(lines, self._marks.lines[-1] if self._marks else 0)
+                        self._marks.append(self._counted, lines, now)
+                    used = stretches.feed(data[at:end], self._counted)
+                    block = stretches.block
+                    lines = block.line if block is not None else stretches.last_line
+                    self.newlines = max(self.newlines, lines)
+                    self._counted += used
+                    self.size = max(self.size, self._counted)
+                at += used
+                continue
+            if goes_up:
+                if (above := lines_above(self.read, self._counted, stretches.end)) is not None:
+                    with self._lock:
+                        stretches.begin(above, self._counted, self.newlines)
+                    goes_up = False
+                    continue
+                end = data.find(b"\n", at) + 1 or len(data)  # a line of many megabytes
+            else:
+                found = None if stretches.full else UP.search(data, at)
+                end = found.start() if found is not None else len(data)
+            goes_up = not goes_up
+            if end > at:
+                self._count_lines(data[at:end], end - at, now)
+                at = end
+
+    def _is_due(self, now: float) -> bool:
+        """What is counted next gets a mark."""
+        marks = self._marks
+        return (
+            not marks
+            or self._counted - marks.offsets[-1] >= MARK_BYTES
+            or now - marks.times[-1] >= MARK_SECONDS
+        )
+
+    def _count_lines(self, data: bytes | bytearray, length: int, now: float) -> None:
+        """Counts bytes in which lines are what stands between newlines."""
         # Who only looks at logs counts once.
         flood = length >= _FLOOD and (self._only_writes or "numpy" in sys.modules)
         counts = _newlines(data, length, flood=flood)
         with self._lock:
             marks = self._marks
-            due = (
-                not marks
-                or self._counted - marks.offsets[-1] >= MARK_BYTES
-                or now - marks.times[-1] >= MARK_SECONDS
-            )
-            first = 0 if due else 1  # a large chunk gets marks of its own
+            first = 0 if self._is_due(now) else 1  # a large chunk gets marks of its own
             *lines, newlines = accumulate(counts, initial=self.newlines)
             begin, end = self._counted, self._counted + length
             marks.offsets.extend(range(begin, end, MARK_BYTES)[first:])
@@ -304,8 +448,12 @@ class LogFile:
             self.size = max(self.size, end)
 
     def _save_marks(self) -> None:
+        if self._read_only:
+            self._stretches.unsaved.clear()
         if self._read_only or self._saved == self._forgotten + len(self._marks):
             return
+        if not self._save_stretches():
+            return  # marks do not run ahead of them
         raw = self._marks.packed(self._saved - self._forgotten)
         try:
             written = self._disk.write(self._index_path, raw, self._saved * _MARK.size)
@@ -314,10 +462,25 @@ class LogFile:
         self._saved += written // _MARK.size
         self._forget_marks()
 
+    def _save_stretches(self) -> bool:
+        unsaved = self._stretches.unsaved
+        while unsaved:
+            raw = "".join(f"{record}\n" for record in unsaved).encode()
+            try:
+                written = self._disk.write(self._stretches_path, raw, self._stretches_saved)
+            except OSError:
+                return False
+            if written < len(raw):
+                return False  # all of them are written again
+            self._stretches_saved += written
+            unsaved.clear()
+        return True
+
     def _forget_marks(self) -> None:
         if not self._only_writes:
             return
         with self._lock:  # the last one says when the next is due
+            self._stretches.forget()
             count = max(0, min(self._saved - self._forgotten, len(self._marks) - 1))
             self._marks.drop(count)
             self._forgotten += count
@@ -358,10 +521,35 @@ class LogFile:
                     continue
                 self._read += _MARK.size
                 marks.append(offset, lines, time)
-            if marks and marks.offsets[-1] > self._counted:
+            before = self._counted
+            if marks and marks.offsets[-1] > before:
                 self._counted, self.newlines = marks.offsets[-1], marks.lines[-1]
                 self.size = max(self.size, self._counted)
+                self._unfinished = b""
         self._saved = len(marks)
+        if self._counted > before:
+            self._load_stretches()
+
+    def _load_stretches(self) -> None:
+        """Takes up the stretches before the last mark."""
+        stretches, position = self._stretches, self._stretches_read
+        with suppress(OSError), self._stretches_path.open("rb") as file:
+            file.seek(position)
+            for record in file:
+                if not record.endswith(b"\n") or len(record) > _LONGEST_RECORD:
+                    break
+                with self._lock:
+                    if not stretches.take(record, self._counted):
+                        break
+                position += len(record)
+        self._stretches_read = self._stretches_saved = position
+        if stretches.goes_on:
+            begin = stretches.last_state
+            data = self.read(begin, self._counted - begin)
+            with self._lock:
+                stretches.resume(data, begin)
+                if stretches.block is not None:
+                    self.newlines = max(self.newlines, stretches.block.line)
 
 
 TAIL_LINES = 20

@@ -14,8 +14,9 @@ from typing import Protocol
 
 from launcher.frozen import frozen
 from launcher.ids import TaskId
-from launcher.lines import PLAIN, TextStyle
+from launcher.lines import PLAIN, TextStyle, style_after
 from launcher.store.logs import LogFile
+from launcher.store.rewritten import Rows, Stretch
 
 MAX_LINE = 64 * 1024
 """Bytes of one line that are drawn; the rest is only named."""
@@ -24,6 +25,8 @@ _WINDOW = 3 * 64 * 1024
 beginning of the line that was asked for."""
 _BLOCKS = 4
 _NEAR_END = 200
+_STYLED_BYTES = 16 * 1024
+"""Bytes before a line in which a colour is looked for that lasts."""
 
 
 @frozen
@@ -83,10 +86,16 @@ class _Block:
     offset: int
     first: int
     """The number of the line that holds the block's first byte."""
-    lines: list[bytes]
-    size: int
+    data: bytes
     to_end: bool
+    style: TextStyle
+    """The style at its beginning."""
     _starts: list[int] | None = None
+
+    def __post_init__(self) -> None:
+        self.size = len(self.data)
+        self.lines = self.data.split(b"\n")
+        self.has_escapes = b"\x1b" in self.data
 
     def start(self, at: int) -> int:
         """Offset in the file of line `at` of the block. Near the block's end, where a pane
@@ -104,16 +113,16 @@ class _Block:
 class Document:
     """Lines of a log file. `refresh` adds what was written since; until then nothing changes."""
 
-    order = 0
-    """Lines never get other numbers."""
-
     def __init__(self, task: TaskId, file: LogFile) -> None:
         self.task = task
         self.file = file
+        self.order = 0
+        """Changes when lines before the last one were rewritten; numbers stay."""
         self._size = 0
-        self._newlines = 0
-        self._open = False
+        self._count = 0
         self._blocks: OrderedDict[int, _Block] = OrderedDict()
+        self._rows: list[Rows] = []
+        """Lines of stretches that were looked up last."""
         self._hot: _Block | None = None
         self._last: Line | None = None
         """The line that was asked for last: a pane asks whether it is hidden, and then for it."""
@@ -126,31 +135,21 @@ class Document:
     @property
     def count(self) -> int:
         """Lines; a last one without its newline counts."""
-        return self._newlines + self._open
+        return self._count
 
     def refresh(self) -> bool:
-        """Adds what the file has grown by; False when it has not grown.
-
-        The file's size and its count of newlines may be a moment apart while it is being
-        written, so only the size is taken from it, and newlines are counted from a mark.
-        """
-        size = self.file.size
+        """Adds what the file has grown by; False when it has not grown."""
+        if self.file.size == self._size:
+            return False
+        size, count, order = self.file.shown()
         if size == self._size:
             return False
-        offset, newlines = self.file.mark_before_offset(size)
-        if offset <= self._size:
-            offset, newlines = self._size, self._newlines
-        last = b"\n"
-        while offset < size:
-            data = self.file.read(offset, min(_WINDOW, size - offset))
-            if not data:
-                break
-            newlines += data.count(b"\n")
-            offset += len(data)
-            last = data[-1:]
-        self._size, self._newlines, self._open = offset, newlines, last != b"\n"
+        self._size, self._count = size, count
+        if order != self.order:
+            self.order, self._last = order, None
         for key in [key for key, block in self._blocks.items() if block.to_end]:
             del self._blocks[key]
+        self._rows.clear()
         self._hot = None
         return True
 
@@ -165,24 +164,56 @@ class Document:
             return last
         if not 0 <= number < self.count:
             raise IndexError(f"no line {number} in {self.file.path.name}")
+        if (stretch := self.file.stretch_of(number)) is not None:
+            return self._rewritten_line(stretch, number)
         block = self._block_of(number)
         at = number - block.first
         start = block.start(min(at, len(block.lines) - 1))
-        is_open = self._open and number == self.count - 1
+        is_open = number == self.count - 1 and block.to_end and at == len(block.lines) - 1
         whole = at < len(block.lines) - 1 or (at < len(block.lines) and block.to_end)
         if not whole or len(block.lines[at]) > MAX_LINE:
-            return self._long_line(number, start, is_open)
+            return self._long_line(number, start, self._style(block, start))
         data = block.lines[at]
         when = self.file.time_at(start + len(data))
-        line = Line(number, start, data, 0, is_open, when)
+        line = Line(number, start, data, 0, is_open, when, style=self._style(block, start))
         self._last = None if is_open else line
         return line
+
+    def _rewritten_line(self, stretch: Stretch, number: int) -> Line:
+        """A line among those that rewrite one another; it stays open until it has settled."""
+        for rows in self._rows:
+            if rows.has(number):
+                break
+        else:
+            rows = self.file.rows(stretch, number)
+            self._rows = [rows, *self._rows[: _BLOCKS - 1]]
+            if not rows.has(number):
+                return Line(number, stretch.begin, b"", open=True)
+        row = rows.rows[number - rows.first]
+        data = row.encoded().encode(errors="replace")
+        when = self.file.time_at(row.end)
+        return Line(number, row.start, data, row.cut, number >= rows.final, when)
+
+    def _style(self, block: _Block, start: int) -> TextStyle:
+        """The style that is set where a line begins: a colour lasts until it is ended, as far as
+        its beginning is at hand."""
+        if not block.has_escapes:
+            return block.style
+        here = start - block.offset
+        last = block.data.rfind(b"\x1b", 0, here)
+        if last < 0:
+            return block.style
+        if block.data.startswith((b"\x1b[0m", b"\x1b[m"), last):
+            return PLAIN
+        reset = max(block.data.rfind(mark, 0, here) for mark in (b"\x1b[0m", b"\x1b[m"))
+        begin = max(0, reset, here - _STYLED_BYTES)
+        return style_after(block.data[begin:here], PLAIN if begin else block.style)
 
     def stamps(self, first: int) -> list[tuple[int, float]]:
         """Times of receipt from the mark numbered `first`: lines before the mark, and when.
         Marks beyond the last `refresh` come later."""
         marks = self.file.marks(first)
-        return [mark for mark in marks if mark[0] <= self._newlines]
+        return [mark for mark in marks if mark[0] <= self._count]
 
     def documents(self) -> dict[TaskId, Document]:
         """This document, as the only one."""
@@ -202,25 +233,22 @@ class Document:
 
     def number_at(self, offset: int) -> int:
         """The number of the line that holds the byte at `offset`."""
-        at, newlines = self.file.mark_before_offset(offset)
-        while at < offset:
-            data = self.file.read(at, min(_WINDOW, offset - at))
-            if not data:
-                break
-            newlines += data.count(b"\n")
-            at += len(data)
-        return newlines
+        return self.file.line_at(offset)
 
     def _block_of(self, number: int) -> _Block:
         hot = self._hot
         if hot and hot.first + (hot.offset > 0) <= number < hot.first + len(hot.lines) - 1:
             return hot
-        offset, first = self.file.mark_before_line(number)
+        offset, first, end = self.file.mark_before_line(number)
+        end = min(end, self._size)
         block = self._blocks.get(offset)
-        if block is None:
-            data = self.file.read(offset, min(_WINDOW, self._size - offset))
+        if block is None or block.offset + block.size > end:
+            before = min(offset, _STYLED_BYTES)
+            data = self.file.read(offset - before, before + min(_WINDOW, end - offset))
+            style = style_after(data[:before], PLAIN)
+            data = data[before:]
             to_end = offset + len(data) >= self._size
-            block = _Block(offset, first, data.split(b"\n"), len(data), to_end)
+            block = _Block(offset, first, data, to_end, style)
             self._blocks[offset] = block
             if len(self._blocks) > _BLOCKS:
                 self._blocks.popitem(last=False)
@@ -229,24 +257,25 @@ class Document:
         self._hot = block
         return block
 
-    def _long_line(self, number: int, start: int, is_open: bool) -> Line:
-        end = self._size if is_open else self._end(number, start)
+    def _long_line(self, number: int, start: int, style: TextStyle) -> Line:
+        end, is_open = self._end(number, start)
         cut, when = max(0, end - start - MAX_LINE), self.file.time_at(end)
         data = self.file.read(start, min(MAX_LINE, end - start))
         if cut:
             tail = self.file.read(end - MAX_LINE, MAX_LINE)
             if b"\r" in tail.rstrip(b"\r"):
                 data, cut = tail, 0  # a progress bar of an hour is one long line: its end counts
-        return Line(number, start, data, cut, is_open, when)
+        return Line(number, start, data, cut, is_open, when, style=style)
 
-    def _end(self, number: int, start: int) -> int:
-        """Offset of the newline of line `number`. The mark before the next line is at most a
-        window away from it, so a line of a gigabyte is not read through."""
+    def _end(self, number: int, start: int) -> tuple[int, bool]:
+        """Offset of the newline of line `number`, or the log's end and True where it has none yet.
+        The mark before the next line is at most a window away from it, so a line of a gigabyte is
+        not read through."""
         at = max(start, self.file.mark_before_line(number + 1)[0])
         while at < self._size:
             data = self.file.read(at, min(_WINDOW, self._size - at))
             found = data.find(b"\n")
             if found >= 0 or not data:
-                return at + max(found, 0)
+                return at + max(found, 0), False
             at += len(data)
-        return self._size
+        return self._size, True

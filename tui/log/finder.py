@@ -11,10 +11,13 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from launcher.ids import TaskId
+from launcher.lines import BLOCK_LINES, Row
 from launcher.quantities import thousands
 from launcher.store.logs import LogFile
+from launcher.store.rewritten import Stretch
 
 from .document import Document, Line, Lines
 from .query import Chunk, Query
@@ -70,20 +73,29 @@ class Hits:
 
     def scan(self) -> Iterator[bool]:
         """Searches chunk by chunk; yields False at the log's end."""
-        if self._near is not None:
+        near_by = self._near is not None and self.file.next_stretch(0)[0] is None
+        if self._near is not None and near_by:
             yield from self._search_near(self._near)
+        settled = counted = 0
         for chunk in chunks(self.file):
             if chunk is None:
+                if not self.done and self._near is not None and not near_by and self.lines:
+                    at = bisect_right(self.lines, self._near) - 1
+                    self.near_hit = self.lines[max(0, at)]
                 self.done = True
                 yield False
                 continue
             hits, count = self.query.lines(chunk)
-            self.count += count
+            if len(self.lines) > settled:
+                self.lines = self.lines[:settled]  # a new one: the screen reads it meanwhile
+            self.count = counted + count
             self.scanned = chunk.end
-            if hits and self.near_hit is None:
+            if hits and self.near_hit is None and (near_by or self._near is None):
                 self.near_hit = hits[0]
             if len(self.lines) < MAX_KEPT:
                 self.lines.extend(hits)
+            if chunk.settled:
+                settled, counted = len(self.lines), self.count
             yield True
 
     def _search_near(self, near: int) -> Iterator[bool]:
@@ -252,14 +264,15 @@ class Filtered:
     at once. `Lines` for a pane.
     """
 
-    order = 0
-    """Lines never get other numbers."""
-
     def __init__(self, document: Document, text: str) -> None:
         self.document = document
+        self._changes = 0
+        """How often lines did not pass any more that had passed: they were rewritten."""
         self._exclude = text.startswith("!")
         self._query = Query(text[1:] if self._exclude else text)
-        self._passed: array[int] = array("Q")
+        self._found: array[int] = array("Q")
+        """Lines that have passed, for the thread."""
+        self._passed = self._found
         self._count = 0
         self._scanned = self._taken = 0
         """Lines of the log that the thread has looked at, and as of the last `refresh`."""
@@ -269,12 +282,19 @@ class Filtered:
         """Lines that have passed, as of the last `refresh`."""
         return self._count
 
+    @property
+    def order(self) -> int:
+        """Changes when lines were rewritten."""
+        return self._changes + self.document.order
+
     def refresh(self) -> bool:
         """Adds what has passed since."""
         self._taken = self._scanned  # before the count: a mark may not run ahead of its lines
-        before, self._count = self._count, len(self._passed)
+        before = self._count, self.order
+        self._passed = self._found
+        self._count = len(self._passed)
         self.document.refresh()  # after the count: each line that has passed is to be had there
-        return self._count != before
+        return (self._count, self.order) != before
 
     def line(self, number: int) -> Line:
         """The line that passed as number `number`, with its own number in the log."""
@@ -307,14 +327,21 @@ class Filtered:
 
     def scan(self) -> Iterator[bool]:
         """Filters chunk by chunk; yields False at the log's end."""
+        settled = 0
         for chunk in chunks(self.document.file):
             if chunk is not None:
                 hits, _ = self._query.lines(chunk)
                 if self._exclude:
                     out = set(hits)
                     hits = [n for n in range(chunk.first, chunk.after) if n not in out]
-                self._passed.extend(hits)
+                if (before := list(self._found[settled:])) != hits[: len(before)]:
+                    self._found = self._found[:settled]
+                    self._changes += 1
+                    before = []
+                self._found.extend(hits[len(before) :])
                 self._scanned = chunk.after
+                if chunk.settled:
+                    settled = len(self._found)
             yield chunk is not None
 
 
@@ -355,31 +382,96 @@ class Scanner:
 
 def chunks(file: LogFile) -> Iterator[Chunk | None]:
     """Chunks of finished lines from the beginning on, and None each time that the log's end has
-    been reached; who then goes on looks for more."""
-    offset = line = 0
+    been reached; who then goes on looks for more. The last lines, which programs may rewrite, come
+    again when the log has grown."""
+    reading = _Reading()
     while True:
-        at, size, rest = offset, file.size, b""
-        while at < size:
-            data = file.read(at, min(CHUNK_BYTES, size - at))
-            if not data:
+        stretch, size = file.next_stretch(reading.offset)
+        yield from _plain_chunks(file, reading, size if stretch is None else stretch.begin, stretch)
+        if stretch is None:
+            yield None
+            continue
+        reading.line = stretch.line
+        while True:
+            rows = file.rows(stretch, reading.line)
+            last = max(rows.final, reading.line)
+            if lines := rows.rows[reading.line - rows.first : last - rows.first]:
+                reading.line = last
+                yield _chunk_of(lines, last - len(lines), reading.offset)
+            stretch, size = file.next_stretch(stretch.begin)
+            if stretch is None:
+                return  # the log has become another one
+            if stretch.end is not None and reading.line >= stretch.after:
+                reading.offset, reading.line = stretch.end, stretch.after
                 break
-            at += len(data)
-            rest += data
-            if cut := rest.rfind(b"\n") + 1:
-                offset = at - len(rest) + cut
-                chunk = Chunk(line, rest[:cut], offset)
-                yield chunk
-                line, rest = chunk.after, rest[cut:]
-            elif len(rest) >= GIANT:
-                rest = b""
-                yield Chunk(line, b"", offset)
-        yield None
+            if stretch.end is None and not lines:
+                if (shown := rows.rows[reading.line - rows.first :]) and size != reading.seen:
+                    reading.seen = size
+                    yield _chunk_of(shown, reading.line, size, settled=False)
+                yield None
+            elif not lines and not rows.rows:  # its states cannot be read
+                reading.offset, reading.line = stretch.end or size, stretch.after
+                break
+
+
+@dataclass
+class _Reading:
+    """How far a log has been read."""
+
+    offset: int = 0
+    line: int = 0
+    seen: int = 0
+    """Size of the log at which lines that may be rewritten came last."""
+
+
+def _chunk_of(rows: list[Row], first: int, end: int, *, settled: bool = True) -> Chunk:
+    text = "".join(f"{row.text()}\n" for row in rows)
+    return Chunk(first, text.encode(errors="replace"), end, settled)
+
+
+def _plain_chunks(
+    file: LogFile, reading: _Reading, end: int, stretch: Stretch | None
+) -> Iterator[Chunk]:
+    """Chunks of lines that are what stands between newlines, up to an offset, at which a stretch
+    of others begins, or the log has its end."""
+    at, rest = reading.offset, b""
+    while at < end:
+        data = file.read(at, min(CHUNK_BYTES, end - at))
+        if not data:
+            break
+        at += len(data)
+        rest += data
+        whole = rest.rfind(b"\n") + 1
+        cut = whole if at == end and stretch is not None else _settled(rest)
+        if len(rest) - whole >= GIANT:
+            cut = whole
+        if cut:
+            reading.offset = at - len(rest) + cut
+            chunk = Chunk(reading.line, rest[:cut], reading.offset)
+            yield chunk
+            reading.line, rest, whole = chunk.after, rest[cut:], whole - cut
+        if len(rest) - whole >= GIANT:
+            rest = b""
+            yield Chunk(reading.line, b"", reading.offset)
+    if stretch is None and (whole := rest.rfind(b"\n") + 1) and at != reading.seen:
+        reading.seen = at
+        yield Chunk(reading.line, rest[:whole], at - len(rest) + whole, settled=False)
+
+
+def _settled(data: bytes) -> int:
+    """Where the last lines begin, which may be rewritten."""
+    cut = len(data)
+    for _ in range(BLOCK_LINES + 1):
+        cut = data.rfind(b"\n", 0, cut)
+        if cut < 0:
+            return 0
+    return cut + 1
 
 
 def backwards(file: LogFile, line: int) -> Iterator[Chunk]:
-    """Chunks of the lines before line `line`, the nearest first; each chunk begins at a mark,
-    so its first line may be cut."""
-    offset, newlines = file.mark_before_line(line)
+    """Chunks of the lines before line `line` of a log without stretches, the nearest first; each
+    chunk begins at a mark, so its first line may be cut."""
+    offset, newlines, _ = file.mark_before_line(line)
     end = offset + CHUNK_BYTES
     while True:
         data = file.read(offset, end - offset)

@@ -32,6 +32,8 @@ class Chunk:
     data: bytes
     end: int
     """Offset in the file of the end of the chunk."""
+    settled: bool = True
+    """No program can rewrite its lines any more; else they come again when the log has grown."""
 
     @property
     def after(self) -> int:
