@@ -157,6 +157,14 @@ def build_parser() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true", help="one JSON object")
     _hosts_options(plan)
 
+    imported = commands.add_parser(
+        "import", help="print the cluster file of a TF_CONFIG, a host file, a TFJob, a command line"
+    )
+    imported.add_argument(
+        "file", type=_path, nargs="?", default="-", metavar="FILE", help="the text (default: stdin)"
+    )
+    imported.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
+
     check = commands.add_parser("check", help="look at every host before a launch; start nothing")
     check.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
     check.add_argument("--json", action="store_true", help="one JSON object")
@@ -252,11 +260,36 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         "-n", "-np", type=int, metavar="N", help="tasks (default: one for each slot of the hosts)"
     )
     parser.add_argument(
-        "-H", "--hosts", metavar="HOST[:SLOTS],…", help="as ssh knows them (default: this machine)"
+        "-H",
+        "--hosts",
+        "--host",
+        "-host",
+        "-hosts",
+        metavar="HOST[:SLOTS],…",
+        help="as ssh knows them (default: this machine)",
     )
-    parser.add_argument("--hostfile", type=_path, metavar="FILE", help="lines such as: tf1 slots=2")
+    parser.add_argument(
+        "--hostfile",
+        "-hostfile",
+        "-machinefile",
+        "--machinefile",
+        type=_path,
+        metavar="FILE",
+        help="lines such as: tf1 slots=2",
+    )
     parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of parameter servers")
     parser.add_argument("--workers", metavar="HOST[:SLOTS],…", help="and of their workers")
+    parser.add_argument(
+        "-x",
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="variable of the tasks (default: its value here); may be given again",
+    )
+    parser.add_argument(
+        "--identity", "-i", metavar="FILE", help="private key for the hosts (default: those of ssh)"
+    )
     parser.add_argument(
         "--framework",
         help=f"sets the ranks: {', '.join(Framework)} (default: {Framework.TENSORFLOW})",
@@ -334,6 +367,7 @@ COMMANDS = {
     "open": "open.open_files",
     "plan": "plan.plan",
     "check": "check.check",
+    "import": "import_cluster.import_cluster",
     "schema": "plan.schema",
     "ps": "ps.ps",
     "attach": "attach.attach",

@@ -19,10 +19,12 @@ from tomlkit.items import AbstractTable, Array, InlineTable
 
 from ..errors import TfmuxError
 from ..printable import printable
-from .addresses import AUTO, TaskAddress, bracketed
+from .addresses import AUTO, LOCALHOST, SshDestination, TaskAddress, bracketed
 from .file_model import Slurm, node_name
+from .host_names import host_name, missing_hosts, next_like
 from .key_lines import KeyLines, KeyPath
-from .shorthand import hosts, missing_hosts, next_like, spec
+from .shorthand import understand
+from .shorthand.understood import ListedHost, Understood
 from .values import MOST_HOSTS
 
 TENSORBOARD = {
@@ -203,26 +205,58 @@ class ClusterDocument:
         return self.put(("jobs", job, "tasks"), tasks)
 
     def add_hosts(self, line: str) -> ClusterDocument:
-        """Adds what a line stands for: SSH destinations (`root@tf[1-4]`), or jobs with tasks, as a
-        cluster spec in any form, and the hosts that they name.
+        """Adds what a text stands for: hosts, or jobs with tasks and the hosts that they name.
 
         Raises:
             EditError, ShorthandError: it stands for nothing, or Slurm gives the hosts.
         """
-        document = self
-        if (found := spec(line)) is not None:
-            for job, tasks in found.items():
-                document = document.put(("jobs", job, "tasks"), tasks)
-            new = {host: host for host in document.undefined_hosts()}
-        elif self.nodes:
+        return self.add(understand(line, self.host_names()))
+
+    def add(self, understood: Understood) -> ClusterDocument:
+        """Adds hosts, or jobs with tasks and the hosts that they name, and the commands of the jobs
+        where the file has none.
+
+        Raises:
+            EditError: Slurm gives the hosts, or the file's form does not allow it.
+        """
+        if self.nodes and not understood.jobs:
             raise EditError("Slurm gives the hosts: nodes in [slurm] says how many")
-        else:
-            new = hosts(line)
-        for name, destination in new.items():
-            names = list(document.table("hosts"))
-            fresh = next_like(names, name) if name in names else name
-            document = document.put(("hosts", fresh), {"ssh": destination})
+        document = self
+        names: dict[SshDestination, str] = {}
+        for host in understood.logins():
+            names[host.login], table = document._named(host, again=not understood.jobs)
+            if table and not self.nodes:
+                document = document.put(("hosts", names[host.login]), table)
+        for job, tasks in understood.jobs.items():
+            places = [str(TaskAddress(names[task.login], task.port)) for task in tasks]
+            document = document.put(("jobs", job, "tasks"), places)
+        if understood.command and document.get("run", "command") is None:
+            document = document.put(("run", "command"), list(understood.command))
+        for job, command in understood.commands.items():
+            if document.get("run", "command") is None and job in understood.jobs:
+                document = document.put(("jobs", job, "command"), list(command))
         return document
+
+    def _named(self, host: ListedHost, *, again: bool) -> tuple[str, dict[str, Any]]:
+        """The name of a host in the file, and its table where it has none yet; with `again` a host
+        of the same name is another one."""
+        login = host.login
+        hosts = self.table("hosts")
+        if login == SshDestination(None, LOCALHOST, None):
+            return LOCALHOST, {}
+        bare = login.user is None and login.port is None
+        for name, entry in hosts.items():
+            ssh = entry.get("ssh") if isinstance(entry, dict) else None
+            if not again and (ssh == str(login) or (bare and name == login.host)):
+                return name, {}
+        if bare and not again and login.host in self.host_names():
+            return login.host, {}
+        table = {"ssh": str(login)}
+        table |= {key: value for key in ("identity", "jump") if (value := getattr(host, key))}
+        name = host.name or host_name(login.host, {})
+        if host_name(login.host, {}) != login.host and not host.name:
+            name = host_name(login.host, {LOCALHOST: {}, **hosts})
+        return (next_like(list(hosts), name) if name in hosts else name), table
 
     def remove_host(self, host: str) -> ClusterDocument:
         """Removes a host and its tasks; jobs without another task stay, with none.

@@ -54,9 +54,14 @@ def path_of(name: str) -> Path:
     return folder() / f"{name}.toml"
 
 
+def plain_name(wanted: str) -> str:
+    """Returns a name for a cluster that is like `wanted`, with room for a number."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: LONGEST_NAME - 6] or "cluster"
+
+
 def free_name(wanted: str) -> str:
     """Returns `wanted`, or `wanted-N` with the first N that no saved cluster has."""
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", wanted).strip("-._")[: LONGEST_NAME - 6] or "cluster"
+    stem = plain_name(wanted)
     taken = {path.stem.lower() for path in saved()}
     if stem.lower() not in taken:
         return stem

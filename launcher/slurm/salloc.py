@@ -14,7 +14,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from ..agent.processes import read_process
 from ..cluster.file_model import Slurm
-from ..cluster.hostfile import with_table
+from ..cluster.host_sources import with_table
 from ..printable import printable
 from .job import node_names
 from .login import SlurmError

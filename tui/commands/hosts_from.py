@@ -29,10 +29,12 @@ def read_cluster(
 
     text = read_text(path).removeprefix("\ufeff")
     if chosen not in (None, HostSource.SLURM):
-        from launcher.cluster.hostfile import read, with_hosts
+        from launcher.cluster.host_sources import read, with_hosts
 
         listed = read(HostSource(chosen), hostfile, os.environ)
-        text = with_hosts(text, source, listed)
+        if listed.notes or listed.left_out or listed.form:
+            message(listed.sentence)
+        text = with_hosts(text, source, listed.logins())
         return parse(text), text
     if hostfile is not None:
         raise TfmuxError("--hostfile needs --hosts-from hostfile, or openmpi")

@@ -13,9 +13,7 @@ from launcher.cluster import (
     MOST_TASKS,
     ClusterModel,
     Framework,
-    HostSource,
     SshDestination,
-    hostfile,
     is_loopback,
     library,
     literal,
@@ -23,9 +21,11 @@ from launcher.cluster import (
     nearest,
 )
 from launcher.cluster.addresses import loopback_problem
-from launcher.cluster.hostfile import WORKER, ListedHost, RunRequest, parse_option, read
+from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
+from launcher.cluster.host_sources import parse, read_file
 from launcher.cluster.placeholders import typed
 from launcher.cluster.saved_file import write
+from launcher.cluster.shorthand import WORKER, ListedHost, ListedTask, Understood
 from launcher.errors import ClusterFileError, Problem, TfmuxError
 from launcher.files.listing import refusal
 from launcher.hosts.dial import own_address
@@ -64,20 +64,25 @@ def make_cluster(arguments: argparse.Namespace) -> tuple[ClusterModel, str]:
     if save is not None and os.path.exists(save):
         raise TfmuxError(f"{printable(str(save))} exists: name another file")
     framework = _framework(arguments.framework)
-    jobs = _jobs(arguments)
+    jobs, listed = _jobs(arguments)
     here = _working_directory()
     base = here if save is None else save.absolute().parent
-    logins = dict.fromkeys(host.login for hosts in jobs.values() for host in hosts)
-    text = hostfile.render(
+    logins = dict.fromkeys(task.login for tasks in jobs.values() for task in tasks)
+    env, env_from = _variables(arguments.env)
+    text = render(
         RunRequest(
             command=_typed(command),
             jobs=jobs,
-            name=arguments.name or hostfile.default_name(command),
+            name=arguments.name or default_name(command),
             workdir=_workdir(arguments.workdir, here, base, copied=_any_other(logins)),
             directory=_directory(arguments.directory, arguments.workdir),
             framework=framework,
             max_restarts=_max_restarts(arguments.max_restarts, framework),
             collect=[literal(path) for path in arguments.collect],
+            env=env,
+            env_from=env_from,
+            identity=_identity(arguments.identity, logins),
+            logins=listed,
             addresses=asyncio.run(
                 _addresses(logins, arguments.address, met=arguments.framework is not None)
             ),
@@ -181,8 +186,45 @@ def _any_other(logins: Collection[SshDestination]) -> bool:
     return any(not is_loopback(login.host) or login.port is not None for login in logins)
 
 
-def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:
-    """Reads the hosts of each job.
+def _variables(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The values that `-x NAME=VALUE` gives, and the names of `-x NAME`, as mpirun takes them.
+
+    Raises:
+        TfmuxError: a variable is not set here.
+    """
+    values: dict[str, str] = {}
+    names: dict[str, None] = {}
+    for word in words:
+        _check_text("-x", word)
+        name, equals, value = word.partition("=")
+        if equals:
+            values[name] = literal(value)
+        elif name not in os.environ:
+            raise TfmuxError(f"-x {printable(name, 60)}: it is not set here: write -x NAME=VALUE")
+        else:
+            names[name] = None
+    return values, [name for name in names if name not in values]
+
+
+def _identity(given: str | None, logins: Collection[SshDestination]) -> str:
+    """The file of the key for all hosts; empty: those of `ssh`.
+
+    Raises:
+        TfmuxError: no host is reached by SSH.
+    """
+    if given is None:
+        return ""
+    if not _any_other(logins):
+        raise TfmuxError("--identity is for hosts that are reached by SSH: write -H, or remove it")
+    path = expand_user(given)
+    return given if given.startswith("~") else str(path.absolute())
+
+
+Jobs = Mapping[str, Sequence[ListedTask]]
+
+
+def _jobs(arguments: argparse.Namespace) -> tuple[Jobs, tuple[ListedHost, ...]]:
+    """Reads the tasks of each job, and what their lists say of the hosts.
 
     Raises:
         TfmuxError: the options contradict each other, or a list is wrong.
@@ -195,35 +237,58 @@ def _jobs(arguments: argparse.Namespace) -> Mapping[str, Sequence[ListedHost]]:
             raise TfmuxError(f"{given[0]} does not go with --ps and --workers: remove it")
         if arguments.ps is None or arguments.workers is None:
             raise TfmuxError("--ps and --workers go together: write such as --ps tf1 --workers tf2")
-        jobs = {"ps": arguments.ps, WORKER: arguments.workers}
-        found = {job: parse_option(text, f"--{option}") for job, text, option in _options(jobs)}
+        texts = {"ps": ("--ps", arguments.ps), WORKER: ("--workers", arguments.workers)}
+        read = {job: parse(text, option) for job, (option, text) in texts.items()}
+        found: Jobs = {job: _of_one_job(each, texts[job][0]) for job, each in read.items()}
+        listed = [host for each in read.values() for host in each.logins()]
     else:
         if arguments.hosts is not None and arguments.hostfile is not None:
             raise TfmuxError("-H and --hostfile: remove one of them")
         if count is not None and count < 1:
             raise TfmuxError(f"-n {count}: write a number of tasks from 1 on")
-        found = {WORKER: _equal(arguments, count)}
-    tasks = sum(host.slots for hosts in found.values() for host in hosts)
+        found, listed = _equal(arguments, count)
+    tasks = sum(map(len, found.values()))
     if tasks > MOST_TASKS:
         raise TfmuxError(f"{tasks:,} tasks are too many: a run has at most {MOST_TASKS:,}")
-    return found
+    return found, tuple(listed)
 
 
-def _options(jobs: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    return [(job, text, "ps" if job == "ps" else "workers") for job, text in jobs.items()]
+def _of_one_job(understood: Understood, option: str) -> tuple[ListedTask, ...]:
+    """The tasks of a list for one job.
+
+    Raises:
+        TfmuxError: it names jobs.
+    """
+    tasks = understood.tasks()
+    if set(tasks) != {WORKER}:
+        raise TfmuxError(f"{option} is for hosts, and this is {understood.what}: write the hosts")
+    _say(option, understood)
+    return tasks[WORKER]
 
 
-def _equal(arguments: argparse.Namespace, count: int | None) -> tuple[ListedHost, ...]:
+def _say(option: str, understood: Understood) -> None:
+    """Tells how a list was understood, where it could mean something else."""
+    if understood.notes or understood.left_out or understood.form:
+        message(f"{option}: {understood.sentence}")
+
+
+def _equal(arguments: argparse.Namespace, count: int | None) -> tuple[Jobs, list[ListedHost]]:
     if arguments.hosts is not None:
-        hosts = parse_option(arguments.hosts, "-H")
+        option, understood = "-H", parse(arguments.hosts, "-H")
     elif arguments.hostfile is not None:
-        hosts = read(HostSource.HOSTFILE, arguments.hostfile, {})
+        option, understood = "--hostfile", read_file(arguments.hostfile)
     else:
-        return (ListedHost(SshDestination(None, LOCALHOST, None), count or 1),)
+        here = ListedTask(SshDestination(None, LOCALHOST, None))
+        return {WORKER: (here,) * (count or 1)}, []
+    tasks = understood.tasks()
+    if set(tasks) != {WORKER} and count is not None:
+        raise TfmuxError(f"-n does not go with {understood.what}: remove it")
+    _say(option, understood)
     try:
-        return hostfile.first_slots(hosts, count)
+        first = {job: first_tasks(each, count) for job, each in tasks.items()}
     except ValueError as error:
         raise TfmuxError(f"-n {error}") from None
+    return first, list(understood.logins())
 
 
 def _framework(word: str | None) -> Framework:

@@ -83,10 +83,11 @@ class AskText(Dialog[str]):
         title: str,
         value: str = "",
         problem: Callable[[str], str] = lambda text: "",
-        about: str = "",
+        about: str | Callable[[str], str] = "",
         suggester: Suggester | None = None,
     ) -> None:
-        """`problem` returns what is wrong with a text, or an empty string."""
+        """`problem` returns what is wrong with a text, or an empty string; `about` says what the
+        text is for, or what this one means."""
         super().__init__(title)
         self._value = value
         self._problem = problem
@@ -95,14 +96,18 @@ class AskText(Dialog[str]):
 
     def body(self) -> ComposeResult:
         yield LineInput(self._value, suggester=self._suggester)
-        yield ProblemLine(self._about)
+        yield ProblemLine(self._said(self._value))
 
     def note(self) -> str:
         return f"Enter accepts, {super().note()}"
 
+    def _said(self, text: str) -> str:
+        return self._about if isinstance(self._about, str) else self._about(text)
+
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        self.query_one(ProblemLine).show(self._problem(event.value), self._about)
+        problem = self._problem(event.value)
+        self.query_one(ProblemLine).show(problem, "" if problem else self._said(event.value))
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

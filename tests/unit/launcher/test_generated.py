@@ -7,15 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import ClusterModel, Framework, hostfile, loads
-from launcher.cluster.hostfile import (
-    ListedHost,
-    RunRequest,
-    default_name,
-    first_slots,
-    parse,
-    parse_option,
-)
+from launcher.cluster import ClusterModel, Framework, loads
+from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
+from launcher.cluster.shorthand import WORKER, ListedTask, understand
 from launcher.errors import ClusterFileError
 from launcher.plan import make_plan, plan_json
 
@@ -27,9 +21,9 @@ def made(
     **jobs: str,
 ) -> ClusterModel:
     """The cluster of the file for these lists of hosts."""
-    lists = {job: parse_option(text, "-H") for job, text in jobs.items()}
+    lists = {job: understand(text).tasks()[WORKER] for job, text in jobs.items()}
     request = RunRequest(command, lists, "made", "", framework, addresses or {})
-    return loads(hostfile.render(request), "made", Path("/srv"))
+    return loads(render(request), "made", Path("/srv"))
 
 
 def test_a_host_has_a_task_for_each_slot() -> None:
@@ -119,35 +113,21 @@ def test_the_name_is_that_of_the_script(command: list[str], name: str) -> None:
     assert default_name(command) == name
 
 
-def slots(hosts: Sequence[ListedHost]) -> list[tuple[str, int]]:
-    return [(host.login.host, host.slots) for host in hosts]
+def places(tasks: Sequence[ListedTask]) -> str:
+    return " ".join(task.login.host for task in tasks)
 
 
 def test_the_first_slots_are_taken_first() -> None:
     """As `mpirun` does without options."""
-    hosts = parse("tf1 slots=2\ntf2 slots=2 # fast\ntf1\n", "hosts")
-    assert slots(first_slots(hosts, None)) == [("tf1", 3), ("tf2", 2)]
-    assert slots(first_slots(hosts, 4)) == [("tf1", 3), ("tf2", 1)]
-    assert slots(first_slots(hosts, 2)) == [("tf1", 2)]
+    tasks = understand("tf1 slots=2\ntf2 slots=2 # fast\ntf1\n").tasks()[WORKER]
+    assert places(first_tasks(tasks, None)) == "tf1 tf1 tf1 tf2 tf2"
+    assert places(first_tasks(tasks, 4)) == "tf1 tf1 tf1 tf2"
+    assert places(first_tasks(tasks, 2)) == "tf1 tf1"
     with pytest.raises(ValueError, match="6 tasks need 6 slots, and the hosts have 5: write such"):
-        first_slots(hosts, 6)
+        first_tasks(tasks, 6)
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("", "there is no host in it"),
-        (",", "there is no host in it"),
-        ("tf1:0", "slots=0: write a whole number"),
-        ("tf1:x", "slots=x: write a whole number"),
-        ("tf1,-oProxyCommand=x", "is not a host name"),
-        ("[fd00::1", "brackets that are not closed"),
-        ("fd00::xyz", "is not an IPv6 address"),
-        ("tf1;tf2", "is not a host name"),
-    ],
-)
-def test_lists_that_cannot_be(text: str, said: str) -> None:
-    """The option and the entry are named."""
-    with pytest.raises(ClusterFileError) as failure:
-        parse_option(text, "-H")
-    assert said in str(failure.value) and str(failure.value).startswith("-H")
+def test_ports_of_a_list_are_those_of_the_tasks() -> None:
+    """Given `tf1:2222,tf2:2222`, when two tasks are run, then one is on each, with its port."""
+    cluster = made(worker="tf1:2222,tf2:2222")
+    assert [str(place) for place in cluster.jobs["worker"].tasks] == ["tf1:2222", "tf2:2222"]

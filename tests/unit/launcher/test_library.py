@@ -15,7 +15,7 @@ from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.edit import ClusterDocument
 from launcher.cluster.reference import json_schema
 from launcher.cluster.saved_file import SaveError, write
-from launcher.cluster.shorthand import aliases
+from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import PS_WORKERS, SLURM, TEMPLATES, Template, render
 from launcher.paths import config_home
 

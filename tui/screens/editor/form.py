@@ -29,7 +29,8 @@ from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file_model import NAMED_TABLES, TABLES
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import KeyReference, keys, plain
-from launcher.cluster.shorthand import ShorthandError, aliases, entries
+from launcher.cluster.shorthand import ShorthandError, split
+from launcher.cluster.ssh_aliases import aliases
 from launcher.printable import invisible, visible
 from tui.screens.dialogs import Dialog
 from tui.widgets.line_input import LineInput, ProblemLine
@@ -159,7 +160,7 @@ def filled(document: ClusterDocument, path: KeyPath, lines: Mapping[str, str]) -
         if key in lines:
             value = value_of(lines[key], kind)
             if key == "tasks" and not lines[key].lstrip().startswith("["):
-                value = entries(invisible(lines[key]))
+                value = split(invisible(lines[key]))
             document = document.put((*path, key), value)
     if (name := lines.get(NAME)) is not None:
         if not name.strip():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,11 +23,12 @@ from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
 from launcher.cluster.roles import USUAL_JOBS
 from launcher.cluster.saved_file import SaveError
-from launcher.cluster.shorthand import aliases, hosts, spec
+from launcher.cluster.shorthand import ShorthandError, understand
+from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem, TfmuxError
 from launcher.paths import expand_user, tilde
 from launcher.plan import make_plan
-from launcher.printable import visible
+from launcher.printable import invisible, visible
 from launcher.quantities import counted
 from tui.keys import key_of
 from tui.run_clients import RunClients
@@ -324,7 +325,7 @@ class EditorScreen(Page):
     def on_paste(self, event: events.Paste) -> None:
         """What is pasted over the table are hosts, or a cluster."""
         if self._table.has_focus:
-            self.action_add(" ".join(event.text.replace("\\\n", " ").split()))
+            self.action_add(visible(event.text.replace("\r\n", "\n").replace("\r", "\n").strip()))
 
     @work(group="dialog")
     async def action_add(self, pasted: str = "") -> None:
@@ -332,13 +333,19 @@ class EditorScreen(Page):
         document = self._look().document
         if document is None:
             return
-        about = "SSH destinations, such as root@tf[1-4], gpu7; or --ps_hosts=… --worker_hosts=…, "
-        about += "a line of a script with them, or a TF_CONFIG"
+        known = [*aliases(), *document.host_names()]
         start = pasted or ", ".join(document.undefined_hosts())
-        dialog = AskText("Add hosts", start, _hosts_problem, about, Completion(aliases()))
+
+        def problem(line: str) -> str:
+            return _understood(line, known)[1]
+
+        def about(line: str) -> str:
+            return _understood(line, known)[0]
+
+        dialog = AskText("Add hosts", start, problem, about, Completion(aliases()))
         line = await ask(self, dialog)
         before = set(document.host_names())
-        if line and self._edit(lambda document: document.add_hosts(line)):
+        if line and self._edit(lambda document: document.add(understand(invisible(line), known))):
             now = self.now.document
             new = [name for name in now.host_names() if name not in before] if now else []
             self._table.go(new[0] if new else self._table.host, None)
@@ -602,12 +609,20 @@ def _removed(
     return document
 
 
-def _hosts_problem(line: str) -> str:
+_ABOUT_HOSTS = (
+    "hosts as ssh knows them, such as root@tf[1-4], gpu7; or a TF_CONFIG, --ps_hosts=… "
+    "--worker_hosts=…, a host file, an mpirun command line"
+)
+
+
+def _understood(line: str, known: Sequence[str]) -> tuple[str, str]:
+    """What a text of hosts is understood as, and what is wrong with it."""
+    if not line.strip():
+        return _ABOUT_HOSTS, ""
     try:
-        _ = spec(line) or hosts(line)
-    except ValueError as error:
-        return str(error)
-    return ""
+        return understand(invisible(line), known).sentence, ""
+    except ShorthandError as error:
+        return "", str(error)
 
 
 def _name_problem(answer: str) -> str:

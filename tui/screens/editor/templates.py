@@ -9,9 +9,12 @@ from textual.app import ComposeResult
 from textual.widgets import Input, Label, OptionList
 
 from launcher.cluster import library, name_problem
+from launcher.cluster.host_names import host_name
 from launcher.cluster.saved_file import SaveError
-from launcher.cluster.shorthand import ShorthandError, aliases, hosts
+from launcher.cluster.shorthand import ShorthandError, understand
+from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
+from launcher.printable import invisible
 from launcher.quantities import counted
 from tui.screens.dialogs import Dialog
 from tui.screens.editor.form import Completion
@@ -80,8 +83,10 @@ class TemplateDialog(Dialog[Path]):
         if not problem and library.path_of(name).exists():
             problem = f"there is already a cluster {name}: choose another name"
         found: dict[str, str] = {}
+        line = invisible(self.query_one("#hosts", Input).value)
         try:
-            found = hosts(self.query_one("#hosts", Input).value)
+            for host in understand(line, aliases()).logins() if line.strip() else ():
+                found[host_name(host.name or host.login.host, found)] = str(host.login)
         except ShorthandError as error:
             problem = problem or str(error)
         return name, found, problem

@@ -1,0 +1,493 @@
+"""Clusters as people write them, each with what must be understood.
+
+The forms are those of public scripts, tutorials and manuals, which `form` names; hosts, numbers and
+sentences are our own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from launcher.frozen import frozen
+
+
+@frozen
+class Text:
+    """One text. It is understood as `jobs` or `hosts`, or it is refused."""
+
+    form: str
+    """Whose form it has."""
+    text: str
+    jobs: str = ""
+    """`ps=tf1:2222 worker=tf2#2200:auto`, in the order of the text; an SSH port follows #."""
+    hosts: str = ""
+    """`tf1*4 me@tf2*1`: logins with their slots."""
+    refused: str = ""
+    """Part of the sentence of a refusal."""
+    said: tuple[str, ...] = field(default=())
+    """Parts of the sentence that says what was understood, or left out."""
+
+
+PS_2_WORKERS = "ps=tf1:2222 worker=tf2:2222,tf3:2222"
+FOUR = "tf1*1 tf2*1 tf3*1 tf4*1"
+
+TEXTS = (
+    # TF_CONFIG and ClusterSpec
+    Text(
+        "TensorFlow's guide: TF_CONFIG",
+        '{"cluster": {"worker": ["tf2:2222", "tf3:2222"], "ps": ["tf1:2222"]},'
+        ' "task": {"type": "worker", "index": 1}}',
+        jobs="worker=tf2:2222,tf3:2222 ps=tf1:2222",
+        said=("TF_CONFIG", "1 ps and 2 workers", "ports as given"),
+    ),
+    Text(
+        "a script before an example: assignment of several lines",
+        '#!/bin/bash\nexport TF_CONFIG=\'{\n  "cluster": {\n    "ps": ["tf1:2222"], \n'
+        '    "worker": ["tf2:2222", "tf3:2222"] \n  }, \n  "environment": "local",\n  "task": {\n'
+        '     "type": "ps",\n     "index": 0\n  }\n}\'\n\npython iris.py\n',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "an assignment before a command",
+        'TF_CONFIG=\'{"cluster": {"worker": ["tf1:12345", "tf2:12345"]}, '
+        '"task": {"type": "worker", "index": 0}}\' python main.py --epochs 3',
+        jobs="worker=tf1:12345,tf2:12345",
+    ),
+    Text(
+        "docker run -e",
+        'sudo docker run --gpus all -p 2222:2222 -e TF_CONFIG=\'{"cluster": {"worker": '
+        '["192.168.7.100:2222", "192.168.7.101:2222"]}, "task": {"type": "worker", "index": 0}}\''
+        " --name worker-0  my_app > training_log.txt",
+        jobs="worker=192.168.7.100:2222,192.168.7.101:2222",
+    ),
+    Text(
+        "an assignment with escaped quotes",
+        'export TF_CONFIG="{\\"cluster\\": {\\"chief\\": [\\"tf1:2222\\"], \\"worker\\": '
+        '[\\"tf2:2222\\"]}, \\"task\\": {\\"type\\": \\"chief\\", \\"index\\": 0}}"',
+        jobs="chief=tf1:2222 worker=tf2:2222",
+    ),
+    Text(
+        "a Python program: json.dumps",
+        "import json\nimport os\n\nos.environ['TF_CONFIG'] = json.dumps({\n    'cluster': {\n"
+        '        \'worker\': ["tf1:12345", "tf2:23456"]\n    },\n'
+        "    'task': {'type': 'worker', 'index': worker_index}\n})\n\nprint(os.environ)\n",
+        jobs="worker=tf1:12345,tf2:23456",
+    ),
+    Text(
+        "a Python program: a dictionary first",
+        'tf_config = {\n    "cluster": {"worker": ["10.1.0.17:12345", "10.1.0.18:12345"]},\n'
+        '    "task": {"type": "worker", "index": 0},\n}\n\nos.environ["TF_CONFIG"] = '
+        "json.dumps(tf_config)",
+        jobs="worker=10.1.0.17:12345,10.1.0.18:12345",
+    ),
+    Text(
+        "a program that makes TF_CONFIG: the cluster first",
+        "cluster = {'master': ['tf1:2220'],\n           'ps': ['tf2:2222', 'tf2:2221'],\n"
+        "           'worker': ['tf3:2223', 'tf4:2224']}\n\nTF_CONFIG = json.dumps(\n"
+        "  {'cluster': cluster,\n   'task': {'type': args.task_type, 'index': args.task_index},\n"
+        "   'environment': 'cloud'\n  })\n",
+        jobs="master=tf1:2220 ps=tf2:2222,tf2:2221 worker=tf3:2223,tf4:2224",
+    ),
+    Text(
+        "tf.train.ClusterSpec",
+        'cluster = tf.train.ClusterSpec({"ps": ["tf1:2222"],\n'
+        '                                "worker" :["tf2:2223","tf2:2224"]\n'
+        "                                })\nserver = tf.train.Server(cluster, "
+        "job_name=jobname, task_index=taskindex)",
+        jobs="ps=tf1:2222 worker=tf2:2223,tf2:2224",
+    ),
+    Text(
+        "tf.train.ClusterSpec of variables",
+        'ps_hosts = [ "tf1:8887" ]\nworker_hosts = [ "tf2:8888", "tf2:8889" ]\n'
+        'cluster = tf.train.ClusterSpec({"ps": ps_hosts, "worker": worker_hosts})\n',
+        jobs="ps=tf1:8887 worker=tf2:8888,tf2:8889",
+    ),
+    Text(
+        "tf.train.ClusterSpec of variables with other names, and old lines",
+        '#  workers = ["gpu-02:2224", "gpu-02:2225"]\n'
+        '  parameter_servers = ["tf1:2222","tf1:2223"]\n'
+        '  workers = ["tf2:2226", "tf3:2227"]\n\n'
+        '  cluster = tf.train.ClusterSpec({"ps":parameter_servers, "worker":workers})\n',
+        jobs="ps=tf1:2222,tf1:2223 worker=tf2:2226,tf3:2227",
+    ),
+    Text(
+        "a cluster of a job with a name of its own",
+        'cluster_spec = {\n        "local": ["10.7.0.3:2222", "10.7.0.2:2223"]\n    }\n\n'
+        'server = tf.distribute.Server(cluster_spec, job_name="local", task_index=1)',
+        jobs="local=10.7.0.3:2222,10.7.0.2:2223",
+    ),
+    Text(
+        "as Python prints a dictionary",
+        "{'ps': ['tf1:2222'], 'worker': ['tf2:2222', 'tf3:2222']}",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "as TensorFlow prints a ClusterSpec",
+        "ClusterSpec({'ps': ['tf1:2222'], 'worker': ['tf2:2222', 'tf3:2222']})",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a sparse cluster",
+        '{"cluster": {"worker": {"1": "tf3:2222", "0": "tf2:2222"}, "ps": ["tf1:2222"]}}',
+        jobs="worker=tf2:2222,tf3:2222 ps=tf1:2222",
+    ),
+    Text(
+        "trailing commas and a comment",
+        '{\n  "cluster": {\n    "ps": ["tf1:2222"],  # old: "tf9:2222"\n'
+        '    "worker": ["tf2:2222", "tf3:2222",],\n  },\n}\n',
+        jobs=PS_2_WORKERS,
+        said=("#",),
+    ),
+    Text(
+        "the evaluator's own TF_CONFIG",
+        '{"cluster": {"chief": ["tf1:2222"], "worker": ["tf2:2222"]},'
+        ' "task": {"type": "evaluator", "index": 0}}',
+        jobs="chief=tf1:2222 worker=tf2:2222 evaluator=localhost:auto",
+    ),
+    Text(
+        "the same TF_CONFIG for each terminal",
+        'TF_CONFIG=\'{"cluster": {"worker": ["tf1:1111", "tf2:1111"]}, "task": {"type": "worker",'
+        ' "index": 0}}\' python t.py &\n'
+        'TF_CONFIG=\'{"cluster": {"worker": ["tf1:1111", "tf2:1111"]}, "task": {"type": "worker",'
+        ' "index": 1}}\' python t.py',
+        jobs="worker=tf1:1111,tf2:1111",
+    ),
+    Text(
+        "two clusters in one text",
+        'A=\'{"cluster": {"worker": ["tf1:1111"]}}\'\nB=\'{"cluster": {"worker": ["tf2:1111"]}}\'',
+        refused="2 different clusters",
+    ),
+    Text(
+        "a TF_CONFIG without a cluster",
+        'TF_CONFIG=\'{"task": {"type": "worker", "index": 0}}\'',
+        refused="has no cluster",
+    ),
+    Text(
+        "a TF_CONFIG whose end is missing",
+        '{"cluster": {"worker": ["tf1:2222", "tf2:2222"]',
+        refused="not closed",
+    ),
+    Text(
+        "placeholders of a tutorial",
+        'os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": ["host1:port", '
+        '"host2:port"]}, "task": {"type": "worker", "index": 1}})',
+        refused="host1:port",
+    ),
+    Text(
+        "addresses that the program computes",
+        "tf_config = {'cluster': {'worker': [sys.argv[1] + ':2222', f'{other}:2222']}}",
+        refused="computed",
+    ),
+    Text(
+        "the ClusterDef of a log",
+        'job {\n  name: "ps"\n  tasks { key: 0 value: "tf1:2222" }\n}\njob {\n  name: "worker"\n'
+        '  tasks { key: 0 value: "tf2:2222" }\n  tasks { key: 1 value: "tf3:2222" }\n}\n',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "grpc_tensorflow_server: --cluster_spec",
+        'docker run tensorflow/tf_grpc_server --cluster_spec="worker|tf2:2222;tf3:2222,ps|tf1:2222'
+        '" --job_name=worker --task_id=0',
+        jobs="worker=tf2:2222,tf3:2222 ps=tf1:2222",
+    ),
+    Text(
+        "--cluster_spec in JSON",
+        'python mnist.py --cluster_spec=\'{"ps": ["tf1:2222"], "worker": ["tf2:2222", '
+        '"tf3:2222"]}\' --is_worker --job_name=ps --task_index=0',
+        jobs=PS_2_WORKERS,
+    ),
+    # flags and variables
+    Text(
+        "the flags of TensorFlow's old tutorial, continued lines",
+        "python3 tf_distributed.py \\\n     --ps_hosts=tf1:2222 \\\n"
+        "     --worker_hosts=tf2:2222,tf3:2222 \\\n     --job_name=worker --task_index=0 \\\n"
+        "     --param_path=./param.json\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "the same flags for each task",
+        "# ps0\npython3 b.py --ps_hosts=tf1:2222 --worker_hosts=tf2:2222,tf3:2222 --job_name=ps "
+        "--task_index=0\n\n# worker0\npython3 b.py --ps_hosts=tf1:2222 "
+        "--worker_hosts=tf2:2222,tf3:2222 --job_name=worker --task_index=0\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "flags in quotes, output redirected",
+        "python $SCRATCH/dist.py --batch_size=128 --job_name='ps' --task_index=0 "
+        "--ps_hosts='tf1:2222' --worker_hosts='tf2:2222,tf3:2222' > ps_0_${hostname}.out",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "flags with blanks", "--ps_hosts tf1:2222 --worker_hosts tf2:2222, tf3:2222", PS_2_WORKERS
+    ),
+    Text(
+        "flags with hyphens", "--ps-hosts=tf1:2222 --worker-hosts tf2:2222,tf3:2222", PS_2_WORKERS
+    ),
+    Text(
+        "--workers and --ps",
+        'train --job worker --workers="tf2:8888,tf3:8888" --ps="tf1:7777" --log_dir /logs',
+        jobs="worker=tf2:8888,tf3:8888 ps=tf1:7777",
+    ),
+    Text(
+        "--chief_hosts, --evaluator-host",
+        "main.py --chief_hosts=tf1:1 --worker_hosts=tf2:1 --evaluator-host=tf3:1",
+        jobs="chief=tf1:1 worker=tf2:1 evaluator=tf3:1",
+    ),
+    Text(
+        "variables of a shell",
+        'PS_HOSTS="tf1:2222"\nWORKER_HOSTS="tf2:2222,tf3:2222"\n\npython train.py '
+        "--ps_hosts=$PS_HOSTS --worker_hosts=${WORKER_HOSTS} --job_name=ps --task_index=0\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "variables of a shell, the old line commented out",
+        'PS_HOSTS="tf1:2222"\nWORKER_HOSTS="tf2:2222,tf3:2222"\n#WORKER_HOSTS="tf8:2222"\n',
+        jobs=PS_2_WORKERS,
+        said=("#",),
+    ),
+    Text(
+        "a variable that is not set here",
+        "python train.py --ps_hosts=$PS_HOSTS --worker_hosts=$WORKER_HOSTS --job_name=worker",
+        refused="$PS_HOSTS is not set in this text",
+    ),
+    Text(
+        "exported for csh",
+        "setenv PS_HOSTS tf1:2222\nsetenv WORKER_HOSTS tf2:2222,tf3:2222",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a Dockerfile",
+        "FROM tensorflow/tensorflow:1.15.5\nENV PS_HOSTS=tf1:2222\nENV WORKER_HOSTS tf2:2222\n"
+        'CMD ["python", "train.py"]\n',
+        jobs="ps=tf1:2222 worker=tf2:2222",
+    ),
+    Text(
+        "the container of a Kubernetes job",
+        "      containers:\n      - name: tf\n        image: tf:1.4\n        env:\n"
+        "        - name: PS_HOSTS\n          value: tf1:2222\n        - name: WORKER_HOSTS\n"
+        '          value: "tf2:2222,tf3:2222"\n',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "arguments as a list",
+        'args: ["--job_name=ps", "--ps_hosts=tf1:2222", "--worker_hosts=tf2:2222,tf3:2222"]',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "subprocess of a Python program",
+        'subprocess.Popen(["python", "t.py", "--ps_hosts", "tf1:2222", "--worker_hosts", '
+        '"tf2:2222,tf3:2222"])',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "defaults of tf.app.flags",
+        'tf.app.flags.DEFINE_string("ps_hosts","tf1:11111",\n                           '
+        '"Comma-separated list of hostname:port pairs")\n#,localhost:11113\n'
+        'tf.app.flags.DEFINE_string("worker_hosts", "tf2:11112,tf2:11113",\n'
+        '                           "Comma-separated list of hostname:port pairs")\n',
+        jobs="ps=tf1:11111 worker=tf2:11112,tf2:11113",
+    ),
+    Text(
+        "defaults of argparse",
+        'parser.add_argument("--ps_hosts", type=str, default="tf1:2222", help="Comma-separated")\n'
+        'parser.add_argument("--worker_hosts", default="tf2:2222,tf3:2222", type=str)\n',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a Python tuple, a line of it commented out",
+        "ps_hosts = (\n    'tf1:2232', \n#    'tf9:2233'\n)\n\nworker_hosts = (\n    'tf2:2222', \n"
+        "    'tf2:2223',\n#    'tf9:2224',\n)\n",
+        jobs="ps=tf1:2232 worker=tf2:2222,tf2:2223",
+    ),
+    Text(
+        "a Python string that is split",
+        "ps_hosts = 'tf1:2222'.split(',')\nworker_hosts = \"tf2:2222,tf3:2222\".split(\",\")\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "an array of bash",
+        "PS=(tf1:2222)\nWORKERS=(tf2:2222 tf3:2222)\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "an array of bash: hosts and users",
+        "hosts=(me@10.120.180.212 me@10.120.180.213\n       me@10.120.180.214)\n\n"
+        "dir=/home/me/wide_deep\nfor host in ${hosts[@]}\ndo\n"
+        '    ssh -p 1046 ${host} "cd ${dir}; nohup python train.py > log 2>&1 &"\ndone\n',
+        hosts="me@10.120.180.212:1046*1 me@10.120.180.213:1046*1 me@10.120.180.214:1046*1",
+    ),
+    Text(
+        "a loop of a shell",
+        "for h in tf1 tf2 tf3 tf4; do\n  ssh root@$h 'nvidia-smi' &\ndone\nwait\n",
+        hosts="root@tf1*1 root@tf2*1 root@tf3*1 root@tf4*1",
+    ),
+    Text(
+        "an empty default",
+        'tf.app.flags.DEFINE_string("ps_hosts", "", "Comma-separated list of hostname:port")\n'
+        'tf.app.flags.DEFINE_string("worker_hosts", "", "Comma-separated list of hostname:port")',
+        refused="no host",
+    ),
+    Text(
+        "numbers of workers are no hosts",
+        "python train.py --workers 4 --num_workers=8 --lr 0.1",
+        refused="no host",
+    ),
+    Text(
+        "jobs on one line",
+        "ps=tf1:2222 worker=tf[2-3]:2222",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a YAML mapping",
+        "ps:\n  - tf1:2222\nworker:\n  - tf2:2222\n  - tf3:2222\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a YAML mapping of one line each",
+        "ps: [tf1:2222]\nworker: [tf2:2222, tf3:2222]",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "two values of one flag",
+        "a.py --ps_hosts=tf1:1 --worker_hosts=tf2:1\na.py --ps_hosts=tf1:1 --worker_hosts=tf3:1",
+        refused="two different values",
+    ),
+    # hostfiles
+    Text("Open MPI: slots", "tf1 slots=4\ntf2 slots=4 max_slots=8\n", hosts="tf1*4 tf2*4"),
+    Text(
+        "Open MPI: blanks around =, max-slots",
+        "# This is an example hostfile.  Comments begin with #\n#\ntf1\ntf2 slots = 2\n"
+        "tf3 slots=4 max-slots=4\n",
+        hosts="tf1*1 tf2*2 tf3*4",
+    ),
+    Text("Open MPI: only max_slots", "tf1 max_slots=4\ntf2 max_slots=4", hosts="tf1*1 tf2*1"),
+    Text(
+        "PRRTE: hosts apart by blanks and empty lines",
+        "tf1  slots=10\n\n\ntf2\n",
+        hosts="tf1*10 tf2*1",
+    ),
+    Text("a byte order mark, lines of DOS", "\ufefftf1 slots=2\r\ntf2\r\n", hosts="tf1*2 tf2*1"),
+    Text("MPICH", "tf1:4      # Run 4 processes on host1\ntf2:2\n", hosts="tf1*4 tf2*2"),
+    Text("MPICH: binding", "tf1:4 binding=user:0,1\ntf2:4 ifname=eth1\n", hosts="tf1*4 tf2*4"),
+    Text("LAM/MPI", "tf1 cpu=2 user=me\ntf2 cpu=4\n", hosts="me@tf1*2 tf2*4"),
+    Text("DeepSpeed", "worker-1 slots=4\nworker-2 slots=4\n", hosts="worker-1*4 worker-2*4"),
+    Text("Horovod", "tf1:2,tf2:2,localhost:2", hosts="tf1*2 tf2*2 localhost*2"),
+    Text("PBS: a line for each slot", "tf1\ntf1\ntf2\ntf2\n", hosts="tf1*2 tf2*2"),
+    Text("PBS: exec_host", "tf1/0*4+tf2/0*4", hosts="tf1*4 tf2*4"),
+    Text("PBS: exec_host, each", "tf1/0+tf1/1+tf2/0", hosts="tf1*2 tf2*1"),
+    Text(
+        "Grid Engine: PE_HOSTFILE",
+        "tf1 16 all.q@tf1 UNDEFINED\ntf2 4 all.q@tf2 UNDEFINED\n",
+        hosts="tf1*16 tf2*4",
+    ),
+    Text("LSF: LSB_MCPU_HOSTS", 'LSB_MCPU_HOSTS="tf1 4 tf2 2"', hosts="tf1*4 tf2*2"),
+    Text("LSF: LSB_HOSTS", 'LSB_HOSTS="tf1 tf1 tf2"', hosts="tf1*2 tf2*1"),
+    Text("Slurm", "tf[1-4]", hosts=FOUR),
+    Text(
+        "Slurm: the environment of a job",
+        "SLURM_JOB_NODELIST=cn[265,297-299]\nSLURM_NNODES=4\n",
+        hosts="cn265*1 cn297*1 cn298*1 cn299*1",
+    ),
+    Text("Slurm: two brackets", "tf[1-2],gpu[08-09]", hosts="tf1*1 tf2*1 gpu08*1 gpu09*1"),
+    Text("pssh", "me@tf1:2200\nme@tf2:2200\n", hosts="me@tf1:2200*1 me@tf2:2200*1"),
+    Text("pssh: the user behind", "tf1 me\ntf2 me\n", refused="'me'"),
+    Text("GNU parallel: --sshloginfile", "8/tf1\n4/me@tf2\n", hosts="tf1*8 me@tf2*4"),
+    Text("ssh's URI", "ssh://me@tf1:2200", hosts="me@tf1:2200*1"),
+    Text(
+        "Ansible",
+        "[ps]\ntf1\n\n[workers]\ntf2 ansible_host=10.0.0.2 ansible_user=me\n"
+        "tf3 ansible_port=2200\n",
+        jobs="ps=tf1:auto worker=me@10.0.0.2:auto,tf3#2200:auto",
+    ),
+    Text(
+        "Ansible: other groups",
+        "[gpu]\ntf[1:2]\n[gpu:vars]\nansible_user=me\n",
+        hosts="me@tf1*1 me@tf2*1",
+    ),
+    Text(
+        "ssh_config",
+        "Host tf1\n  HostName 10.0.0.1\n  User me\n  Port 2200\n\nHost tf2\n  HostName 10.0.0.2\n",
+        hosts="me@10.0.0.1:2200*1 10.0.0.2*1",
+    ),
+    Text("IPv6", "[fd00::1]:2\nfd00::2\n", hosts="fd00::1*2 fd00::2*1"),
+    Text("IPv6 tasks", "[fd00::1]:2222, [fd00::2]:2222", jobs="worker=fd00::1:2222,fd00::2:2222"),
+    Text(
+        "ports of tasks",
+        "tf1:2222,tf2:2222",
+        jobs="worker=tf1:2222,tf2:2222",
+        said=("2222 read as the port",),
+    ),
+    Text("port 22", "tf1:22\ntf2:22", hosts="tf1:22*1 tf2:22*1", said=("22 read as the SSH port",)),
+    Text("a list of Markdown", "- tf1\n- tf2\n", hosts="tf1*1 tf2*1"),
+    Text("a fence of Markdown", "```\ntf1 slots=2\ntf2 slots=2\n```", hosts="tf1*2 tf2*2"),
+    Text("no slots at all", "tf1 slots=0\ntf2 slots=4\n", refused="slots=0"),
+    Text("an unknown word", "tf1 slots=2 rack=3\n", refused="rack=3"),
+    Text("prose", "please connect to tf1 and tf2", refused="'please'"),
+    Text("prose with a colon", "The cluster has two machines: tf1, tf2", refused="'The'"),
+    Text("a comment alone", "# tf1\n# tf2\n", refused="no host"),
+    # command lines
+    Text(
+        "mpirun -H",
+        "mpirun -np 4 -H tf1:2,tf2:2 -bind-to none -map-by slot -x LD_LIBRARY_PATH python train.py",
+        hosts="tf1*2 tf2*2",
+    ),
+    Text("mpirun --host, each slot", "mpirun --host tf1,tf1,tf2 ./a.out", hosts="tf1*2 tf2*1"),
+    Text("mpiexec -hosts", "mpiexec -hosts tf1,tf2 -n 2 ./a.out", hosts="tf1*1 tf2*1"),
+    Text(
+        "mpirun with a file", "mpirun -machinefile machines -np 4 ./array_sum", refused="machines"
+    ),
+    Text(
+        "horovodrun",
+        "horovodrun -np 8 -H tf1:4,tf2:4 python train.py --epochs 9",
+        hosts="tf1*4 tf2*4",
+    ),
+    Text("srun", "srun -N2 -w tf[1-2] --gres=gpu:1 python train.py", hosts="tf1*1 tf2*1"),
+    Text("pdsh", "pdsh -w tf[1-3] -l me uptime", hosts="me@tf1*1 me@tf2*1 me@tf3*1"),
+    Text("ssh", "ssh root@tf1", hosts="root@tf1*1"),
+    Text(
+        "ssh with options and a command",
+        "ssh -i ~/.ssh/key -p 2200 -o StrictHostKeyChecking=no me@tf1 'nvidia-smi; ls'",
+        hosts="me@tf1:2200*1",
+        said=("~/.ssh/key",),
+    ),
+    Text(
+        "ssh, the port behind",
+        "ssh me@tf1 -p 2200\nssh -l me tf2\n",
+        hosts="me@tf1:2200*1 me@tf2*1",
+    ),
+    Text(
+        "torchrun on one of two hosts",
+        "torchrun --nnodes=2 --nproc-per-node=4 --node-rank=0 --master-addr=tf1 "
+        "--master-port=29500 train.py",
+        refused="1 of 2 hosts",
+    ),
+    Text(
+        "torchrun on this machine",
+        "torchrun --standalone --nnodes=1 --nproc-per-node=8 -m pkg train",
+        hosts="localhost*8",
+    ),
+    Text(
+        "torch.distributed.launch",
+        "python -m torch.distributed.launch --nproc_per_node=2 main.py --lr 1",
+        hosts="localhost*2",
+    ),
+    Text(
+        "MASTER_ADDR",
+        "export MASTER_ADDR=tf1\nexport MASTER_PORT=29500\nexport WORLD_SIZE=2\n",
+        refused="MASTER_ADDR names",
+    ),
+    Text("ray", "ray start --address=tf1:6379", refused="ray"),
+    Text(
+        "a traceback",
+        'Traceback (most recent call last):\n  File "t.py", line 3, in <module>\n',
+        refused="'Traceback'",
+    ),
+    Text("a URL", "http://tf1:8888/tree", refused="http://"),
+    Text("a path", "/home/me/hosts.txt", refused="/home/me/hosts.txt"),
+    Text("a command that no shell should see", "$(reboot)", refused="$(reboot)"),
+    Text(
+        "an option of ssh in the place of a host", "-oProxyCommand=reboot", refused="-oProxyCommand"
+    ),
+    Text("a broken range", "tf[5-1]", refused="ascending"),
+    Text("too many", "tf[1-99999]", refused="more than"),
+)
