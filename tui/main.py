@@ -103,7 +103,21 @@ def parse(words: list[str]) -> argparse.Namespace:
     parser = build_parser()
     if not words[0].startswith("-") and words[0] not in COMMANDS:
         words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
-    return parser.parse_args(words)
+    # `-npernode` would be `-n pernode`.
+    arguments, unknown = parser.parse_known_args(
+        ["--npernode" if word == "-npernode" else word for word in words]
+    )
+    if unknown:
+        meant = _meant_option(unknown[0]) if arguments.command == "run" else ""
+        parser.error(meant or f"unrecognized arguments: {' '.join(unknown)}")
+    return arguments
+
+
+def _meant_option(word: str) -> str:
+    """What to write instead of an option of mpirun or torchrun; empty where it is none."""
+    name = word.partition("=")[0]
+    meant = _OTHER_OPTIONS.get(name.lstrip("-").replace("_", "-"))
+    return f"{name}: {meant}" if meant else ""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -386,6 +400,33 @@ _MEANT = {
     **dict.fromkeys(("list", "ls", "status"), "ps"),
 }
 """Words of other programs for what a command does: in letters they are near to another one."""
+
+_SLOTS_MEANT = "write the hosts with their numbers of tasks, such as -H tf1:4,tf2:4"
+_ONCE = "leave it out: tfmux run is called once, for all hosts"
+_FIRST = "leave it out: rank 0's host and a free port are chosen at the launch"
+_PLACES = "leave it out: processes are not bound; -H tf1:4 says where tasks are"
+_OTHER_OPTIONS = {
+    **dict.fromkeys(("nnodes", "nproc-per-node", "npernode", "ppn", "perhost", "N"), _SLOTS_MEANT),
+    **dict.fromkeys(("num-machines", "num-processes", "num-nodes", "num-gpus"), _SLOTS_MEANT),
+    **dict.fromkeys(("node-rank", "machine-rank", "standalone", "local-addr"), _ONCE),
+    **dict.fromkeys(("master-addr", "master-port", "rdzv-endpoint", "rdzv-backend"), _FIRST),
+    **dict.fromkeys(("rdzv-id", "rdzv-conf", "main-process-ip", "main-process-port"), _FIRST),
+    **dict.fromkeys(("bind-to", "map-by", "rank-by", "oversubscribe", "rankfile", "rf"), _PLACES),
+    **dict.fromkeys(("mca", "pmixmca", "prtemca"), "leave it out: no MPI library starts the tasks"),
+    **dict.fromkeys(("genv", "genvlist", "envlist"), "write -x NAME or -x NAME=VALUE"),
+    **dict.fromkeys(
+        ("wdir", "wd", "chdir"), "write --workdir to copy it, --directory if hosts have it"
+    ),
+    **dict.fromkeys(("output-filename", "log-dir", "tee", "redirects"), "see tfmux logs"),
+    **dict.fromkeys(("tag-output", "allow-run-as-root"), "leave it out: it is always so"),
+    **dict.fromkeys(("include", "nodelist", "w"), "write -H tf1,tf2"),
+    **dict.fromkeys(("c", "num-proc", "ntasks"), "write -n N"),
+    **dict.fromkeys(("l", "user"), "write it before the host, such as -H me@tf1"),
+    **dict.fromkeys(("p", "port"), "write it behind the login, such as -H me@tf1:2200"),
+    "f": "write --hostfile FILE",
+    "m": "write it behind --, such as -- python -m train",
+}
+"""Options of mpirun, torchrun, srun and ssh, and what to write instead in `tfmux run`."""
 
 
 def _home() -> int:

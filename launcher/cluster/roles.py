@@ -49,6 +49,17 @@ ROLES: Mapping[str, Role] = MappingProxyType(
     }
 )
 """Roles by the names of jobs."""
+JOB_WORDS: Mapping[str, str] = MappingProxyType(
+    {
+        **dict.fromkeys(("ps", "pserver", "pservers", "psserver", "ps_server", "ps_servers"), "ps"),
+        **dict.fromkeys(("parameter_server", "parameter_servers", "param_servers"), "ps"),
+        **dict.fromkeys(("worker", "workers"), "worker"),
+        **dict.fromkeys(("chief", "chiefs"), "chief"),
+        **dict.fromkeys(("evaluator", "evaluators"), "evaluator"),
+        **dict.fromkeys(("master", "masters"), "master"),
+    }
+)
+"""Names of jobs by the words that other programs have for them."""
 ADDRESS_LISTS: Mapping[str, Role] = MappingProxyType(
     {"ps_hosts": Role.PS, "worker_hosts": Role.WORKER}
 )

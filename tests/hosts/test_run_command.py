@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,6 +59,15 @@ def test_ranks_start_again_together(here: Path, most: str, code: int) -> None:
             assert up.log(f"worker:{rank}", f"{rank} at 2")
         assert up.of("end")[-1]["attempt_text"] == "attempt 2 of 3: worker:1 exit 1 on localhost"
     assert confirmed(up)
+
+
+def test_variables_of_mpirun(here: Path) -> None:
+    """Given `-x NAME` and `-x NAME=VALUE`, when a command is run, then its tasks have the value of
+    this shell and the one that is given, braces included."""
+    words = ["-x", "HOME", "-x", "RATE={0.1}", "--json", "--", "sh", "-c", 'echo "$HOME $RATE"']
+    with run(here, *words) as up:
+        assert up.wait() == 0, up.transcript()
+        assert up.log("worker:0", f"{os.environ['HOME']} {{0.1}}")
 
 
 def test_the_file_is_kept_and_launched_again(here: Path) -> None:
@@ -202,7 +212,14 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         (["-n", "x", "--", "true"], "invalid int value"),
         (["-n", "5000", "--", "true"], "5,000 tasks are too many"),
         (["-n", "3", "-H", "localhost:2", "--", "true"], "-n 3 tasks need 3 slots"),
-        (["-H", "a b", "--", "true"], "is not known behind a host"),
+        (["-H", "a b", "--", "true"], "'a' is no host"),
+        (["-H", "tf1:2222,tf2:2222", "-n", "3", "--", "true"], "the hosts have 2"),
+        (["-x", "TFMUX_NOT_SET", "--", "true"], "it is not set here: write -x NAME=VALUE"),
+        (["--identity", "k", "--", "true"], "--identity is for hosts that are reached by SSH"),
+        (["--nnodes", "2", "--", "true"], "--nnodes: write the hosts with their numbers of tasks"),
+        (["--master_addr=tf1", "--", "true"], "rank 0's host and a free port are chosen"),
+        (["-npernode", "2", "--", "true"], "npernode: write the hosts with their numbers"),
+        (["--no-such", "--", "true"], "unrecognized arguments: --no-such"),
         (["-H", "-x", "--", "true"], "expected one argument"),
         (["-H", "tf1", "--hostfile", "x", "--", "true"], "remove one of them"),
         (["--hostfile", "nothing", "--", "true"], "No such file"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import stat
 import sys
 from pathlib import Path
 
@@ -74,8 +73,6 @@ def _text(file: Path | None) -> str:
         else:
             # A named pipe without a writer would block the open for ever.
             with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-                if stat.S_ISDIR(os.fstat(opened.fileno()).st_mode):
-                    raise TfmuxError(f"{shown} is a directory: name a file in it")
                 data = opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)

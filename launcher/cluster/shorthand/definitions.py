@@ -16,9 +16,9 @@ from ...printable import printable
 from ..addresses import LOCALHOST, SshDestination
 from ..choices import Framework
 from ..placeholders import literal
+from ..roles import JOB_WORDS
 from ..values import MOST_TASKS
 from . import flags, specs
-from .flags import ROLES
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood, and_list
 
 _LONGEST = 1 << 17
@@ -80,7 +80,10 @@ def _yaml(text: str) -> Any:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark else ""
-        what = printable(str(getattr(error, "problem", None) or "it cannot be parsed"), 200)
+        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
+        what = (
+            "it is nested too deeply" if isinstance(error, RecursionError) else printable(said, 200)
+        )
         raise ShorthandError(f"not valid YAML: {where}{what}") from None
     return documents
 
@@ -117,7 +120,7 @@ def _kubernetes(kind: str, text: str) -> Understood:
     env: dict[str, dict[str, str]] = {}
     left: dict[str, None] = {}
     for role, entry in replicas:
-        job = ROLES.get(role.lower(), "")
+        job = JOB_WORDS.get(role.lower(), "")
         if not job:
             left[f"{printable(role, 40)} is no job of TensorFlow: left out"] = None
             continue
@@ -229,7 +232,7 @@ def _services(form: str, services: Mapping[str, Mapping[Any, Any]]) -> Understoo
         variables = _environment(entry.get("environment"))
         stem = _INDEX.sub("", service.lower()).replace("-", "_")
         said = re.search(r"--job(?:_name)?[= ]+(\w+)", " ".join(words))
-        job = ROLES.get(said[1] if said else "", "") or ROLES.get(stem, "")
+        job = JOB_WORDS.get(said[1] if said else "", "") or JOB_WORDS.get(stem, "")
         if not job:
             left[
                 f"{printable(service, 60)} is left out: it is no ps, worker, chief or evaluator"

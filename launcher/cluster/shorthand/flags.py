@@ -7,20 +7,11 @@ import re
 from collections.abc import Collection
 
 from ...printable import printable
+from ..roles import JOB_WORDS
 from .entries import Entry, looks_like_host, parse, split
 from .understood import ListedTask, ShorthandError, Understood
 from .variables import Variables
 
-ROLES = {
-    "ps": "ps",
-    **dict.fromkeys(("pserver", "pservers", "psserver", "ps_server", "ps_servers"), "ps"),
-    **dict.fromkeys(("parameter_server", "parameter_servers", "param_servers", "servers_ps"), "ps"),
-    **dict.fromkeys(("worker", "workers"), "worker"),
-    **dict.fromkeys(("chief", "chiefs"), "chief"),
-    **dict.fromkeys(("evaluator", "evaluators"), "evaluator"),
-    **dict.fromkeys(("master", "masters"), "master"),
-}
-"""Words for the jobs of TensorFlow."""
 _LISTS = (
     r"host|hosts|hostlist|host_list|node|nodes|address|addresses|addrs|list|endpoints|machines|ips"
 )
@@ -112,10 +103,10 @@ def _job(match: re.Match[str]) -> tuple[str, bool]:
     ):
         return "", False
     listed = key["list"] is not None and key["list"] not in ("_node", "_address")
-    if key["job"] in ROLES:
+    if key["job"] in JOB_WORDS:
         if key["job"].startswith("master") and key["list"] not in (None, "_hosts", "_host"):
             return "", False
-        return ROLES[key["job"]], listed
+        return JOB_WORDS[key["job"]], listed
     # `--gpu_hosts=a:1`: a job of any name.
     return (key["job"], listed) if key["list"] == "_hosts" and match["flag"] else ("", False)
 
@@ -168,7 +159,7 @@ def _only_jobs(text: str) -> Understood | None:
         except ShorthandError:
             return None
         name = match["job"].lower().replace("-", "_").removesuffix("_hosts")
-        job = ROLES.get(name, match["job"])
+        job = JOB_WORDS.get(name, match["job"])
         if found.get(job, tasks) != tasks:
             return None
         found[job] = tasks

@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ...frozen import frozen
 from ..addresses import AddressError, SshDestination, check_host, parse_user
+from ..roles import JOB_WORDS
 from ..values import MOST_HOSTS, MOST_TASKS
 from .entries import Entry, expanded, looks_like_host, parse, quoted, split, this_machine
-from .flags import ROLES
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
 
 _MOST_SLOTS = 1_000_000
@@ -93,7 +93,8 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
 
 def _understood(lines: Sequence[_Line], notes: tuple[str, ...]) -> Understood:
     roles = [
-        ROLES.get(line.job.lower().replace("-", "_").removesuffix("_hosts"), "") for line in lines
+        JOB_WORDS.get(line.job.lower().replace("-", "_").removesuffix("_hosts"), "")
+        for line in lines
     ]
     if all(roles):
         jobs: dict[str, list[ListedTask]] = {}
