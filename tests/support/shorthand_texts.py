@@ -491,3 +491,201 @@ TEXTS = (
     Text("a broken range", "tf[5-1]", refused="ascending"),
     Text("too many", "tf[1-99999]", refused="more than"),
 )
+
+TRIED_AFTERWARDS = (
+    # Forms that were collected when the parser stood, and tried then.
+    Text(
+        "an orqa script: host:port as a placeholder",
+        'MODEL_DIR=gs://b/m\nTF_CONFIG=\'{"cluster": {"chief": ["host:port"]}, "task": {"type": "evaluator", "index": 0}}\' \\\npython -m x.y --model_dir=$MODEL_DIR',
+        refused="host:port",
+    ),
+    Text(
+        "four roles on one machine",
+        '# chief\nTF_CONFIG=\'{"cluster": {"chief": ["localhost:2222"], "worker": ["localhost:2223"], "ps": ["localhost:2226"], "evaluator": ["localhost:2227"]}, "task": {"type": "chief", "index": 0}}\' nohup python r.py --config_dir=c > logs/c.log 2>&1 &',
+        jobs="chief=localhost:2222 worker=localhost:2223 ps=localhost:2226 evaluator=localhost:2227",
+    ),
+    Text(
+        "os.environ with a string",
+        'os.environ["TF_CONFIG"] = \'{"cluster": {"chief": ["tf1:12345"],"worker": ["tf2:12345"]},"task": {"type": "chief","index": "0"}}\'\nstrategy = tf.distribute.MultiWorkerMirroredStrategy()',
+        jobs="chief=tf1:12345 worker=tf2:12345",
+    ),
+    Text(
+        "shell pieces inside the JSON",
+        'export TF_CONFIG=\'{"cluster": {"chief": ["\'"$chief"\':2222"]}, "task": {"type": "chief", "index": 0}}\'',
+        refused="$chief",
+    ),
+    Text(
+        "a ClusterSpec without ports",
+        'cluster = tf.train.ClusterSpec({"local": ["172.21.109.1","172.21.109.2"]})',
+        jobs="local=172.21.109.1:auto,172.21.109.2:auto",
+    ),
+    Text(
+        "an old ClusterSpec in a comment",
+        '#cluster = tf.train.ClusterSpec({"local": ["localhost:2222", "localhost:2223"]})\ncluster = tf.train.ClusterSpec({"DSGraph":["172.17.5.168:2223","172.17.100.219:2223"]})',
+        jobs="DSGraph=172.17.5.168:2223,172.17.100.219:2223",
+    ),
+    Text(
+        "two jobs of other names",
+        'import tensorflow as tf\ncluster = tf.train.ClusterSpec({"local": ["localhost:2222"],"ml":["localhost:2223"]})\nserver = tf.train.Server(cluster, job_name="local", task_index=0)',
+        jobs="local=localhost:2222 ml=localhost:2223",
+    ),
+    Text(
+        "Compose heredoc with TF_CONFIG",
+        'services:\n  dis4:\n    container_name: dis\n    environment:\n      TF_CONFIG: \'{"cluster": {"worker": ["10.186.0.6:2222", "10.186.0.7:2222"]}, "task": {"type": "worker", "index": 0}}\'\n    build: .\n',
+        jobs="worker=10.186.0.6:2222,10.186.0.7:2222",
+    ),
+    Text(
+        "nvidia-docker with flags",
+        'nvidia-docker run -it -p 2222:2222 -v /home/me/x:/root/code tensorflow/tensorflow:1.5.0-gpu  python ./code/t.py --num_epochs=10 --ps_hosts="192.168.0.100:2222"   --worker_hosts="192.168.0.101:2222"   --job_name="ps"   --task_index=0',
+        jobs="ps=192.168.0.100:2222 worker=192.168.0.101:2222",
+    ),
+    Text(
+        "worker flags first",
+        '   # on the first node\n   python3 train.py --worker_hosts="tf1:2222,tf2:2222" --ps_hosts="tf1:2223,tf2:2223" --job_name=worker --task_index=0',
+        jobs="worker=tf1:2222,tf2:2222 ps=tf1:2223,tf2:2223",
+    ),
+    Text(
+        "lower case shell variables",
+        'ps_hosts="tf1:2222"\nworker_hosts="tf2:2222,tf3:2222"\ntask_id=$1\npython t.py --ps_hosts="$ps_hosts" --worker_hosts="$worker_hosts" --task=${task_id} --job_name=${job_name}',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "ports in variables",
+        'ps_port=2222\nworker_port=2223\npython t.py --ps_hosts="tf1:${ps_port}" --worker_hosts="tf2:${worker_port},tf3:${worker_port}" &',
+        jobs="ps=tf1:2222 worker=tf2:2223,tf3:2223",
+    ),
+    Text(
+        "mpirun of the Amazon examples",
+        "#! /bin/bash\n/opt/amazon/openmpi/bin/mpirun -np 2 -H \\\n    ip-172-31-88-106:1,ip-172-31-76-23:1 \\\n    -bind-to none -map-by slot \\\n    -x LD_LIBRARY_PATH=/opt/lib:$LD_LIBRARY_PATH \\\n    -tag-output \\\n    -mca pml ob1 \\\n    -mca btl ^openib \\\n    /home/me/bin/python /home/me/basic.py",
+        hosts="ip-172-31-88-106*1 ip-172-31-76-23*1",
+    ),
+    Text(
+        "mpirun, a blank lost before the backslash",
+        "mpirun -np 2 \\\n    -H 54.202.134.113:1,54.244.60.228:1\\\n    -bind-to none -map-by slot \\\n    -x NCCL_DEBUG=INFO python b.py --do_train",
+        hosts="54.202.134.113*1 54.244.60.228*1",
+    ),
+    Text(
+        "horovodrun in a page",
+        "    $ horovodrun -np 16 -H server1:4,server2:4,server3:4,server4:4 python train.py",
+        hosts="server1*4 server2*4 server3*4 server4*4",
+    ),
+    Text(
+        "mpiexec of Microsoft MPI",
+        "mpiexec -n 4 -hosts 4 192.168.0.1 1 192.168.0.2 1 192.168.0.3 1 192.168.0.4 1 a.exe 100",
+        hosts="192.168.0.1*1 192.168.0.2*1 192.168.0.3*1 192.168.0.4*1",
+    ),
+    Text(
+        "mpiexec -hosts with names only",
+        "mpiexec -n 4 -hosts master,slave ./a.out data.txt",
+        hosts="master*1 slave*1",
+    ),
+    Text(
+        "mpirun with -hostfile and no hosts",
+        "mpirun -np 8 -hostfile hosts.txt -mca plm_rsh_no_tree_spawn 1 -bind-to socket python t.py",
+        refused="hosts.txt",
+    ),
+    Text(
+        "parallel-ssh with a file",
+        'parallel-ssh -h hosts.txt -l ubuntu -x "-i /home/pw/key.pem" "tmux kill-server || true"',
+        refused="hosts.txt",
+    ),
+    Text(
+        "parallel-ssh -H",
+        'parallel-ssh -i -H "tf1 tf2 me@tf3" uptime',
+        hosts="tf1*1 tf2*1 me@tf3*1",
+    ),
+    Text(
+        "declare -a",
+        '#!/bin/bash\n\ndeclare -a hosts=(h1 h2 h3 h4)\n\nfor h in "${hosts[@]}"; do echo $h; done',
+        hosts="h1*1 h2*1 h3*1 h4*1",
+    ),
+    Text(
+        "a loop with ssh and a numbered name",
+        'for i in {1..3}; do ssh me@tf$i "hostname"; done',
+        hosts="me@tf1*1 me@tf2*1 me@tf3*1",
+    ),
+    Text(
+        "a loop with seq",
+        "for i in $(seq 2 3); do\n  ssh node$i nvidia-smi\ndone",
+        hosts="node2*1 node3*1",
+    ),
+    Text(
+        "DeepSpeed's include",
+        'deepspeed --include="worker-2:0,1@worker-3:2,3" train.py --deepspeed cfg.json',
+        hosts="worker-2*2 worker-3*2",
+    ),
+    Text(
+        "accelerate on one of four",
+        "accelerate launch --num_machines 4 --machine_rank 0 --main_process_ip 10.0.0.1 --main_process_port 29500 --num_processes 32 t.py",
+        refused="1 of 4 hosts",
+    ),
+    Text(
+        "Spark's workers file",
+        "# A Spark Worker will be started on each of the machines listed below.\nlocalhost\ntf2\n",
+        hosts="localhost*1 tf2*1",
+    ),
+    Text(
+        "Slurm's nodelist with padding",
+        "gpu-a[001-003,010]",
+        hosts="gpu-a001*1 gpu-a002*1 gpu-a003*1 gpu-a010*1",
+    ),
+    Text(
+        "sbatch's header",
+        "#!/bin/bash\n#SBATCH --job-name=x\n#SBATCH --nodelist=tf[1-2]\n#SBATCH --ntasks-per-node=1\nsrun python t.py\n",
+        hosts="tf1*1 tf2*1",
+    ),
+    Text("PBS's -l", "nodes=tf1:ppn=4+tf2:ppn=4", hosts="tf1*4 tf2*4"),
+    Text(
+        "Ansible in YAML",
+        "all:\n  children:\n    workers:\n      hosts:\n        tf2:\n        tf3:\n",
+        refused="",
+    ),
+    Text("a table of Markdown", "| host | gpus |\n|---|---|\n| tf1 | 2 |\n", refused="'|'"),
+    Text("two hosts and a question", "tf1, tf2?", refused="tf2?"),
+    Text("a mail", "me@example.com wrote: run it on tf1", refused="'run'"),
+    Text(
+        "the output of squeue",
+        "  JOBID PARTITION NAME USER ST TIME NODES NODELIST(REASON)\n   8123 gpu train me R 1:02 2 tf[1-2]\n",
+        refused="'JOBID'",
+    ),
+    Text(
+        "the prompt and two ssh lines",
+        "me@laptop:~$ ssh me@tf1\nme@laptop:~$ ssh me@tf2",
+        hosts="me@tf1*1 me@tf2*1",
+    ),
+    Text("ssh with a jump", "ssh -J bastion -A root@10.0.0.7", hosts="root@10.0.0.7*1"),
+    Text("scp is no login", "scp -r code tf1:/srv/", refused=""),
+    Text(
+        "hosts with ports and blanks",
+        "tf1:2222 tf2:2222 tf3:2223",
+        jobs="worker=tf1:2222,tf2:2222,tf3:2223",
+    ),
+    Text(
+        "JSON lists by name", '{"ps": "tf1:2222", "worker": "tf2:2222,tf3:2222"}', jobs=PS_2_WORKERS
+    ),
+    Text(
+        "flags of absl with one hyphen",
+        "main.py -ps_hosts tf1:2222 -worker_hosts tf2:2222,tf3:2222",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a Windows set",
+        "set PS_HOSTS=tf1:2222\r\nset WORKER_HOSTS=tf2:2222,tf3:2222\r\npython t.py --ps_hosts=%PS_HOSTS% --worker_hosts=%WORKER_HOSTS%",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "PowerShell",
+        '$env:PS_HOSTS = "tf1:2222"\n$env:WORKER_HOSTS = "tf2:2222,tf3:2222"',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a systemd unit",
+        '[Service]\nEnvironment="PS_HOSTS=tf1:2222" "WORKER_HOSTS=tf2:2222,tf3:2222"\nExecStart=/usr/bin/python3 t.py\n',
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a dotenv file of another program",
+        "DATABASE_URL=postgres://db:5432/x\nREDIS=redis:6379\n",
+        refused="",
+    ),
+)

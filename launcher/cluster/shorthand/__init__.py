@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import PurePath
 
-from . import definitions, flags, host_lists, launch_commands, specs
+from . import definitions, host_lists, launch_commands, specs, task_lists
 from .entries import looks_like_host, split
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
 from .variables import Variables
@@ -74,7 +74,7 @@ def _found(text: str, known: Collection[str]) -> Understood:
     if (found := definitions.find(text)) is not None:
         return found
     meant: ShorthandError | None = None
-    for find in (specs.find, lambda each: flags.find(each, known)):
+    for find in (specs.find, lambda each: task_lists.find(each, known)):
         try:
             if (found := find(text)) is not None:
                 return replace(found, command=_command(text))

@@ -18,7 +18,7 @@ from ..choices import Framework
 from ..placeholders import literal
 from ..roles import JOB_WORDS
 from ..values import MOST_TASKS
-from . import flags, specs
+from . import specs, task_lists
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood, and_list
 
 _LONGEST = 1 << 17
@@ -48,7 +48,12 @@ def find(text: str) -> Understood | None:
     if kind := _KIND.search(text):
         return _kubernetes(kind[1], text)
     if _SERVICES.search(text):
-        return _compose(_yaml(text))
+        try:
+            return _compose(_yaml(text))
+        except ShorthandError:
+            if (embedded := _embedded(text)) is not None:
+                return embedded
+            raise
     lines = [line for line in text.splitlines() if line.strip()]
     pairs = [_PROCESS.fullmatch(line.rstrip()) for line in lines]
     found = [pair for pair in pairs if pair]
@@ -276,7 +281,7 @@ _SET_BY_TFMUX = frozenset({"TF_CONFIG", "PS_HOSTS", "WORKER_HOSTS", "JOB_NAME", 
 
 
 def _embedded(text: str) -> Understood | None:
-    for find_in in (specs.find, flags.find):
+    for find_in in (specs.find, task_lists.find):
         try:
             if (found := find_in(text)) is not None:
                 return found

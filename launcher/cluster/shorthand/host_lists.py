@@ -61,6 +61,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     notes: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
         line = re.sub(r"^\s*[-*•]\s+", "", line).strip()
+        line = re.sub(r"^(?:-l\s+)?(?:nodes|select)=(?=\w[\w.-]*:ppn=)", "", line)
         if not line or line == "---":
             continue
         if heading := _GROUP.fullmatch(line) or (_HEAD.fullmatch(line)):
@@ -257,7 +258,9 @@ def option(text: str, what: str, known: Collection[str] = ()) -> Understood:
         ShorthandError: one is no host.
     """
     pairs = text.split()
-    if len(pairs) > 1 and len(pairs) % 2 == 0 and all(word.isdecimal() for word in pairs[1::2]):
+    if _PBS.fullmatch(text) or _PBS_NODES.fullmatch(text):
+        entries = list(_entries(text, known))
+    elif len(pairs) > 1 and len(pairs) % 2 == 0 and all(word.isdecimal() for word in pairs[1::2]):
         entries = [
             replace(parse(h), slots=_count(n, "slots"))
             for h, n in zip(pairs[::2], pairs[1::2], strict=True)

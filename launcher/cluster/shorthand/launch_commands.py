@@ -249,6 +249,9 @@ def _options(words: Sequence[str], form: _Form) -> _Options:
             if not equals:
                 value = words[at] if at < len(words) else ""
                 at += 1
+                if name in form.hosts and value.isdecimal():  # Microsoft MPI: -hosts 2 tf1 4 tf2 4
+                    count = 2 * int(value[:4])
+                    value, at = " ".join(words[at : at + count]), at + count
             values.setdefault(name, []).append(value)
         elif short and name[0] in valued and not equals:  # -wtf1, -N2
             values.setdefault(name[0], []).append(name[1:])

@@ -51,9 +51,9 @@ def find(text: str) -> Understood | None:
     problem = ""
     names = _Variables(text)
     meant = bool(_MEANT.search(text))
-    for value in _dictionaries(text, names):
+    for value, called in _dictionaries(text, names):
         try:
-            tasks = _cluster(value, names)
+            tasks = _cluster(value, names, called=called)
         except ShorthandError as error:
             problem = problem or str(error)
             continue
@@ -75,6 +75,9 @@ def find(text: str) -> Understood | None:
         raise ShorthandError(problem)
     if meant and re.search(r"[\"']cluster", text) and not _closed(text):
         raise ShorthandError("not a TF_CONFIG: a brace or bracket is not closed")
+    if meant and (variable := re.search(r"\[\s*\"'\"?(\$\w+)|\[\"(\$\{?\w+)", text)):
+        name = variable[1] or variable[2]
+        raise ShorthandError(f"the TF_CONFIG has {name}, which only a shell knows: paste its value")
     if meant and re.search(r"[\"']task\\?[\"']\s*:", text):
         raise ShorthandError(
             'the TF_CONFIG has no cluster: write such as {"cluster": {"worker": ["tf1:2222"]}}'
@@ -122,8 +125,8 @@ def _literal_end(text: str, begin: int) -> int:
     return _balanced(text, begin)
 
 
-def _dictionaries(text: str, names: _Variables) -> Iterator[Any]:
-    """Yields the values of all outermost braces."""
+def _dictionaries(text: str, names: _Variables) -> Iterator[tuple[Any, bool]]:
+    """Yields the values of all outermost braces, and whether each is called a ClusterSpec."""
     at = failures = count = 0
     while failures < _MOST_FAILURES and count < _MOST_VALUES and (begin := text.find("{", at)) >= 0:
         end = _balanced(text, begin)
@@ -136,7 +139,7 @@ def _dictionaries(text: str, names: _Variables) -> Iterator[Any]:
             part = re.sub(r"\\+\"", '"', part)
         value = _evaluate(part, names, 0)
         if isinstance(value, dict):
-            yield value
+            yield value, bool(re.search(r"ClusterSpec\(\s*$", text[max(0, begin - 40) : begin]))
 
 
 def _balanced(text: str, begin: int) -> int:
@@ -211,7 +214,9 @@ def _value(node: ast.expr, names: _Variables, depth: int) -> Any:
             return _COMPUTED
 
 
-def _cluster(value: Any, names: _Variables, depth: int = 0) -> Tasks | None:
+def _cluster(
+    value: Any, names: _Variables, depth: int = 0, *, called: bool = False
+) -> Tasks | None:
     """The tasks of a dictionary; None where it is about something else.
 
     Raises:
@@ -234,7 +239,7 @@ def _cluster(value: Any, names: _Variables, depth: int = 0) -> Tasks | None:
         if isinstance(task, dict) and task.get("type") == "evaluator":
             jobs.setdefault("evaluator", (ListedTask(SshDestination(None, LOCALHOST, None)),))
         return jobs
-    if _is_spec(value):
+    if _is_spec(value, called):
         return _jobs(value)
     for inner in value.values():
         if isinstance(inner, str) and inner.lstrip().startswith("{"):
@@ -244,14 +249,15 @@ def _cluster(value: Any, names: _Variables, depth: int = 0) -> Tasks | None:
     return None
 
 
-def _is_spec(value: Mapping[Any, Any]) -> bool:
-    """Whether all values are lists of addresses."""
+def _is_spec(value: Mapping[Any, Any], called: bool) -> bool:
+    """Whether all values are lists of addresses, or of hosts where it is `called` a ClusterSpec."""
     lists = [_listed(each) for each in value.values()]
     flat = [each for listed in lists if listed for each in listed]
+    address = r"[^\s/{}]+(?::[^\s/]+)?" if called else r"[^\s/{}]+:[^\s/]+"
     return (
         bool(flat)
         and all(listed is not None for listed in lists)
-        and all(isinstance(each, str) and re.fullmatch(r"[^\s/{}]+:[^\s/]+", each) for each in flat)
+        and all(isinstance(each, str) and re.fullmatch(address, each) for each in flat)
     )
 
 

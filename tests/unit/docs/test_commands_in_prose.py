@@ -18,6 +18,7 @@ from tests.support.paths import REPOSITORY
 from tui.main import _MEANT, COMMANDS, parse
 
 NOT_PARSED = {
+    "import tensorflow as tf": ("docs/trainer.md", "a line of Python, no command"),
     "tfmux": ("README.md", "opens the home screen: there is no word for the parser"),
     "tfmux RUN RUN": (
         "tui/commands/which_run.py",
