@@ -29,6 +29,8 @@ APART = {
     "numpy": "counts newlines faster in the launcher, where the trainer is installed, too",
     "sklearn": "makes the trainer's digits, once and by hand",
     "pydantic_core": "comes with pydantic, which pins it",
+    "ray": "an example of the manual; tests have a stand-in",
+    "dask": "the same",
 }
 INSTALLED = {canonicalize_name(each.name) for each in distributions()}
 PYPROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
