@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from ..ids import TaskId
-from ..lines import displayed
+from ..lines import BLOCK_LINES, UP, Block, Row, displayed
 from ..printable import without_escapes
 from ..store.runs import RunFolder
 from ..store.stream import LineReader, LogEvent, PublicEvent, printable_values
@@ -73,6 +74,68 @@ def _event(line: bytes) -> PublicEvent | None:
 
 _CHUNK = 1 << 18
 _LONGEST = 1 << 20
+_LONGEST_UP, _LONGEST_BAR = 16, 4096
+"""Bytes of a movement upwards, and of a line that may be rewritten."""
+
+
+class _Bars:
+    """Lines that a program rewrites, for a reader that cannot go back: a line comes when the
+    program has gone to lines below it twice, and again at the end where it has changed since."""
+
+    def __init__(self, before: Iterable[bytes]) -> None:
+        """`before` are the last lines that have come."""
+        self._block = Block()
+        self._said: dict[int, str] = {}
+        for line in before:
+            self._block.feed(line + b"\n")
+        self._note_rows()
+        self._lows = deque([self._block.line] * 2, maxlen=2)
+        self._calm: int | None = None
+        """The first line since the last movement upwards."""
+
+    @property
+    def is_over(self) -> bool:
+        """No line that has come can be rewritten any more."""
+        return self._calm is not None and self._block.last - self._calm > BLOCK_LINES
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that are at rest behind some bytes."""
+        block, ups = self._block, self._block.ups
+        block.low = block.last
+        for line in data.splitlines(keepends=True):
+            before = block.ups
+            block.feed(line)
+            if block.ups != before:
+                self._calm = None
+            elif self._calm is None and block.at_new_line:
+                self._calm = block.last
+        self._lows.append(min(block.low, block.line) if block.ups != ups else block.line)
+        settled, block.settled = block.settled, []
+        return self._come(settled, block.top - len(settled)) + self._come(
+            block.rows[: max(0, min(self._lows) - block.top)], block.top
+        )
+
+    def end(self) -> list[bytes]:
+        """The lines that have not come as they are now, but for an empty one behind the last."""
+        block = self._block
+        return self._come(block.rows[: block.count - block.top], block.top)
+
+    def _come(self, rows: list[Row], first: int) -> list[bytes]:
+        lines = []
+        for number, row in enumerate(rows, first):
+            text = row.text()
+            if self._said.get(number) != text:
+                self._said[number] = text
+                lines.append(text.encode(errors="replace"))
+        for number in [number for number in self._said if number < self._block.top]:
+            del self._said[number]
+        return lines
+
+    def _note_rows(self) -> None:
+        block = self._block
+        for number, row in enumerate(block.rows[:-1], block.top):
+            self._said[number] = row.text()
+        block.settled.clear()
 
 
 class LogLines:
@@ -80,6 +143,8 @@ class LogLines:
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self._path = os.fspath(path)
+        self._before: deque[bytes] = deque(maxlen=BLOCK_LINES)
+        self._bars: _Bars | None = None
         self._offset = offset
         self._rest = b""
         self.behind = False
@@ -112,18 +177,35 @@ class LogLines:
             return max(0, os.stat(self._path).st_size - self._offset)
         return 0
 
-    def lines(self, *, last: bool = False) -> list[bytes]:
-        """The lines that have become whole; with `last` also one without a newline."""
+    def lines(self, *, last: bool = False, raw: bool = False) -> list[bytes]:
+        """The lines that have become whole; with `last` also one without a newline. Where a
+        program rewrites lines above, those that are at rest, as they are shown; not with `raw`."""
         data = self.read()
+        if self._bars is not None:
+            return self._rewritten(data, last=last)
         if not data and not (last and self._rest):
             return []
+        if not raw and b"\x1b" in data and UP.search(self._rest[-_LONGEST_UP:] + data):
+            self._bars = _Bars(self._before)
+            data, self._rest = self._rest + data, b""
+            return self._rewritten(data, last=last)
         parts = (self._rest + data).split(b"\n")
         self._rest = parts.pop()
         if len(self._rest) > _LONGEST or (last and self._rest and not data):
             parts.append(self._rest)
             self._rest = b""
         self.behind = self.behind or (last and bool(self._rest))
+        self._before.extend(line[:_LONGEST_BAR] for line in parts[-BLOCK_LINES:])
         return parts
+
+    def _rewritten(self, data: bytes, *, last: bool) -> list[bytes]:
+        assert self._bars is not None
+        lines = self._bars.feed(data) if data else []
+        if (last and not data) or self._bars.is_over:
+            lines += self._bars.end()
+            self._bars = None
+        self.behind = self.behind or (last and self._bars is not None)
+        return lines
 
 
 class RunLogs:
@@ -136,12 +218,11 @@ class RunLogs:
         self._tasks = tasks
 
     def read(
-        self, only: TaskId | None = None, *, last: bool = False
+        self, only: TaskId | None = None, *, last: bool = False, raw: bool = False
     ) -> Iterator[tuple[TaskId, bytes]]:
-        """Yields the next lines, of at most 256 KiB of each log; with `last` also what ends without
-        a newline."""
+        """Yields the next lines, of at most 256 KiB of each log, as `LogLines.lines` does."""
         for task in self._logs if only is None else (only,):
-            for line in self._logs[task].lines(last=last):
+            for line in self._logs[task].lines(last=last, raw=raw):
                 yield task, line
 
     def event(self, task: TaskId, line: bytes) -> LogEvent:

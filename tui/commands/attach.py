@@ -71,7 +71,7 @@ def logs(arguments: argparse.Namespace) -> int:
         if isinstance(follower, LogLines):
             out.write(follower.read())
         else:
-            for task, line in follower.read(last=ended):
+            for task, line in follower.read(last=ended, raw=arguments.raw):
                 title = b"" if names else f"{task} | ".encode()
                 text = line if arguments.raw else display_line(line, pictures=pictures).encode()
                 out.write(title + text + b"\n")

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.session.following import RunLogs
+from launcher.session.following import RunLogs, line_text
+from tests.support.recordings import NAMES, seen, written
 
 TASKS = dict.fromkeys([TaskId("worker", number) for number in range(100)], "tf1")
 FIRST, SECOND = list(TASKS)[:2]
@@ -93,3 +94,41 @@ def test_a_line_without_an_end_is_not_read_again_and_again(tmp_path: Path) -> No
     append(tmp_path, FIRST, b"password: ")
     logs = RunLogs(tmp_path, TASKS, from_end=False)
     assert list(logs.read()) == [] and not logs.behind
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("piece", [7, 400, 1 << 20])
+def test_bars_come_when_they_are_at_rest(tmp_path: Path, name: str, piece: int) -> None:
+    """Given a program that rewrites lines, whose output comes in pieces, when a run without a
+    screen prints it, then each line comes as it is in the end, after few of its versions, and
+    lines behind one another come in that order."""
+    logs = RunLogs(tmp_path, {FIRST: "tf1"}, from_end=False)
+    data, found = written(name), []
+    for at in range(0, len(data), piece):
+        append(tmp_path, FIRST, data[at : at + piece])
+        found += [line_text(line).rstrip() for _, line in logs.read()]
+    while more := [line_text(line).rstrip() for _, line in logs.read(last=True)]:
+        found += more
+    final = [line for line in seen(name) if line]
+    assert set(final) <= set(found)
+    assert [line for line in found if line in final][-1] == final[-1]
+    assert len(found) <= 4 * len(seen(name)) + 4
+
+
+def test_lines_above_a_bar_come_while_it_is_drawn(tmp_path: Path) -> None:
+    """Given two bars with a line above them that is printed now and then, then that line comes
+    once, before the next one is printed, and the bars come at the end."""
+    logs = RunLogs(tmp_path, {FIRST: "tf1"}, from_end=False)
+    found, bars = [], b"\x1b[2Kouter %d\n\x1b[2Kinner %d\x1b[A\r"
+    for epoch in range(5):
+        append(tmp_path, FIRST, b"\x1b[2Kepoch %d\n" % epoch)
+        for step in range(4):
+            append(tmp_path, FIRST, bars % (epoch, step))
+            found += [line for _, line in logs.read()]
+        assert found.count(b"epoch %d" % epoch) == 1
+    while more := [line for _, line in logs.read(last=True)]:
+        found += more
+    assert [line for line in found if line.startswith(b"epoch")] == [
+        b"epoch %d" % epoch for epoch in range(5)
+    ]
+    assert found[-2:] == [b"outer 4", b"inner 3"] and len(found) < 20
