@@ -297,6 +297,17 @@ class OutputStalled(Event):
 
 
 @frozen
+class HangsInExit(Event):
+    """A task has printed the traceback of an exception, its interpreter is ending, and it has been
+    silent for so many seconds."""
+
+    task: TaskId
+    attempt: fields.Attempt
+    exception: str
+    seconds: fields.Seconds
+
+
+@frozen
 class TimerFired(Event):
     """The time of a timer that the run asked for has come."""
 

@@ -100,6 +100,7 @@ class RunStateMachine:
             ev.TaskExited: self._tasks.on_exited,
             ev.MetricsSeen: self._tasks.on_metrics,
             ev.OutputStalled: self._tasks.on_stalled,
+            ev.HangsInExit: self._tasks.on_hangs_in_exit,
             ev.TimerFired: lambda event: self._timer_fired(event.timer),
             ev.ReceiptReceived: self._receipt_received,
             ev.KillAll: self._kill_all,
@@ -160,6 +161,7 @@ class RunStateMachine:
         killing = data.phase is RunPhase.KILLING or ended or run.cause is not None
         data.attaching, data.checked = True, False
         data.silence_watched.clear()
+        data.raised.clear()
         data.waited_longer = 0.0
         if data.allocation is not None:
             data.update_allocation(ended="", releasing=False, released="")

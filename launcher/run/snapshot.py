@@ -376,7 +376,7 @@ class HangView:
     """Where the tasks stood when the run seemed to hang."""
 
     reason: Hang
-    """`stalled`, `not-ready` or `at-end`."""
+    """`stalled`, `not-ready`, `at-end` or `in-exit`."""
     text: str
     """Who stands where, in a sentence."""
     file: str

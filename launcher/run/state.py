@@ -97,6 +97,8 @@ class RunData(Views):
         """Attempts of which was said that only their own host reaches them."""
         self.looked_for: TaskId | None = None
         """The failed task before whose run is ended the others are looked at, once."""
+        self.raised: dict[TaskId, str] = {}
+        """Exceptions of tasks that hang in their exit, in their present attempts."""
         self.silence_watched: set[TaskId] = set()
         """Tasks whose silence is watched in their present attempt."""
         self._on_host: dict[str, list[TaskId]] = {}
@@ -225,7 +227,7 @@ class RunData(Views):
         """Whether the end of an attempt with this status is a failure, whose last lines are shown.
         Nothing else that a task has printed is stored."""
         view = self.tasks[task]
-        failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL)
+        failed = status != 0 and view.intent in (Intent.NONE, Intent.FAIL, Intent.RAISED)
         ending = self.phase in (RunPhase.KILLING, RunPhase.RESTARTING)
         return failed and attempt == view.attempt and not ending
 

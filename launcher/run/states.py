@@ -132,6 +132,8 @@ class Hang(StrEnum):
     """A task is about to be called not ready in time."""
     AT_END = "at-end"
     """A task writes nothing although others have ended well."""
+    IN_EXIT = "in-exit"
+    """A task has raised an exception, and its interpreter does not come to its end."""
 
 
 class Intent(StrEnum):
@@ -144,6 +146,8 @@ class Intent(StrEnum):
     """A person wants the task ended."""
     FAIL = "fail"
     """The task hangs at its end: it is ended and counts as failed."""
+    RAISED = "raised"
+    """The task has raised and hangs in its exit: it is ended and counts as if it had left."""
     STOP = "stop"
     """The task only served a chief that is done: the rule ends it."""
 

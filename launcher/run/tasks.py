@@ -185,6 +185,7 @@ class Tasks:
     def begin_attempt(self, task: TaskId, attempt: int, *, gated: bool) -> TaskView:
         """Makes an attempt the present one: nothing of the one before it is left."""
         self._data.silence_watched.discard(task)
+        self._data.raised.pop(task, None)
         return self._data.update_task(
             task,
             state=TaskState.WARMING if gated else TaskState.STARTING,
@@ -333,7 +334,7 @@ class Tasks:
             case Intent.STOP:
                 data.update_task(task, state=TaskState.STOPPED)
                 return self._check_end()
-            case Intent.FAIL:
+            case Intent.FAIL | Intent.RAISED:
                 return self._failed(task, data.tasks[task].reason, event.tail)
             case Intent.KILL:
                 data.update_task(task, state=TaskState.KILLED)
@@ -491,7 +492,7 @@ class Tasks:
         if view.state is TaskState.BACKOFF:
             self._data.update_task(view.id, intent=Intent.FAIL)
             return self._failed(view.id, f"not started again: {left}", ())
-        if view.intent is Intent.FAIL and view.state.live:
+        if view.intent in (Intent.FAIL, Intent.RAISED) and view.state.live:
             return self._failed(view.id, f"{view.reason}; {left}", ())
         if view.intent is Intent.RESTART:
             self._data.update_task(view.id, intent=Intent.NONE)
@@ -542,6 +543,20 @@ class Tasks:
         data.silence_watched.update(fresh)
         return [WatchSilence(task, settings.finish_timeout) for task in fresh]
 
+    def on_hangs_in_exit(self, event: ev.HangsInExit) -> list[Instruction]:
+        """A task has raised, and has not left: it has as long for that as others at the end."""
+        data, task = self._data, event.task
+        if data.phase not in AT_WORK or not data.is_current(task, event.attempt):
+            return []
+        if not data.tasks[task].state.live:
+            return []
+        data.raised[task] = event.exception
+        if task in data.silence_watched:
+            return []
+        data.silence_watched.add(task)
+        left = data.plan.settings.finish_timeout - event.seconds
+        return [WatchSilence(task, max(1.0, left))]
+
     def on_stalled(self, event: ev.OutputStalled) -> list[Instruction]:
         """The task writes nothing although others have ended well: it hangs."""
         data = self._data
@@ -553,6 +568,10 @@ class Tasks:
             return []
         if view.state is TaskState.LOST:  # it is we who hear nothing
             return [WatchSilence(event.task, settings.finish_timeout)]
+        if exception := data.raised.get(event.task):
+            reason = f"raised {exception}, and hangs in its exit"
+            data.update_task(event.task, intent=Intent.RAISED, reason=reason)
+            return [self._kill_task(event.task, settings.grace)]
         if self._only_serves(event.task):
             data.update_task(event.task, intent=Intent.STOP)
             return [self._kill_task(event.task, settings.grace)]

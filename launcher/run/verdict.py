@@ -90,6 +90,8 @@ class _Words:
 
 _MOST_LINES = 200
 _LONGEST = 300
+MOST_FAREWELLS = 20
+"""Lines behind an exception."""
 _RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
 _EXCEPTION = re2.compile(
     r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
@@ -162,6 +164,29 @@ _SIGNALS = {
     "ILL": "crashed (SIGILL): the processor lacks an instruction",
     "FPE": "crashed (SIGFPE)",
 }
+
+
+def last_exception(tail: Sequence[str]) -> str:
+    """The exception whose traceback is the last that a task has said; empty where there is none.
+    A few lines of libraries may follow."""
+    lines = [_RANK_PREFIX.sub("", _clean(line)) for line in tail[-_MOST_LINES:]]
+    begin = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_TRACEBACK)), None)
+    if begin is None:
+        return ""
+    for number in range(begin + 1, len(lines)):
+        found = _EXCEPTION.search(lines[number]) or _OTHER_EXCEPTION.search(lines[number])
+        if found and len(lines) - number <= MOST_FAREWELLS:
+            return str(found["text"][:_LONGEST])
+    return ""
+
+
+def is_ending(stack: Sequence[StackFrame]) -> bool:
+    """The interpreter of a task is ending, or a framework is being shut down."""
+    if not stack or not stack[-1].file:
+        return False
+    if len(stack) < _MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
+        return True
+    return any(_SHUTDOWN.search(f.function) and f.in_framework for f in stack)
 
 
 def misses_a_peer(tail: Sequence[str]) -> bool:
@@ -352,7 +377,7 @@ class _Case:
         known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:6])
         alone = len(odd) == 1
         first = odd[0]
-        if _is_ending(first):
+        if is_ending(first.stack):
             how = f"is at its end, in {_frame(first.stack)}"
             return self._verdict(odd, Kind.LEFT_EARLY, known and alone, how)
         sure = known and alone and not _waits(first)
@@ -404,6 +429,8 @@ class _Case:
         else:
             text = f"{named_tasks(names)} {how}"
         others = [one for one in self.waiting if one not in guilty and not one.ended]
+        if kind is Kind.RAISED and not any(_WAITS.search(f.function) for f in _stack(others)):
+            others = []
         if others and kind in (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.RAISED):
             text += f"; {counted(len(others), 'other waits', 'others wait')} in "
             text += _wait(others[0].stack)
@@ -438,10 +465,10 @@ def _own_end(one: TaskEvidence) -> bool:
         return False
     if one.by_us:
         # It had raised before: a rank that hangs in its exit until it is ended.
-        return bool(one.words.exception) and (one.signal is not None or _is_ending(one))
+        return bool(one.words.exception) and (one.signal is not None or is_ending(one.stack))
     if one.ended:
         return one.status != 0
-    return bool(one.words.exception) and _is_ending(one)
+    return bool(one.words.exception) and is_ending(one.stack)
 
 
 def _kind_of(one: TaskEvidence) -> Kind:
@@ -453,7 +480,8 @@ def _kind_of(one: TaskEvidence) -> Kind:
 def _how(one: TaskEvidence) -> str:
     if one.words.exception:
         at = f" ({one.words.at})" if one.words.at else ""
-        return f"raised {one.words.exception}{at}"
+        left = "" if one.ended else ", and hangs in its exit"
+        return f"raised {one.words.exception}{at}{left}"
     if one.signal is not None:
         return _SIGNALS.get(one.signal, f"was ended by SIG{one.signal}, not by tfmux")
     last = next((line.strip() for line in reversed(one.tail) if line.strip()), "")
@@ -468,24 +496,18 @@ def _likeness(one: TaskEvidence) -> str:
     return f"signal {one.signal}" if one.signal is not None else f"status {one.status}"
 
 
-def _is_ending(one: TaskEvidence) -> bool:
-    """The interpreter of the task is ending, or a framework is being shut down."""
-    stack = one.stack
-    if not stack or not stack[-1].file:
-        return False
-    if len(stack) < _MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
-        return True
-    return any(_SHUTDOWN.search(f.function) and f.in_framework for f in stack)
-
-
 def _waits(one: TaskEvidence) -> bool:
     """The task is in a function in which one waits for others."""
     return bool(one.stack) and _WAITS.search(one.stack[0].function) is not None
 
 
-def _function(one: TaskEvidence) -> tuple[str, str]:
-    name, file, _ = one.stack[0].key
-    return name, file
+def _stack(tasks: Sequence[TaskEvidence]) -> tuple[StackFrame, ...]:
+    return tasks[0].stack if tasks else ()
+
+
+def _function(one: TaskEvidence) -> tuple[str, str, int]:
+    name, file, line = one.stack[0].key
+    return name, file, line if name == "<module>" else 0
 
 
 def _frame(stack: Sequence[StackFrame]) -> str:

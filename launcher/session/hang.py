@@ -1,8 +1,8 @@
-"""Hangs of a run: tasks that have stalled, and the stacks of all tasks when the run seems to hang.
+"""Hangs of a run: tasks that have stalled, tasks that have raised and do not come to their end, and
+what all tasks wait for then.
 
-All hosts are asked for stacks at once, and none is waited for for long. A run is looked at when a
-task stalls, and before one is called not ready in time or is ended for its silence, so that no end
-waits for a look.
+A run is looked at when a task stalls or hangs in its exit, and before one is called not ready in
+time or is ended for its silence, so that no end waits for a look.
 """
 
 from __future__ import annotations
@@ -13,130 +13,24 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from ..agent.wire import STACK_SECONDS
-from ..errors import AgentError
-from ..hosts import frames
-from ..hosts.link import Link
 from ..ids import TaskId, named_tasks
-from ..plan.planner import Plan
 from ..printable import printable
 from ..run import events as ev
-from ..run.cause import Verdict
 from ..run.machine import RunStateMachine
 from ..run.snapshot import HangView, Metric, TaskView
-from ..run.stack_groups import (
-    ProcessStack,
-    StackFrame,
-    Stacks,
-    TaskStacks,
-    ThreadStack,
-    Unanswered,
-    record,
-)
+from ..run.stack_groups import record
 from ..run.states import AT_WORK, Hang, TaskState
+from .judge import Judge
+from .stack_collector import StackCollector
 
-_HOST_SECONDS = STACK_SECONDS + 1.0
-
-
-MOST_FRAMES = 40_000
-"""Of all that a client is told at once: some megabytes."""
-_LEAST_FRAMES = 8
-"""Of the place where a task stands."""
 _LONGEST_TEXT = 600
-_FRAMES_A_PROCESS = 4
-"""So many frames take as much room as what is told of a process beside them."""
-
-
-@dataclass
-class StackCollector:
-    """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
-    waits for the one before: an agent makes one at a time."""
-
-    run: RunStateMachine
-    links: Mapping[str, Link]
-    looks: deque[Stacks] = field(default_factory=lambda: deque(maxlen=4))
-    """What the last looks at all tasks have found, the newest last."""
-    _under_way: dict[frozenset[TaskId] | None, asyncio.Task[Stacks]] = field(default_factory=dict)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    async def take(self, tasks: tuple[TaskId, ...] | None = None) -> Stacks:
-        """Where these tasks stand now, or all that live; hosts and tasks that do not answer in time
-        are named."""
-        wanted = None if tasks is None else frozenset(tasks)
-        taking = self._under_way.get(wanted)
-        if taking is None:
-            taking = asyncio.create_task(self._take_in_turn(wanted), name="stacks")
-            self._under_way[wanted] = taking
-            taking.add_done_callback(lambda _: self._under_way.pop(wanted, None))
-        return await asyncio.shield(taking)
-
-    async def aclose(self) -> None:
-        """Gives up what is under way."""
-        left = list(self._under_way.values())
-        for taking in left:
-            taking.cancel()
-        if left:
-            await asyncio.wait(left, timeout=1.0)
-
-    async def _take_in_turn(self, wanted: frozenset[TaskId] | None) -> Stacks:
-        async with self._turn:
-            return await self._take(wanted)
-
-    async def _take(self, wanted: frozenset[TaskId] | None) -> Stacks:
-        plan, began = self.run.data.plan, time.time()
-        missing: list[Unanswered] = []
-        asked: dict[str, list[TaskId]] = {}
-        for task in plan.tasks:
-            if wanted is not None and task.id not in wanted:
-                continue
-            state = self.run.data.tasks[task.id].state
-            if state.live:
-                asked.setdefault(task.host, []).append(task.id)
-            elif wanted is not None:
-                missing.append(Unanswered(str(task.id), f"it does not run ({state})"))
-        answers = await asyncio.gather(
-            *(self._ask(host, None if wanted is None else ids) for host, ids in asked.items())
-        )
-        found: dict[TaskId, TaskStacks] = {}
-        for (host, ids), answer in zip(asked.items(), answers, strict=True):
-            if isinstance(answer, str):
-                missing.append(Unanswered(host, f"{answer} ({named_tasks(ids)})"))
-                continue
-            found |= stacks_of(plan, host, answer)
-            for task_id in ids:
-                if (
-                    task_id not in found
-                    and self.run.data.tasks[task_id].state is not TaskState.LOST
-                ):
-                    missing.append(Unanswered(str(task_id), "no process of it was found"))
-            if answer.unlisted:
-                missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
-        tasks = [found[task.id] for task in plan.tasks if task.id in found]
-        verdict = self.run.data.run.verdict
-        stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
-        if wanted is None and stacks.tasks:
-            self.looks.append(stacks)
-        return stacks
-
-    async def _ask(self, host: str, tasks: list[TaskId] | None) -> frames.StacksAnswer | str:
-        """What a host answers, or why there is no answer."""
-        link = self.links.get(host)
-        if link is None or not link.connected:
-            return "cannot be reached"
-        try:
-            question = frames.Stacks(None if tasks is None else tuple(tasks))
-            return await link.ask(question, _HOST_SECONDS)
-        except AgentError as error:
-            return error.reason
-
-
 TICK = 1.0
 """Seconds between two looks for tasks that have stalled."""
 _RECENT = 50
@@ -246,8 +140,8 @@ def _limit(pace: _Pace) -> float:
     return max(_AT_LEAST, _LATE * usual)
 
 
-LOOK_SECONDS = 4.0
-"""So long before its end a hanging task is looked at."""
+_EXIT_TICKS = (5, 20, 80, 320)
+"""After so many ticks of silence a task is asked whether it hangs in its exit."""
 _MOST_LOOKS, _AGAIN_SECONDS = 10, 600.0
 """Looks for one reason within that time; a note of it is made once."""
 _PAUSE_SECONDS = 5.0
@@ -255,16 +149,28 @@ _REASONS = {
     Hang.STALLED: "stalled",
     Hang.NOT_READY: "not ready yet",
     Hang.AT_END: "silent since others have ended",
+    Hang.IN_EXIT: "hangs in its exit",
 }
 
 
-def look_after(seconds: float) -> float:
-    """The time after which something is looked at that is ended after `seconds`."""
-    return max(seconds / 2, seconds - LOOK_SECONDS)
+class _Silences:
+    """Counts how long live tasks are silent, and says when they are to be looked at."""
 
+    def __init__(self) -> None:
+        self._last: dict[TaskId, tuple[float | None, int]] = {}
+        """The time of each task's last output, and how often it has been seen since."""
 
-Judged = Callable[[Stacks, Mapping[TaskId, float], Collection[TaskId]], Awaitable[Verdict | None]]
-"""Finds the cause of a hang (`judge.Judge.judge_hang`)."""
+    def count(self, tasks: Mapping[TaskId, TaskView]) -> dict[TaskId, float]:
+        """Tasks that are due, and for how many seconds they are silent. To be asked once a
+        `TICK`."""
+        due = {}
+        for task, view in tasks.items():
+            last, count = self._last.get(task, (None, 0))
+            count = count + 1 if last == view.last_output else 0
+            self._last[task] = view.last_output, count
+            if count in _EXIT_TICKS and view.state in (TaskState.STARTING, *_AT_WORK):
+                due[task] = count * TICK
+        return due
 
 
 class HangWatch:
@@ -273,22 +179,27 @@ class HangWatch:
 
     def __init__(
         self,
-        taker: StackCollector,
+        run: RunStateMachine,
+        stacks: StackCollector,
+        judge: Judge,
         folder: Path,
         feed: Callable[[ev.Event], None],
         changed: Callable[[], None],
         told: Callable[[Collection[TaskId]], None],
-        judge: Judged,
     ) -> None:
         """`changed` is called when the record of a task has changed, `told` with tasks that have
         stalled, when `judge` has found out what it could."""
-        self._taker = taker
+        self._run = run
+        self._stacks = stacks
+        self._judge = judge
         self._folder = folder
         self._feed = feed
         self._changed = changed
         self._told = told
-        self._judge = judge
         self._stalls = StallDetector()
+        self._silences = _Silences()
+        self._in_exit: dict[TaskId, int] = {}
+        """Attempts of tasks that hang in their exit."""
         self._looks: dict[Hang, deque[float]] = {}
         self._noted: dict[Hang, float] = {}
         self._under_way: set[asyncio.Task[None]] = set()
@@ -298,23 +209,25 @@ class HangWatch:
     async def watch(self) -> None:
         """Looks for tasks that have stalled, and whether a run that hung goes on; never ends by
         itself."""
-        run = self._taker.run
+        data = self._run.data
         while True:
             await asyncio.sleep(TICK)
-            if run.data.phase not in AT_WORK:
+            if data.phase not in AT_WORK:
                 continue
-            stalled = self._stalls.find(run.data.tasks)
+            if silent := self._silences.count(data.tasks):
+                self._start(self._look_for_exits(silent))
+            stalled = self._stalls.find(data.tasks)
             for task, seconds in stalled.items():
-                run.data.update_task(task, stalled_since=time.time() - seconds)
+                data.update_task(task, stalled_since=time.time() - seconds)
             if stalled:
                 self._changed()
                 self.begin(Hang.STALLED, *stalled)
-            elif run.data.run.verdict is not None and self._goes_on():
+            elif data.run.verdict is not None and self._goes_on():
                 self._feed(ev.HangJudged(time.time(), None))
 
     def _goes_on(self) -> bool:
         """What the run was last found to hang of is over."""
-        hang, tasks = self._taker.run.data.run.hang, self._taker.run.data.tasks.values()
+        hang, tasks = self._run.data.run.hang, self._run.data.tasks.values()
         match hang and hang.reason:
             case Hang.STALLED:
                 return not any(view.stalled_since is not None for view in tasks)
@@ -323,12 +236,17 @@ class HangWatch:
             case Hang.AT_END:
                 last = max((v.last_output or 0.0 for v in tasks if v.state.live), default=0.0)
                 return hang is not None and last > hang.time
+            case Hang.IN_EXIT:
+                return not any(map(self._hangs_in_exit, tasks))
             case _:
                 return False
 
+    def _hangs_in_exit(self, view: TaskView) -> bool:
+        return view.state.live and self._in_exit.get(view.id) == view.attempt
+
     def observe(self, metric: Metric) -> None:
         """Takes note of a metric line: its task goes on."""
-        views = self._taker.run.data
+        views = self._run.data
         view = views.tasks[metric.id]
         self._stalls.observe(view, metric.values)
         if view.stalled_since is not None:
@@ -339,12 +257,28 @@ class HangWatch:
 
     def begin(self, reason: Hang, *about: TaskId) -> None:
         """Begins to look; nobody waits for it. `about` are the tasks that seem to hang."""
-        looking = asyncio.create_task(self._look(reason, about), name="hang")
+        self._start(self._look(reason, about))
+
+    def _start(self, look: Coroutine[Any, Any, None]) -> None:
+        looking = asyncio.create_task(look, name="hang")
         self._under_way.add(looking)
         looking.add_done_callback(self._under_way.discard)
 
+    async def _look_for_exits(self, silent: Mapping[TaskId, float]) -> None:
+        """Finds those of the silent tasks that have raised, and whose interpreters do not come to
+        their end."""
+        with suppress(Exception):  # a look is never a reason to end anything
+            for task, exception in (await self._judge.exceptions_in_exit(silent)).items():
+                attempt = self._run.data.tasks[task].attempt
+                self._in_exit[task] = attempt
+                event = ev.HangsInExit(time.time(), task, attempt, exception, silent[task])
+                self._feed(event)
+                self.begin(Hang.IN_EXIT, task)
+
     async def _look(self, reason: Hang, about: Collection[TaskId]) -> None:
-        if self._may_look(reason):
+        tasks = self._run.data.tasks
+        known = reason is Hang.AT_END and any(self._hangs_in_exit(tasks[task]) for task in about)
+        if not known and self._may_look(reason):
             try:
                 await self._record_places(reason, about)
             except Exception as error:  # a look is never a reason to end anything
@@ -360,11 +294,11 @@ class HangWatch:
         if len(looks) == _MOST_LOOKS and now - looks[0] < _AGAIN_SECONDS:
             return False
         looks.append(now)
-        return self._taker.run.data.phase in AT_WORK
+        return self._run.data.phase in AT_WORK
 
     async def _record_places(self, reason: Hang, about: Collection[TaskId]) -> None:
         """Records where the tasks are, and what they hang of, for whoever follows the run."""
-        data, found = self._taker.run.data, await self._taker.take()
+        data, found = self._run.data, await self._stacks.take()
         if reason is Hang.NOT_READY:
             about = [view.id for view in data.tasks.values() if _is_starting(view)]
         lasts = ((view.id, view.last_output) for view in data.tasks.values())
@@ -374,7 +308,7 @@ class HangWatch:
             return
         hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about}
         hanging |= self._stalls.stalled
-        verdict = await self._judge(found, hanging, self._stalls.moving)
+        verdict = await self._judge.judge_hang(found, hanging, self._stalls.moving)
         if data.phase not in AT_WORK:
             return
         file = self._folder / f"stacks-{reason}.json"
@@ -406,51 +340,3 @@ def _write_in_thread(path: Path, made: dict[str, Any]) -> None:
             new.replace(path)
 
     threading.Thread(target=write, name="stacks", daemon=True).start()
-
-
-def bounded(tasks: Sequence[TaskStacks], room: int = MOST_FRAMES) -> tuple[TaskStacks, ...]:
-    """The stacks with so many frames in all: half of them for where each task stands, the rest for
-    other threads and processes, as far as they suffice."""
-    share = max(_LEAST_FRAMES, room // (2 * max(1, len(tasks))))
-    room -= sum(len(one.stack[:share]) for one in tasks)
-    kept = []
-    for one in tasks:
-        processes = []
-        for process in one.processes:
-            first = process is one.main
-            cost = _FRAMES_A_PROCESS + len(process.files)
-            if not first and cost > room:
-                continue
-            room -= cost
-            threads = []
-            for at, thread in enumerate(process.threads):
-                if first and at == 0:
-                    threads.append(replace(thread, frames=thread.frames[:share]))
-                elif len(thread.frames) + 1 <= room:
-                    room -= len(thread.frames) + 1
-                    threads.append(thread)
-            unlisted = process.unlisted + len(process.threads) - len(threads)
-            files = process.files if room > 0 else ()
-            processes.append(
-                replace(process, threads=tuple(threads), unlisted=unlisted, files=files)
-            )
-        kept.append(replace(one, processes=tuple(processes)))
-    return tuple(kept)
-
-
-def stacks_of(plan: Plan, host: str, answer: frames.StacksAnswer) -> dict[TaskId, TaskStacks]:
-    """The tasks of a host as it has described them."""
-    stacks = [tuple(StackFrame(*frame) for frame in stack) for stack in answer.stacks]
-    found: dict[TaskId, list[ProcessStack]] = {}
-    for one in answer.processes:
-        threads = tuple(ThreadStack(name, stacks[number]) for name, number in one.threads)
-        process = ProcessStack(
-            one.pid, one.command, one.way, one.state, threads, one.note, one.unlisted, one.files
-        )
-        found.setdefault(one.task, []).append(process)
-    own = {task.id for task in plan.on_host(host)}
-    return {
-        task: TaskStacks(task, host, tuple(processes))
-        for task, processes in found.items()
-        if task in own
-    }

@@ -21,10 +21,10 @@ from ..run.machine import RunStateMachine
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
 from ..run.states import HostState, Outcome, RunPhase, StoppedBy, TaskState
-from ..run.verdict import TaskEvidence, judge
+from ..run.verdict import MOST_FAREWELLS, TaskEvidence, is_ending, judge, last_exception
 from ..store.figures import figures_of
-from .hang import MOST_FRAMES, StackCollector
 from .output import LogMonitor
+from .stack_collector import MOST_FRAMES, StackCollector
 
 _READ_SECONDS = 2.0
 _LINES = 120
@@ -107,6 +107,20 @@ class Judge:
             hangs_for = hanging.get(view.id, 0.0)
             facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
         return judge(facts)
+
+    async def exceptions_in_exit(self, tasks: Collection[TaskId]) -> Mapping[TaskId, str]:
+        """The exceptions of those tasks that have raised, and whose interpreters are ending: the
+        text of a traceback alone is none, for programs print it and go on."""
+        tails = await self._tails([self._run.data.tasks[task] for task in tasks])
+        raised = {
+            task: exception
+            for task, tail in tails.items()
+            if (exception := last_exception(tail)) and not _has_figures(tail[-MOST_FAREWELLS:])
+        }
+        if not raised:
+            return {}
+        found = await self._stacks.take(tuple(raised))
+        return {one.task: raised[one.task] for one in found.tasks if is_ending(one.stack)}
 
     async def _confirmed(self, one: TaskStacks) -> TaskStacks:
         """The stacks of a task, where a process waits in the kernel those of a second later: who
@@ -205,7 +219,11 @@ def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:
     """The lines behind the last step of a task that lives: what it said of its peers before that is
     over."""
     for number in reversed(range(len(tail))):
-        figures = figures_of(tail[number].encode(errors="replace"))
-        if figures is not None and figures.step is not None:
+        if _has_figures(tail[number : number + 1]):
             return tail[number + 1 :]
     return tail
+
+
+def _has_figures(lines: tuple[str, ...]) -> bool:
+    found = (figures_of(line.encode(errors="replace")) for line in lines)
+    return any(figures is not None and figures.step is not None for figures in found)

@@ -58,11 +58,12 @@ from .connections import (
     Transfers,
 )
 from .control_socket import ControlSocket
-from .hang import HangWatch, StackCollector, look_after
+from .hang import HangWatch
 from .hooks import HookRunner
 from .judge import Judge
 from .output import DiskWatch, Outputs
 from .prompts import PromptQueue
+from .stack_collector import StackCollector, look_after
 from .stored import StoredRun
 
 if TYPE_CHECKING:
@@ -320,12 +321,13 @@ class RunLoop:
         )
         judge = Judge(self.run, self.outputs.monitor, self.stacks, self.feed)
         self._hangs = HangWatch(
+            self.run,
             self.stacks,
+            judge,
             logs.folder,
             self.feed,
             self._changed,
             self.hooks.stalled,
-            judge.judge_hang,
         )
         self._transfers = Transfers(views, self._changed)
         self._forwarding = Forwarding(views, links, self.feed, self._changed)

@@ -35,7 +35,7 @@ from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, LatestMetrics, count_of
 from ..store.run_writer import RunWriter
 from ..store.runs import SLOW_DISK_SECONDS
-from .hang import look_after
+from .stack_collector import look_after
 from .waiting import awaited_in
 
 _AGAIN_SECONDS = 1.0

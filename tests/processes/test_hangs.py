@@ -12,6 +12,7 @@ import pytest
 
 from launcher.paths import runs_home
 from launcher.run.stack_groups import schema
+from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, run, write
 from tests.support.patience import wait_until
 
@@ -168,3 +169,60 @@ grace = 1
         assert re.search(r"1 task has stalled, for \d\d s", run("ps").stderr)
         up.press_ctrl_c()
         assert up.wait() == 130
+
+
+IN_EXIT = """
+import atexit, os, sys, threading, time, traceback
+
+def save():
+    time.sleep(1000)
+
+how, rank = sys.argv[1], int(os.environ["RANK"])
+print("begins", flush=True)
+if rank == 0:  # prints a traceback, and goes on
+    try:
+        raise KeyError("skipped sample")
+    except KeyError:
+        traceback.print_exc()
+    time.sleep(1000)
+if rank == 1:
+    if how == "thread":
+        threading.Thread(target=save).start()
+    else:
+        atexit.register(save)
+    raise ValueError("bad sample in shard 17")
+while True:  # goes on without the others
+    print("works", flush=True)
+    time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize("how", ["thread", "atexit"])
+def test_one_that_has_raised_and_hangs_in_its_exit(tmp_path: Path, how: str) -> None:
+    """Given a task that has printed its traceback and does not come to its end, a second one that
+    prints a traceback and goes on, and a third one that works, then the first one is named at
+    once, and the run ends for its exception when it has been silent for `finish_timeout`."""
+    (tmp_path / "exit.py").write_text(IN_EXIT)
+    text = cluster_text(
+        {"worker": 3},
+        command=["{python}", "exit.py", how],
+        framework="torch",
+        success="all",
+        finish_timeout=12,
+        grace=1,
+        start={"order": [["worker"]], "ready": {"worker": "started"}},
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        event = up.wait_for(lambda e: e["event"] == "run" and "verdict" in e, "a verdict")
+        verdict = event["verdict"]
+        assert (verdict["tasks"], verdict["kind"]) == (["worker:1"], "raised"), verdict
+        assert event["state"] == "running" and verdict["sure"], event
+        raised = "raised ValueError: bad sample in shard 17"
+        assert verdict["text"] == (
+            f"worker:1 on localhost {raised} (exit.py:20), and hangs in its exit"
+        )
+        assert up.wait() == 1, up.transcript()
+        end = up.of("run")[-1]
+        assert end["first_failure"]["task"] == "worker:1"
+        assert f"{raised}, and hangs in its exit" in end["first_failure"]["how"]
+        assert (end["verdict"]["tasks"], end["verdict"]["kind"]) == (["worker:1"], "raised")

@@ -17,7 +17,7 @@ from launcher.run.stack_groups import (
     schema,
     stacks_type,
 )
-from launcher.session.hang import bounded
+from launcher.session.stack_collector import bounded
 from tests.support.budgets import examples
 
 

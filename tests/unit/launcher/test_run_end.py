@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from launcher.run import events as ev
@@ -588,6 +590,26 @@ def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() 
     driver.feed(ev.KillAll)
     assert timers(driver.feed(ev.KillAll, force=True)) == {ShutdownTimeout(): KILL_PATIENCE}
     assert timers(driver.feed(ev.KillAll, force=True)) == {}
+
+
+@pytest.mark.parametrize("rule", ["stop", "restart", "restart-all"])
+def test_a_task_that_hangs_in_its_exit_has_failed_as_if_it_had_left(rule: str) -> None:
+    """Given a task that has raised and does not come to its end, when it has been silent for
+    `finish_timeout`, then it is ended, and what follows is what follows on its exception."""
+    driver, task = running(f'on_failure = "{rule}"\nfinish_timeout = 30\n'), name("worker:1")
+    hangs = partial(driver.feed, ev.HangsInExit, task, 1, "ValueError: bad sample", 5.0)
+    assert hangs() == [WatchSilence(task, 25.0)] and hangs() == []
+    assert driver.feed(ev.OutputStalled, task, 25.0) == [kill("b", "worker:1", 5.0)]
+    reason = "raised ValueError: bad sample, and hangs in its exit"
+    assert driver.task("worker:1").reason == reason
+    out = driver.exited("worker:1", None, "TERM")
+    if rule == "stop":
+        assert out == driver.shut_down() and driver.failure.how == reason
+    elif rule == "restart":
+        assert RestartDelay(task, 1) in timers(out)
+    else:
+        assert driver.phase() is RunPhase.RESTARTING and kills(out)
+    assert driver.feed(ev.HangsInExit, task, 1, "ValueError: late", 80.0) == []
 
 
 def test_the_verdict_on_a_hang_lasts_as_long_as_that() -> None:

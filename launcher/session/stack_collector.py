@@ -1,0 +1,177 @@
+"""Collector of the stacks of a run's tasks: asks all hosts at once, and waits for none for long."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..agent.wire import STACK_SECONDS
+from ..errors import AgentError
+from ..hosts import frames
+from ..hosts.link import Link
+from ..ids import TaskId
+from ..plan.planner import Plan
+from ..run.machine import RunStateMachine
+from ..run.stack_groups import (
+    ProcessStack,
+    StackFrame,
+    Stacks,
+    TaskStacks,
+    ThreadStack,
+    Unanswered,
+    named_tasks,
+)
+from ..run.states import TaskState
+
+_HOST_SECONDS = STACK_SECONDS + 1.0
+
+
+MOST_FRAMES = 40_000
+"""Of all that a client is told at once: some megabytes."""
+_LEAST_FRAMES = 8
+"""Of the place where a task stands."""
+_FRAMES_A_PROCESS = 4
+"""So many frames take as much room as what is told of a process beside them."""
+
+
+@dataclass
+class StackCollector:
+    """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
+    waits for the one before: an agent makes one at a time."""
+
+    run: RunStateMachine
+    links: Mapping[str, Link]
+    looks: deque[Stacks] = field(default_factory=lambda: deque(maxlen=4))
+    """What the last looks at all tasks have found, the newest last."""
+    _under_way: dict[frozenset[TaskId] | None, asyncio.Task[Stacks]] = field(default_factory=dict)
+    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def take(self, tasks: tuple[TaskId, ...] | None = None) -> Stacks:
+        """Where these tasks stand now, or all that live; hosts and tasks that do not answer in time
+        are named."""
+        wanted = None if tasks is None else frozenset(tasks)
+        taking = self._under_way.get(wanted)
+        if taking is None:
+            taking = asyncio.create_task(self._take_in_turn(wanted), name="stacks")
+            self._under_way[wanted] = taking
+            taking.add_done_callback(lambda _: self._under_way.pop(wanted, None))
+        return await asyncio.shield(taking)
+
+    async def aclose(self) -> None:
+        """Gives up what is under way."""
+        left = list(self._under_way.values())
+        for taking in left:
+            taking.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1.0)
+
+    async def _take_in_turn(self, wanted: frozenset[TaskId] | None) -> Stacks:
+        async with self._turn:
+            return await self._take(wanted)
+
+    async def _take(self, wanted: frozenset[TaskId] | None) -> Stacks:
+        plan, began = self.run.data.plan, time.time()
+        missing: list[Unanswered] = []
+        asked: dict[str, list[TaskId]] = {}
+        for task in plan.tasks:
+            if wanted is not None and task.id not in wanted:
+                continue
+            state = self.run.data.tasks[task.id].state
+            if state.live:
+                asked.setdefault(task.host, []).append(task.id)
+            elif wanted is not None:
+                missing.append(Unanswered(str(task.id), f"it does not run ({state})"))
+        answers = await asyncio.gather(
+            *(self._ask(host, None if wanted is None else ids) for host, ids in asked.items())
+        )
+        found: dict[TaskId, TaskStacks] = {}
+        for (host, ids), answer in zip(asked.items(), answers, strict=True):
+            if isinstance(answer, str):
+                missing.append(Unanswered(host, f"{answer} ({named_tasks(ids)})"))
+                continue
+            found |= stacks_of(plan, host, answer)
+            for task_id in ids:
+                if (
+                    task_id not in found
+                    and self.run.data.tasks[task_id].state is not TaskState.LOST
+                ):
+                    missing.append(Unanswered(str(task_id), "no process of it was found"))
+            if answer.unlisted:
+                missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
+        tasks = [found[task.id] for task in plan.tasks if task.id in found]
+        verdict = self.run.data.run.verdict
+        stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
+        if wanted is None and stacks.tasks:
+            self.looks.append(stacks)
+        return stacks
+
+    async def _ask(self, host: str, tasks: list[TaskId] | None) -> frames.StacksAnswer | str:
+        """What a host answers, or why there is no answer."""
+        link = self.links.get(host)
+        if link is None or not link.connected:
+            return "cannot be reached"
+        try:
+            question = frames.Stacks(None if tasks is None else tuple(tasks))
+            return await link.ask(question, _HOST_SECONDS)
+        except AgentError as error:
+            return error.reason
+
+
+LOOK_SECONDS = 4.0
+"""So long before its end a hanging task is looked at."""
+
+
+def look_after(seconds: float) -> float:
+    """The time after which something is looked at that is ended after `seconds`."""
+    return max(seconds / 2, seconds - LOOK_SECONDS)
+
+
+def bounded(tasks: Sequence[TaskStacks], room: int = MOST_FRAMES) -> tuple[TaskStacks, ...]:
+    """The stacks with so many frames in all: half of them for where each task stands, the rest for
+    other threads and processes, as far as they suffice."""
+    share = max(_LEAST_FRAMES, room // (2 * max(1, len(tasks))))
+    room -= sum(len(one.stack[:share]) for one in tasks)
+    kept = []
+    for one in tasks:
+        processes = []
+        for process in one.processes:
+            first = process is one.main
+            cost = _FRAMES_A_PROCESS + len(process.files)
+            if not first and cost > room:
+                continue
+            room -= cost
+            threads = []
+            for at, thread in enumerate(process.threads):
+                if first and at == 0:
+                    threads.append(replace(thread, frames=thread.frames[:share]))
+                elif len(thread.frames) + 1 <= room:
+                    room -= len(thread.frames) + 1
+                    threads.append(thread)
+            unlisted = process.unlisted + len(process.threads) - len(threads)
+            files = process.files if room > 0 else ()
+            processes.append(
+                replace(process, threads=tuple(threads), unlisted=unlisted, files=files)
+            )
+        kept.append(replace(one, processes=tuple(processes)))
+    return tuple(kept)
+
+
+def stacks_of(plan: Plan, host: str, answer: frames.StacksAnswer) -> dict[TaskId, TaskStacks]:
+    """The tasks of a host as it has described them."""
+    stacks = [tuple(StackFrame(*frame) for frame in stack) for stack in answer.stacks]
+    found: dict[TaskId, list[ProcessStack]] = {}
+    for one in answer.processes:
+        threads = tuple(ThreadStack(name, stacks[number]) for name, number in one.threads)
+        process = ProcessStack(
+            one.pid, one.command, one.way, one.state, threads, one.note, one.unlisted, one.files
+        )
+        found.setdefault(one.task, []).append(process)
+    own = {task.id for task in plan.on_host(host)}
+    return {
+        task: TaskStacks(task, host, tuple(processes))
+        for task, processes in found.items()
+        if task in own
+    }
