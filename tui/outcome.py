@@ -283,8 +283,10 @@ def failure_hint(snapshot: Snapshot, failure: Failure) -> Hint | None:
     hints = (hint_for(line) for line in reversed(failure.tail))
     known = next((hint for hint in hints if hint is not None), None)
     task = next((view for view in snapshot.tasks if view.id == failure.task), None)
-    if known is not None or task is None or task.state is not TaskState.FAILED or task.reason:
-        return known  # with a reason it was ended by the run itself
+    if known is not None or task is None or task.state is not TaskState.FAILED:
+        return known
+    if task.reason or task.out_of_memory:  # with a reason it was ended by the run itself
+        return None
     return hint_for_signal(task.exit_signal)
 
 

@@ -23,6 +23,7 @@ import selectors
 import signal
 import termios
 import time
+from collections import deque
 from contextlib import suppress
 from enum import IntEnum
 from typing import Mapping, NamedTuple, Sequence
@@ -38,6 +39,7 @@ from .processes import (
     close_others,
     command_lines,
     is_child,
+    oom_kills,
     read_process,
     reap,
     restore_limit,
@@ -71,6 +73,7 @@ _LEFT_SECONDS = 2.0
 """An end with status 0 is reported so much later at most, where the task's first process has left
 others: many end by themselves a moment later, when a pipe of theirs is closed."""
 _LOOK_AT_LEFT = 0.1
+_OOM_SECONDS = 10.0
 _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
 """Pause between two looks for an attempt's port, as a share of the time that it has not listened
@@ -163,6 +166,8 @@ class Attempt:
         self.error = ""
         self.status: int | None = None
         self.signal: str | None = None
+        self.out_of_memory = False
+        """KILL has ended it, and the kernel had killed something for want of memory just before."""
         self.stopped_by = ""
         """Who had asked it to end before its end was seen (`wire.BY_AGENT` and so on)."""
         self.stopped_why = ""
@@ -179,6 +184,7 @@ class Attempt:
         attempt.pid, attempt.began_at = facts["pid"], facts["began_at"]
         attempt.error = facts["error"]
         attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
+        attempt.out_of_memory = facts.get("out_of_memory", False)
         attempt.stopped_by = facts.get("stopped_by", "")
         attempt.stopped_why = facts.get("stopped_why", "")
         attempt.left = facts.get("left")
@@ -232,6 +238,8 @@ class Attempt:
             "ended": self.ended,
             "status": self.status,
             "signal": self.signal,
+            "ended_ago": time.monotonic() - self.ended_at if self.ended_at else None,
+            "out_of_memory": self.out_of_memory,
             "stopped_by": self.stopped_by if self.ended else "",
             "stopped_why": self.stopped_why if self.ended else "",
             "listening": self.listening,
@@ -324,6 +332,9 @@ class Attempts:
         self._umask = umask
         self._killer: Killer | None = None
         self._scanned_at = 0.0
+        self._oom_kills: deque[tuple[float, int]] = deque()
+        """The kernel's count of processes that it has killed for want of memory, as it was at times
+        of the last seconds: whose memory is much takes long to end."""
         self._me, self._session = os.getpid(), os.getsid(0)
 
     def __bool__(self) -> bool:
@@ -457,8 +468,18 @@ class Attempts:
 
     def poll(self) -> None:
         """Reaps the tasks and what they have left behind, and reports ends."""
+        self._count_oom_kills()
         self._reap()
         self._send_ends()
+
+    def _count_oom_kills(self) -> None:
+        """Notes, once a second, how many processes the kernel has killed for want of memory."""
+        now, counts = time.monotonic(), self._oom_kills
+        if counts and now - counts[-1][0] < 1.0:
+            return
+        counts.append((now, oom_kills()))
+        while len(counts) > 1 and now - counts[1][0] > _OOM_SECONDS:
+            counts.popleft()
 
     def _reap(self) -> bool:
         """Reaps what has ended; whether there was anything."""
@@ -473,6 +494,8 @@ class Attempts:
                     self.executed(attempt)
                 if not attempt.ended:
                     attempt.end(ended[attempt.pid])
+                    if attempt.signal == "KILL" and not attempt.stopped_by and self._oom_kills:
+                        attempt.out_of_memory = oom_kills() > self._oom_kills[0][1]
                 attempt.close_gate()
         for each in reaped:
             if each.status and each.process is not None:

@@ -109,6 +109,37 @@ def seconds_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def oom_kills(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
+    """Number of processes that the kernel has killed for want of memory: in the nearest control
+    group above us that counts them, else on the whole host. 0 where nobody says."""
+    files = []
+    for line in _lines(f"{proc}/self/cgroup"):
+        _, controllers, path = [*line.rstrip("\n").split(":", 2), "", ""][:3]
+        folder = path.rstrip("/")
+        if "memory" in controllers.split(","):
+            files.append(f"{cgroups}/memory{folder}/memory.oom_control")
+        elif not controllers:
+            while folder:
+                files.append(f"{cgroups}{folder}/memory.events")
+                folder = folder.rpartition("/")[0]
+            files.append(f"{cgroups}/memory.events")
+    for file in (*files, f"{proc}/vmstat"):
+        for line in _lines(file):
+            words = line.split()
+            if words[:1] == ["oom_kill"] and words[1:2] and words[1].isdigit():
+                return int(words[1])
+    return 0
+
+
+def _lines(file: str) -> list[str]:
+    """The lines of a small file of the kernel; none where there is no such file."""
+    try:
+        with open(file, encoding="utf-8", errors="replace") as opened:
+            return opened.readlines(1 << 16)
+    except OSError:
+        return []
+
+
 def started_at(process: Process) -> float:
     """When it was started, in seconds since boot."""
     return process.start / _TICKS

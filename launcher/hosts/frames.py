@@ -168,6 +168,8 @@ class TaskFacts(Message):
     ended: bool
     status: ExitStatus | None = None
     signal: SignalName | None = None
+    ended_ago: Seconds | None = None
+    out_of_memory: bool = False
     stopped_by: StoppedBy = StoppedBy.NOBODY
     stopped_why: Text = ""
     listening: bool

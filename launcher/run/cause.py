@@ -13,6 +13,8 @@ class Kind(StrEnum):
 
     RAISED = "raised"
     """A task has ended, or is ending, with an exception of its own."""
+    OUT_OF_MEMORY = "out-of-memory"
+    """The kernel has killed a task for want of memory."""
     KILLED = "killed"
     """A signal from outside the run has ended a task."""
     FAILED = "failed"

@@ -277,6 +277,10 @@ class TaskExited(Event):
     stopped_why: str = ""
     left: LeftProcesses | None = None
     """Living processes that it left when it ended with status 0."""
+    ended: fields.Time | None = None
+    """When its process ended, as its host has seen it; its last output may have come later."""
+    out_of_memory: bool = False
+    """The kernel has killed it for want of memory."""
 
 
 @frozen

@@ -69,6 +69,8 @@ class TaskView:
     """Name of the signal that ended it."""
     stopped_by: StoppedBy = StoppedBy.NOBODY
     """Who had asked it to end before it did: empty where it ended by itself."""
+    out_of_memory: bool = False
+    """The kernel has killed it for want of memory."""
     reason: str = ""
     """Why it is in that state; may be empty."""
     left: LeftProcesses | None = None
@@ -135,7 +137,7 @@ class TaskView:
         if self.state in (TaskState.STOPPED, TaskState.KILLED):
             signal = signal or ("TERM" if self.exit_code == _TERM_CAUGHT else None)
         if signal:
-            return f"{self.state} {signal}"
+            return f"{self.state} {signal}{', out of memory' if self.out_of_memory else ''}"
         if self.exit_code == 0 and self.state.ended and self.state is not TaskState.EXITED:
             return f"{self.state}, exit 0"
         if self.exit_code is not None:

@@ -40,6 +40,7 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "exit_code": None,
     "exit_signal": None,
     "stopped_by": StoppedBy.NOBODY,
+    "out_of_memory": False,
     "reason": "",
     "left": None,
     "stalled_since": None,
@@ -310,7 +311,8 @@ class Tasks:
             exit_code=event.status,
             exit_signal=event.signal,
             stopped_by=event.stopped_by,
-            ended=view.ended or event.time,
+            out_of_memory=event.out_of_memory,
+            ended=view.ended or event.ended or event.time,
         )
         if not view.state.live or data.phase is RunPhase.ENDED:
             return []  # only the details were missing
@@ -344,6 +346,7 @@ class Tasks:
                     data.note(f"{task} was ended by a person: the run is no success without it")
                 return self._after_end()
         how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
+        how += ", out of memory" if event.out_of_memory else ""
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
             asked = event.stopped_why or _ASKED[event.stopped_by]
             data.update_task(task, reason=asked)
@@ -368,15 +371,15 @@ class Tasks:
         """An attempt has not done its work; `outside`: it was ended from outside of the run."""
         data = self._data
         view, plan, settings = data.tasks[task], data.plan.task(task), data.plan.settings
-        killing = data.phase is RunPhase.KILLING
+        killing, ended = data.phase is RunPhase.KILLING, view.ended or data.now
         if data.ends_with_all(task):
-            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            data.update_task(task, state=TaskState.BACKOFF, ended=ended)
             return []
         if outside and data.rule_held:
             data.update_task(task, state=TaskState.STOPPED)
             return self._after_end()
         if self._restart.may_follow(view):
-            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            data.update_task(task, state=TaskState.BACKOFF, ended=ended)
             self._restart.begin(task, how, tail)
             if data.phase not in AT_WORK:
                 return []
@@ -385,7 +388,7 @@ class Tasks:
         if may_restart and not killing and view.attempt <= plan.max_restarts:
             attempt = view.attempt
             delay = min(MAX_BACKOFF, 2.0 ** (attempt - 1))
-            data.update_task(task, state=TaskState.BACKOFF, ended=data.now)
+            data.update_task(task, state=TaskState.BACKOFF, ended=ended)
             data.note(f"{task} on {plan.host}: {how}; attempt {attempt + 1} in {delay:g} s")
             return [
                 self._kill_task(task, 0.0),  # what the attempt has left behind
@@ -395,7 +398,7 @@ class Tasks:
         needed = plan.role in (Role.PS, Role.PREPARE)
         goes_on = aside or (settings.on_failure is OnFailure.KEEP and not needed)
         state = TaskState.STOPPED if outside and not goes_on else TaskState.FAILED
-        data.update_task(task, state=state, ended=data.now)
+        data.update_task(task, state=state, ended=ended)
         if killing:
             return []
         if aside:

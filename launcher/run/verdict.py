@@ -49,6 +49,8 @@ class TaskEvidence:
     stopped: str = ""
     """`is stopped`, or `waits in the kernel`: what its process does as the kernel says."""
     host_lost: bool = False
+    out_of_memory: bool = False
+    """The kernel has killed it for want of memory."""
     serves: bool = False
     """It waits for requests of others, as a parameter server does: where it is tells nothing."""
     moves: bool = False
@@ -84,6 +86,8 @@ class _Words:
     """Whom it missed: addresses, `rank N`, `job:index`."""
     enqueued: int | None = None
     """Number of the last operation that NCCL's watchdog had seen it begin."""
+    behind: tuple[int, ...] = ()
+    """Ranks that a report of c10d calls behind in the collectives."""
     operation: str = ""
     """The operation in which NCCL's watchdog has ended it, with its number and size."""
 
@@ -111,7 +115,8 @@ _VICTIM = re2.compile(
     r"|Gloo \w+ failed|Gloo connectFullMesh"
     # NCCL and c10d
     r"|Watchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted"
-    r"|failed to pass monitoredBarrier|failed to recv, got 0 bytes|waiting for clients"
+    r"|Detected mismatch between collectives|failed to pass monitoredBarrier"
+    r"|failed to recv, got 0 bytes|waiting for clients"
     r"|client socket has timed out|DistStoreError|DistNetworkError"
     # JAX's and TensorFlow's coordination service
     r"|heartbeat timeout|stopped sending heartbeats|tasks are unhealthy"
@@ -137,6 +142,18 @@ _PEERS = re2.compile(
 )
 _UNHEALTHY = re2.compile(
     r"^\s*(?:(?P<rank>\d{1,6})|/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6}))\s*$"
+)
+_BEHIND = re2.compile(
+    # TORCH_NCCL_DESYNC_DEBUG=1
+    r"To our best knowledge, ranks \[(?P<never>[\d, ]{1,200})\] are the lagging"
+    r"|^\s*(?:- )?\[(?P<ranks>[\d, ]{1,200})\] (?:finished|joined but didn't finish)"
+    r" collective #\d+"
+)
+_FINGERPRINT = re2.compile(
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    r"Rank (?P<rank>\d{1,6}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"SequenceNumber=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
+    r"(?:, TensorShape=\[(?P<shape>[\d, ]{0,80})\])?"
 )
 _ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
 _WORK = re2.compile(
@@ -327,6 +344,12 @@ class _Case:
     def by_sequence(self) -> Verdict | None:
         """The odd one of the tasks that NCCL's watchdog has ended: the one that is behind, or in
         another operation than all others."""
+        lagging = Counter(rank for one in self.tasks for rank in set(one.words.behind))
+        (rank, reports), *others = [*lagging.most_common(2), (0, 0)]
+        named = [one for one in self.tasks if one.rank == rank] if reports else []
+        if len(named) == 1 and reports > others[0][1]:
+            how = "is behind all others in the collectives"
+            return self._verdict(named, Kind.STUCK, len(lagging) == 1, how)
         begun = {one: one.words.enqueued for one in self.tasks if one.words.enqueued is not None}
         numbers = Counter(begun.values())
         if len(begun) > 2 and len(numbers) == 2 and numbers[min(numbers)] == 1:
@@ -474,6 +497,8 @@ def _own_end(one: TaskEvidence) -> bool:
 def _kind_of(one: TaskEvidence) -> Kind:
     if one.words.exception:
         return Kind.RAISED
+    if one.out_of_memory:
+        return Kind.OUT_OF_MEMORY
     return Kind.KILLED if one.signal is not None else Kind.FAILED
 
 
@@ -482,6 +507,8 @@ def _how(one: TaskEvidence) -> str:
         at = f" ({one.words.at})" if one.words.at else ""
         left = "" if one.ended else ", and hangs in its exit"
         return f"raised {one.words.exception}{at}{left}"
+    if one.out_of_memory:
+        return "was killed by the kernel: out of memory"
     if one.signal is not None:
         return _SIGNALS.get(one.signal, f"was ended by SIG{one.signal}, not by tfmux")
     last = next((line.strip() for line in reversed(one.tail) if line.strip()), "")
@@ -560,19 +587,26 @@ def _read(tail: Sequence[str]) -> _Words:
     for line in lines[-60:]:
         peers += _peers(line)
     named = tuple(dict.fromkeys(peers))
-    return _Words(exception[:_LONGEST], at, victim[:_LONGEST], named, *_watchdog(lines))
+    return _Words(exception[:_LONGEST], at, victim[:_LONGEST], named, *_collectives(lines))
 
 
-def _watchdog(lines: Sequence[str]) -> tuple[int | None, str]:
-    """What NCCL's watchdog says: the last operation begun, and the one that has not ended."""
-    enqueued, operation = None, ""
+def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str]:
+    """What NCCL's watchdog and c10d say of the collectives: the last operation begun, ranks that
+    are behind, and the operation that has not ended."""
+    enqueued, operation, behind = None, "", list[int]()
     for line in lines:
         if (begun := _ENQUEUED.search(line)) is not None:
             enqueued = int(begun["number"])
+        if (late := _BEHIND.search(line)) is not None:
+            ranks = late["never"] or late["ranks"] or ""
+            behind += [int(number) for number in re.findall(r"\d{1,6}", ranks)][:100]
+        if (mismatch := _FINGERPRINT.search(line)) is not None and not operation:
+            shape = f" of shape [{mismatch['shape']}]" if mismatch["shape"] else ""
+            operation = f"{mismatch['type']} number {mismatch['number']}{shape}"
         if (work := _WORK.search(line)) is not None:
             size = f" of {work['size']} elements" if work["size"] else ""
             operation = f"{work['type']} number {work['number']}{size}"
-    return enqueued, operation
+    return enqueued, tuple(behind), operation
 
 
 def _clean(line: str) -> str:

@@ -211,6 +211,7 @@ class Judge:
             stack,
             state,
             self._run.data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
+            view.out_of_memory,
             plan.role is Role.PS,
         )
 

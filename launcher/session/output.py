@@ -438,6 +438,8 @@ class Outputs:
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
         self._exits: dict[TaskId, TaskFacts] = {}
+        self._ended: dict[TaskId, float] = {}
+        """When the processes of `_exits` ended."""
         self._tails: set[TaskId] = set()
         """Tasks whose last lines are being read."""
         self._ends: dict[TaskId, tuple[int, int]] = {}
@@ -581,6 +583,7 @@ class Outputs:
         `at_once`: nobody needs its last lines."""
         task = facts.task
         self._exits[task] = facts
+        self._ended[task] = time.time() - (facts.ended_ago or 0.0)
         self._tails.discard(task)
         self._count_local(task, facts.size)
         if at_once:
@@ -667,7 +670,21 @@ class Outputs:
         now, ended = time.time(), (facts.status, facts.signal)
         asked = (facts.stopped_by, facts.stopped_why)
         left = None if facts.left is None else _left(facts.left)
-        self._feed(ev.TaskExited(now, task, facts.attempt, *ended, held, tail, *asked, left))
+        at = min(now, self._ended.pop(task, now))
+        self._feed(
+            ev.TaskExited(
+                now,
+                task,
+                facts.attempt,
+                *ended,
+                held,
+                tail,
+                *asked,
+                left,
+                at,
+                facts.out_of_memory,
+            )
+        )
 
 
 def _left(said: frames.LeftProcesses) -> LeftProcesses:

@@ -12,7 +12,7 @@ from ..agent.wire import STACK_SECONDS
 from ..errors import AgentError
 from ..hosts import frames
 from ..hosts.link import Link
-from ..ids import TaskId
+from ..ids import TaskId, named_tasks
 from ..plan.planner import Plan
 from ..run.machine import RunStateMachine
 from ..run.stack_groups import (
@@ -22,7 +22,6 @@ from ..run.stack_groups import (
     TaskStacks,
     ThreadStack,
     Unanswered,
-    named_tasks,
 )
 from ..run.states import TaskState
 

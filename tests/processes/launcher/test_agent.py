@@ -89,6 +89,19 @@ def test_an_end_between_welcome_and_answer_is_told(client: Client) -> None:
         second.leave()
 
 
+def test_an_end_is_told_with_its_age(client: Client) -> None:
+    """Given a task that has ended, when its end is told again after a cut, then it says how long
+    ago that was: hosts have clocks of their own, and last lines come late."""
+    client.start("w:0", ["true"])
+    told = client.get(wire.EXITED, task="w:0")
+    assert told["status"] == 0 and told["ended_ago"] >= 0 and not told["out_of_memory"]
+    with Client(client.run_id) as second:
+        (again,) = second.hello()["tasks"]
+        assert again["ended_ago"] > told["ended_ago"]
+        second.kill()
+        second.leave()
+
+
 def test_who_only_asks_sends_nobody_away(client: Client) -> None:
     """A query is answered beside the launcher that supervises the run."""
     client.start("w:0", ["sleep", "1000"])

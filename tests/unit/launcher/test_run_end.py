@@ -592,6 +592,19 @@ def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() 
     assert timers(driver.feed(ev.KillAll, force=True)) == {}
 
 
+def test_a_task_has_ended_when_its_host_has_seen_that() -> None:
+    """Given an exit that is told late, after its last output, then the record has the time of the
+    exit; and that the kernel killed it for want of memory, where it did."""
+    driver = running()
+    at = driver.now - 2.5
+    task = name("worker:1")
+    driver.feed(ev.TaskExited, task, 1, None, "KILL", ended=at, out_of_memory=True)
+    view = driver.task("worker:1")
+    assert (view.state, view.ended) == (TaskState.FAILED, at)
+    assert driver.failure.how == "killed by KILL, out of memory"
+    assert view.exit_text == "failed KILL, out of memory"
+
+
 @pytest.mark.parametrize("rule", ["stop", "restart", "restart-all"])
 def test_a_task_that_hangs_in_its_exit_has_failed_as_if_it_had_left(rule: str) -> None:
     """Given a task that has raised and does not come to its end, when it has been silent for

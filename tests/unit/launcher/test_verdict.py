@@ -119,6 +119,39 @@ def watchdog(
     ]
 
 
+def desync(rank: int, lines: list[str]) -> list[str]:
+    """With TORCH_NCCL_DESYNC_DEBUG."""
+    return [
+        *lines,
+        "[rank0]:[E515 18:36:47 ProcessGroupNCCL.cpp:1937] Rank 0",
+        "     - [0] Timeout at collective: ALLREDUCE, #315",
+        "   - To our best knowledge, the lagging/dead/mismatched ranks that caused the desync are:",
+        f"     [{rank}] finished collective #182, but didn't join collective #183 (count from 1)",
+        "     - Snapshot of ranks' latest states:",
+        "       #182 finished ranks:",
+        f"         [{rank}] finished ALLREDUCE",
+        "       #315 started ranks:",
+        "         [0, 1, 3] started ALLREDUCE",
+    ]
+
+
+NEVER = (
+    "     - To our best knowledge, ranks [1] are the lagging ranks that caused this timeout. They "
+    "never joined any collectives"
+)
+
+
+def fingerprint(rank: int, op: str) -> list[str]:
+    """With TORCH_DISTRIBUTED_DEBUG=DETAIL."""
+    other = "BROADCAST" if op == "ALLREDUCE" else "ALLREDUCE"
+    return traceback(
+        "RuntimeError: Detected mismatch between collectives on ranks. "
+        f"Rank {rank} is running collective: CollectiveFingerPrint(SequenceNumber=5, OpType={op}, "
+        f"TensorShape=[10, 10], TensorDtypes=Float), but Rank {1 - min(rank, 1)} is running "
+        f"collective: CollectiveFingerPrint(SequenceNumber=5, OpType={other})."
+    )
+
+
 def task(index: int, **known: Any) -> TaskEvidence:
     tail = tuple(known.pop("tail", ()))
     name = known.pop("name", "worker")
@@ -472,6 +505,38 @@ case(
     3,
     Kind.NAMED,
     False,
+)
+case(
+    "NCCL: a report of the collectives names the rank that is behind",
+    [*others(2, lambda i: victim(i, desync(2, watchdog(241)))), ended(2)],
+    2,
+    Kind.STUCK,
+)
+case(
+    "NCCL: a report of the collectives names the rank that has joined none",
+    [*others(1, lambda i: victim(i, [*watchdog(1), NEVER])), ended(1)],
+    1,
+    Kind.STUCK,
+)
+case(
+    "c10d: one rank runs another collective than all others",
+    [
+        victim(0, fingerprint(0, "ALLREDUCE")),
+        victim(1, fingerprint(1, "BROADCAST")),
+        victim(2, fingerprint(2, "ALLREDUCE")),
+        victim(3, fingerprint(3, "ALLREDUCE")),
+    ],
+    1,
+    Kind.STUCK,
+)
+case(
+    "the kernel has killed one for want of memory",
+    [
+        task(1, signal="KILL", out_of_memory=True, ended_at=20.0),
+        *others(1, lambda i: victim(i, reset(1), 20.4)),
+    ],
+    1,
+    Kind.OUT_OF_MEMORY,
 )
 # Runs that hang: nobody has ended.
 case(
