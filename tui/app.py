@@ -12,7 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
 from textual.command import Provider
@@ -25,6 +25,7 @@ from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 
 from launcher.run.states import Outcome, RunPhase
+from tui.clipboard import copy
 from tui.config import Config, load_config
 from tui.keys import bound_keys, classes_with_keys, key_of
 from tui.memory import Memory
@@ -424,6 +425,10 @@ class TfmuxApp(App[int]):
         elif not self._copy_selected():
             self.action_leave()
 
+    @work(group="copy")
+    async def _copy(self, text: str) -> None:
+        self.notify(await copy(self, text), timeout=2)
+
     def _copy_selected(self) -> bool:
         """Copies what is selected: in a text field, in a pane of lines, or anywhere by the mouse;
         False when nothing is."""
@@ -435,9 +440,8 @@ class TfmuxApp(App[int]):
         if isinstance(focused, Input | TextArea) and focused.selected_text:
             focused.action_copy()
         elif text := screen.get_selected_text():
-            self.copy_to_clipboard(text)
             screen.clear_selection()
-            self.notify("copied", timeout=2)
+            self._copy(text)
         else:
             pane = screen.area.pane if isinstance(screen, RunScreen) else None
             return pane is not None and pane.copy_selected()

@@ -108,8 +108,8 @@ async def test_choosing_and_copying_lines(
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await shows(pilot, "line 49")
         await pilot.press("v", "k", "k", "y")
+        await shows(pilot, "3 lines sent to the terminal's clipboard")
         assert copied == ["line 47\nline 48\nline 49\n"]
-        await shows(pilot, "3 lines copied")
 
 
 async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> None:
@@ -123,13 +123,14 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
         await pilot.mouse_down(offset=(x + 5, y + 3))
         await pilot.hover(offset=(x + 5, y + 4))
         await pilot.hover(offset=beside)
-        await pilot.mouse_up(offset=beside)
         assert pane.view and pane.view.selection
         first, last = pane.view.selection
         assert last - first == 3
         views = run_screen(app).area.views
         others = [t.id for t in run_screen(app).snapshot.tasks if t.id != TaskId("ps", 0)]
         assert others and all(views.of(other).selection is None for other in others)
+        await pilot.mouse_up(offset=beside)
+        await until(pilot, lambda: len(app.clipboard.splitlines()) == 4)
 
 
 async def test_stamps_wrap_and_prefix(run: ScriptedRun) -> None:
@@ -247,3 +248,65 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
         await shows(pilot, "── attempt 3 · ")
         await pilot.press("escape", "m")
         await shows(pilot, "── worker:1 attempt 3 · ")
+
+
+async def test_arrows_scroll_where_one_pane_is_shown(run: ScriptedRun) -> None:
+    """Given a zoomed pane with a long log, when a person presses the up arrow, then the same
+    task's earlier lines are shown; left and right go to other tasks."""
+    run.write("worker:0", b"".join(b"line %d\n" % i for i in range(200)))
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("2", "z")
+        await shows(pilot, "line 199")
+        await pilot.press(*["up"] * 3)
+        await until(pilot, lambda: not visible(app, "line 199") and visible(app, "line 196"))
+        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 0)
+        await pilot.press("right")
+        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 1)
+
+
+async def test_ending_a_task_asks_and_killing_it_does_not(run: ScriptedRun) -> None:
+    """Given a running worker, then `x` asks and one Enter ends the task; Escape leaves it, and
+    `X` does not ask."""
+    run.all_tasks(state=TaskState.READY)
+    async with showing(run, (120, 40)) as (app, pilot):
+        await pilot.press("3", "x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("escape")
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        assert run.asked == []
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("enter")
+        await until(pilot, lambda: run.asked == ["signal worker:1 TERM"])
+        await pilot.press("X")
+        await until(pilot, lambda: run.asked[1:] == ["signal worker:1 KILL"])
+
+
+@pytest.mark.parametrize("key", ["r", "R", "x", "X"])
+async def test_a_key_that_can_do_nothing_says_why(run: ScriptedRun, key: str) -> None:
+    """Given a run that has ended, then keys for its tasks say so."""
+    run.end()
+    async with showing(run, (120, 40)) as (app, pilot):
+        await pilot.press(key)
+        await until(
+            pilot,
+            lambda: any("the run has ended" in note.message for note in app._notifications),
+        )
+        assert run.asked == []
+
+
+async def test_releasing_the_mouse_copies(run: ScriptedRun) -> None:
+    """Given lines of a log, when a person drags over two of them and lets go, then both are
+    copied, and the message says where they went."""
+    run.write("worker:0", b"one\ntwo\nthree\n")
+    async with showing(run, (120, 40)) as (app, pilot):
+        await shows(pilot, "three")
+        pane = run_screen(app).area.grid.panes[1]
+        rows = [row for row, text in enumerate(screen_text(app)) if "one" in text or "two" in text]
+        x = pane.region.x + 3
+        await pilot.mouse_down(offset=(x, rows[0]))
+        await pilot.hover(offset=(x, rows[1]))
+        await pilot.mouse_up(offset=(x, rows[1]))
+        await until(pilot, lambda: app.clipboard == "one\ntwo\n")
+        told = "2 lines sent to the terminal's clipboard"
+        await until(pilot, lambda: any(told in note.message for note in app._notifications))

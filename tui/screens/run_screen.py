@@ -26,6 +26,7 @@ from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl, loop_caller
+from tui.clipboard import copy
 from tui.memory import Memory
 from tui.outcome import (
     failure_text,
@@ -51,6 +52,8 @@ from tui.widgets.titles import NAME, Title, task_title
 _OPEN = Binding.Group("Web page; merged: on/off")
 _RESTART = Binding.Group("Restart, at once")
 _END = Binding.Group("TERM, KILL the task")
+_OF_LIVING_RUNS = ("restart", "signal")
+"""Actions that mean nothing when the run has ended."""
 _MOST_NOTES = 4
 _MOST_TASKS = 64
 """Tasks that the palette offers to go to."""
@@ -168,8 +171,14 @@ class RunScreen(Screen[None]):
         """When notes were shown that are still to be seen."""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """No task can be restarted or ended when the run has ended."""
-        return self.snapshot.ended is None or action not in ("restart", "signal")
+        """No task can be restarted or ended when the run has ended: help does not list that."""
+        return self.snapshot.ended is None or not action.startswith(_OF_LIVING_RUNS)
+
+    def on_key(self, event: events.Key) -> None:
+        """Says why a key does nothing whose command was refused."""
+        bindings = self._bindings.key_to_bindings.get(event.key, ())
+        if any(binding.action.startswith(_OF_LIVING_RUNS) for binding in bindings):
+            self.notify("the run has ended: its tasks cannot be restarted or ended", timeout=3)
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -379,7 +388,8 @@ class RunScreen(Screen[None]):
         self.show_run(time.time())
         return True
 
-    def action_open(self) -> None:
+    @work(group="commands")
+    async def action_open(self) -> None:
         """Switches the focused task on or off in the merged log; elsewhere opens its web page
         (TensorBoard's, say), else the only one that there is. Where there can be no browser, the
         address goes to the clipboard."""
@@ -398,8 +408,8 @@ class RunScreen(Screen[None]):
             self.app.open_url(url)
             self.notify(f"opened {url}", timeout=4)
         else:
-            self.app.copy_to_clipboard(url)
-            self.notify(f"{url} — no browser here; copied", timeout=8)
+            where = await copy(self.app, url)
+            self.notify(f"{url}: no browser here, the address was {where}", timeout=8)
 
     @work(group="commands")
     async def action_restart(self, hard: bool) -> None:
@@ -411,27 +421,33 @@ class RunScreen(Screen[None]):
     async def action_signal(self, name: str) -> None:
         """Sends TERM (KILL after the grace) or KILL to the focused task alone."""
         act = partial(self.control.signal, name=name)
-        await self._confirmed(f"send {name} to", act, "The run ends with the {}.")
+        await self._confirmed(f"send {name} to", act, "The run ends with the {}.", name == "TERM")
 
     async def _confirmed(
         self,
         word: str,
         act: Callable[[TaskId], None],
-        result: str = "The {} serves workers that still run.",
+        result: str = "Workers are still running and need the {}.",
+        asks: bool = False,
     ) -> None:
-        """Acts at once, or after a yes where other tasks depend on this one."""
+        """Acts at once, or after a yes where it `asks` or other tasks depend on this one."""
         name = self.area.pane_layout.focused
         if name is None:
             return
         snapshot = self.control.snapshot()
         if not self.control.living or snapshot.ended is not None:
-            self.notify("the run is over", timeout=2)
+            self.notify(f"the run has ended: there is no {name} to {word}", timeout=3)
             return
         task = snapshot.task(name)
-        if _others_depend_on(task, snapshot):
-            why = result.format("chief" if task.is_chief else "ps")
-            if await ask(self, Confirm(f"{word} {name}?", why)) is not True:
-                return
+        if asks and not task.state.live:
+            self.notify(f"{name} has ended already", timeout=3)
+            return
+        needed = _others_depend_on(task, snapshot)
+        why = (
+            result.format("chief" if task.is_chief else "ps") if needed else "The task is running."
+        )
+        if (needed or asks) and await ask(self, Confirm(f"{word} {name}?", why)) is not True:
+            return
         act(name)
         self.notify(f"{word} {name}", timeout=3)
 

@@ -34,7 +34,7 @@ from textual.widget import Widget
 from launcher.errors import TfmuxError
 from launcher.paths import expand_user, tilde
 from launcher.quantities import counted, thousands
-from tui.keys import key_of
+from tui.clipboard import copy
 from tui.log.log_views import LogView
 from tui.log.rows import wrap
 from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
@@ -290,8 +290,9 @@ class Pane(Widget, can_focus=True):
         self.redraw()
         return True
 
-    def action_copy(self) -> None:
-        """Copies the selected lines, or those in sight, to the terminal's clipboard."""
+    @work(group="commands")
+    async def action_copy(self) -> None:
+        """Copies the selected lines, or those in sight, to the clipboard."""
         view = self.view
         if view is None:
             return
@@ -303,12 +304,11 @@ class Pane(Widget, can_focus=True):
                 break
             text += line
             count += 1
-        self.app.copy_to_clipboard(text)
-        cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
-        copied = counted(count, "line")
-        self.notify(f"{copied} copied{cut}. The whole log: {view.path}", timeout=6)
         view.selection = None
         self.redraw()
+        where = await copy(self.app, text)
+        cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
+        self.notify(f"{counted(count, 'line')} {where}{cut}. The whole log: {view.path}", timeout=6)
 
     def copy_selected(self) -> bool:
         """Copies the selected lines; False when there are none."""
@@ -569,10 +569,7 @@ class Pane(Widget, can_focus=True):
         if self._drag_from is not None:
             self._drag_from = None
             self.release_mouse()
-            if self.view and self.view.selection:
-                commands = {"log.copy": "copies", "log.save": "saves", "back": "leaves"}
-                keys = (f"{key_of(self, name)} {text}" for name, text in commands.items())
-                self.notify(", ".join(keys), timeout=3)
+            self.copy_selected()
 
     def _line_at(self, y: int) -> int | None:
         rows = self.port.rows()

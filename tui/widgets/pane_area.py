@@ -97,8 +97,8 @@ class PaneArea(Horizontal, can_focus=True):
         Binding("shift+tab", "next(-1)", "Previous pane", id="pane.previous", group=_NEXT),
         Binding("left", "go('left')", "Pane to the left", id="pane.left", group=_BESIDE),
         Binding("right", "go('right')", "Pane to the right", id="pane.right", group=_BESIDE),
-        Binding("up", "go('up')", "Pane above", id="pane.up", group=_BESIDE),
-        Binding("down", "go('down')", "Pane below", id="pane.down", group=_BESIDE),
+        Binding("up", "go('up')", "Pane above, or scroll", id="pane.up", group=_BESIDE),
+        Binding("down", "go('down')", "Pane below, or scroll", id="pane.down", group=_BESIDE),
         *(
             Binding(str(n), f"nth({n})", f"Pane {n}", id=f"pane.{n}", group=_NUMBERS)
             for n in range(1, 10)
@@ -385,10 +385,14 @@ class PaneArea(Horizontal, can_focus=True):
         self.focus_task(task)
 
     def action_go(self, direction: str) -> None:
-        """The nearest pane in a direction; in a list, the task above or below."""
+        """The nearest pane in a direction. Where one pane is shown, up and down scroll it, and left
+        and right go to the task before or after."""
         layout, here = self.pane_layout, self.pane
         if layout.effective is not Arrangement.GRID or layout.zoomed:
-            self.action_next(1 if direction in ("down", "right") else -1)
+            if direction in ("left", "right"):
+                self.action_next(1 if direction == "right" else -1)
+            elif here is not None:
+                here.action_rows(1 if direction == "down" else -1)
             return
         if here is None:
             return
