@@ -168,7 +168,7 @@ async def test_restart_asks_for_those_whom_others_need(run: ScriptedRun) -> None
         for key in ("r", "X"):
             await pilot.press(key)
             await until(pilot, lambda: isinstance(app.screen, Confirm))
-            why = "The run ends with the ps." if key == "X" else "The ps serves workers that still"
+            why = "The run ends with the ps." if key == "X" else "still running and need the ps"
             await shows(pilot, why)
             await pilot.press("n")
             await until(pilot, lambda: isinstance(app.screen, RunScreen))
