@@ -376,20 +376,20 @@ class LogFile:
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
         before, self._unfinished = self._unfinished, b""
-        if self._stretches.block is None and not before and not _goes_up(data, length):
+        goes_up = before and UP.match(before + data[: min(length, _LONGEST_UP)]) is not None
+        if self._stretches.block is None and not goes_up and not _goes_up(data, length):
             self._count_lines(data, length, now)
         else:
-            self._count_rewritten(bytes(memoryview(data)[:length]), before, now)
+            self._count_rewritten(bytes(memoryview(data)[:length]), now, goes_up=bool(goes_up))
         if self._stretches.block is None:
             last = bytes(memoryview(data)[max(0, length - _LONGEST_UP) : length])
             found = _UNFINISHED.search(before + last if length < _LONGEST_UP else last)
             self._unfinished = found.group() if found is not None else b""
 
-    def _count_rewritten(self, data: bytes, before: bytes, now: float) -> None:
-        """Counts bytes in which programs may move to lines above; `before` may be the beginning
-        of such a movement."""
+    def _count_rewritten(self, data: bytes, now: float, *, goes_up: bool) -> None:
+        """Counts bytes in which programs may move to lines above; `goes_up`: with the first of
+        them such a movement ends."""
         stretches, at = self._stretches, 0
-        goes_up = bool(before) and UP.match(before + data[:16]) is not None
         while at < len(data):
             if stretches.block is not None:
                 end = min(at + MARK_BYTES, len(data))
