@@ -98,7 +98,7 @@ class HostError(TfmuxError):
     def __init__(self, host: str, what: str, *, code: str = "", todo: str = "") -> None:
         self.host = host
         self.what = what = printable(what)  # it may have text of the host in it
-        self.todo = todo
+        self.todo = todo = printable(todo)
         self.reason = f"{what}; {todo}" if todo else what
         self.code = code or self.code
         super().__init__(f"{host}: {self.reason}")

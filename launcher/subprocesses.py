@@ -82,13 +82,6 @@ def let_go(process: Process) -> None:
     process._transport.close()  # type: ignore[attr-defined]
 
 
-def stop_reading(process: Process) -> None:
-    """Ends the output of a program for whoever reads it; others may hold it open for ever."""
-    pipe = process._transport.get_pipe_transport(1)  # type: ignore[attr-defined]
-    if pipe is not None:
-        pipe.close()
-
-
 async def start_session(*argv: str, **options: Any) -> Process:
     """Starts a program in a session of its own; `options` are those of `create_subprocess_exec`.
     Its limit of open files is the login's a moment later: before it reads what is sent to it.

@@ -31,6 +31,7 @@ from ..hosts.link import Link
 from ..hosts.programs import Program
 from ..on_host.transfer import MOST_LISTED, PIECE
 from ..plan.planner import HostPlan
+from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev
 from ..run.snapshot import KeptResults
@@ -131,7 +132,7 @@ class Results:
         return False
 
     def _note(self, text: str) -> None:
-        self._feed(ev.NoteAdded(time.time(), text))
+        self._feed(ev.NoteAdded(time.time(), printable(text)))
 
 
 class _Found(Frame):
@@ -271,7 +272,8 @@ def reason_of(error: BaseException) -> str:
             f"{display_name(os.fsdecode(error.filename))}: " if error.filename is not None else ""
         )
         return f"{where}{error.strerror or error}"
-    return str(error) if isinstance(error, TfmuxError) else f"{type(error).__name__}: {error}"
+    text = str(error) if isinstance(error, TfmuxError) else f"{type(error).__name__}: {error}"
+    return printable(text)
 
 
 def named(paths: Sequence[str]) -> list[tuple[str, str]]:

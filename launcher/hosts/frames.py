@@ -41,7 +41,12 @@ def _task(value: object) -> TaskId:
 
 def _shown(longest: int) -> AfterValidator:
     """Makes text for a person printable, and cuts it."""
-    return AfterValidator(lambda text: printable(text, longest))
+
+    def made(text: str) -> str:
+        fits = len(text) <= longest and text.isprintable()  # as almost all that comes
+        return text if fits else printable(text, longest)
+
+    return AfterValidator(made)
 
 
 Task = Annotated[TaskId, PlainValidator(_task)]
@@ -348,8 +353,12 @@ class Settings:
 
     def to_json(self) -> dict[str, Any]:
         """The JSON object; fields that are None are left out."""
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return {name: _plain(value) for name, value in values if value is not None}
+        made = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None:
+                made[field.name] = value if isinstance(value, int | float | str) else _plain(value)
+        return made
 
 
 @frozen

@@ -23,7 +23,7 @@ from ..cluster.values import COMMAND
 from ..errors import HostError, InterpreterError, UnreachableError
 from ..plan.planner import HostPlan
 from ..printable import printable
-from ..subprocesses import let_go, start_session, stop_reading
+from ..subprocesses import start_session
 from . import bootstrap
 from .auth_prompt import PromptHandler
 from .bootstrap import first_difference, last_line
@@ -116,6 +116,8 @@ class LocalTransport(Transport):
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self._pipes = process._transport  # type: ignore[attr-defined]
+        """The public ways wait for the end of the output, which others may hold open for ever."""
         self._said = bytearray()
         self._listener = asyncio.create_task(self._listen())
 
@@ -152,7 +154,8 @@ class LocalTransport(Transport):
     async def aclose(self) -> None:
         assert self._process.stdin is not None
         self._process.stdin.close()
-        stop_reading(self._process)  # an agent that was stopped holds it open
+        if (output := self._pipes.get_pipe_transport(1)) is not None:
+            output.close()  # an agent that was stopped holds it open
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_BRIDGE_SECONDS):
@@ -162,7 +165,7 @@ class LocalTransport(Transport):
                 await self._process.wait()
         finally:  # also where whoever closes it is cancelled
             self._listener.cancel()
-            let_go(self._process)
+            self._pipes.close()
 
     @property
     def complaint(self) -> str:
@@ -232,7 +235,7 @@ class ViaTransport(LocalTransport):
             if not self._gone:
                 self._signal(signal.SIGKILL)
             self._listener.cancel()
-            let_go(self._process)
+            self._pipes.close()
 
     async def wait_ended(self, seconds: float) -> bool:
         """Waits until the command and what it has started have ended."""

@@ -8,7 +8,8 @@ and compare instructions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ..cluster.file_model import ClusterModel
@@ -26,6 +27,7 @@ from .snapshot import (
 )
 from .state import RunData
 from .states import AT_WORK, Cause, HostState, Outcome, RunPhase
+from .story import MOST_EVENTS, story
 from .tasks import Tasks
 from .validation import check
 from .views import Views
@@ -73,6 +75,7 @@ class RunStateMachine:
             past = RunData(cluster, run_id, started, resume, past)
         self.data = past
         """All that is known of the run; the shell adds figures."""
+        self._last: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._shutdown = Shutdown(self.data)
         self._restart = Restart(self.data, self._shutdown)
         self._tasks = Tasks(self.data, self._shutdown, self._restart)
@@ -121,10 +124,11 @@ class RunStateMachine:
             InvalidTransition: a task's state cannot change so.
             KeyError: the run has no such task or host.
         """
+        self._last.append(event)
         self.data.now = event.time
         if not self.data.run.started:
             self.data.update_run(started=event.time, waiting_since=event.time)
-        if self.data.phase is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
+        if self.data.run.state is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
             return []
         return self._handlers[type(event)](event)
 
@@ -135,6 +139,10 @@ class RunStateMachine:
             AssertionError: it does not hold.
         """
         check(self.data)
+
+    def story(self) -> Iterator[str]:
+        """The last events that were handled, one a line, oldest first."""
+        return story(list(self._last))
 
     def snapshot(self) -> Snapshot:
         """The run as it stands, with whom it waits for now."""
@@ -221,7 +229,7 @@ class RunStateMachine:
     def _kill_all(self, event: ev.KillAll) -> list[Instruction]:
         data, run = self.data, self.data.run
         data.update_run(kill_asked=run.kill_asked or event.by_person)
-        if self.data.phase is RunPhase.ENDED:
+        if run.state is RunPhase.ENDED:
             if event.force and not run.forced:
                 data.update_run(forced=True)
                 data.note(_GIVEN_UP)

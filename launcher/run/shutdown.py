@@ -53,13 +53,13 @@ class Shutdown:
     def broadcast(self) -> list[Instruction]:
         """The kill for all hosts whose receipts are pending."""
         data, grace = self._data, self._data.plan.settings.grace
-        self._settle(data.contacted_hosts)
+        contacted = data.contacted_hosts
+        self._settle(contacted)
         data.update_run(kill_deadline=data.now + grace)
-        kills: list[Instruction] = [
-            KillHost(host, None, grace)
-            for host in data.contacted_hosts
-            if self.receipt_pending(host)
-        ]
+        kills: list[Instruction] = []
+        for host in contacted:
+            if self.receipt_pending(host):
+                kills.append(KillHost(host, None, grace))
         if not kills:
             return self.check_receipts()
         return [*kills, SetTimer(ShutdownTimeout(), grace + KILL_PATIENCE)]
@@ -119,7 +119,7 @@ class Shutdown:
         """Ends the wait for hosts of a job that has ended: nobody reaches a lost host's agent, and
         elsewhere it may have died. Its last message counts, else the engine's word."""
         data = self._data
-        ended = data.allocation is not None and bool(data.allocation.ended)
+        ended = data.run.allocation is not None and bool(data.run.allocation.ended)
         found = False
         for host in hosts:
             record = data.host_records[host]

@@ -13,7 +13,6 @@ from ..cluster.file_model import ClusterModel
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..plan.planner import Plan, make_plan
-from ..printable import printable
 from .events import ReadyDelay, ReadyTimeout, Timer
 from .snapshot import (
     AllocatedNode,
@@ -136,15 +135,6 @@ class RunData(Views):
 
     # --- the run --------------------------------------------------------------------------
 
-    @property
-    def phase(self) -> RunPhase:
-        return self.run.state
-
-    @property
-    def allocation(self) -> AllocationView | None:
-        """The engine's job, where the hosts are its nodes."""
-        return self.run.allocation
-
     def refresh_waiting(self, waiting: str | None = None) -> None:
         """Says anew who is waited for, by default as the run knows it."""
         self.update_run(waiting=self.waiting() if waiting is None else waiting)
@@ -180,10 +170,6 @@ class RunData(Views):
             self.add(replace(before, facts=known))
         for task in self.plan.tasks:
             self.update_task(task.id, address=task.address)
-
-    def note(self, text: str) -> None:
-        """Adds a message for people; the latest hundred are kept."""
-        super().note(printable(text))
 
     # --- tasks ----------------------------------------------------------------------------
 
@@ -292,11 +278,6 @@ class RunData(Views):
             if before is not None:
                 state = before if view.state is TaskState.LOST else view.state
                 self.update_task(view.id, state=state, state_before_loss=None)
-
-    @property
-    def contacted_hosts(self) -> list[str]:
-        """Hosts that may hold something of the run."""
-        return [host for host, view in self.hosts.items() if view.contacted]
 
     @property
     def unstaged_hosts(self) -> list[str]:

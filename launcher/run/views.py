@@ -12,8 +12,17 @@ from dataclasses import fields, replace
 from typing import Any
 
 from ..ids import TaskId
-from .snapshot import FactsView, HostView, Note, Receipt, RunView, Snapshot, TaskView
-from .states import check_transition
+from .snapshot import (
+    AllocationView,
+    FactsView,
+    HostView,
+    Note,
+    Receipt,
+    RunView,
+    Snapshot,
+    TaskView,
+)
+from .states import RunPhase, check_transition
 
 MOST_NOTES = 100
 Record = RunView | HostView | TaskView | FactsView | Note | Receipt
@@ -57,6 +66,20 @@ class Views:
         views.receipt = snapshot.receipt
         return views
 
+    @property
+    def phase(self) -> RunPhase:
+        return self.run.state
+
+    @property
+    def allocation(self) -> AllocationView | None:
+        """The engine's job, where the hosts are its nodes."""
+        return self.run.allocation
+
+    @property
+    def contacted_hosts(self) -> list[str]:
+        """Hosts that may hold something of the run."""
+        return [host for host, view in self.hosts.items() if view.contacted]
+
     # --- changes --------------------------------------------------------------------------
 
     def update_run(self, **changes: Any) -> None:
@@ -99,11 +122,14 @@ class Views:
         self._newer.clear()
 
     def _update(self, view: RunView | HostView | TaskView, changes: dict[str, Any]) -> None:
-        news = {name for name, value in changes.items() if getattr(view, name) != value}
+        news, figures = False, True
+        for name, value in changes.items():
+            if getattr(view, name) != value:
+                news, figures = True, figures and name in _FIGURES[view.event]
         if news:
             view = replace(view, **changes)
             self._put(view)
-            self._mark(view, figures=news <= _FIGURES[view.event])
+            self._mark(view, figures=figures)
 
     def _mark(self, record: Record, *, figures: bool = False) -> None:
         key = _key(record)

@@ -37,16 +37,19 @@ import os
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any, NoReturn
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from ..ids import TaskId
 from ..run import events as ev
-from ..run.stack_groups import Stacks, stacks_type
+from ..run.stack_groups import stacks_type
 from ..run.views import Record, Views
 from ..store.runs import socket_path
 from ..store.stream import plain
-from .prompts import PROMPTS, PendingPrompt, PromptQueue
+from .prompts import PROMPTS, PendingPrompt
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 _FULL_BYTES = 64 * 1024
 """A client with more unread bytes is sent nothing until it has read them. The last message that
@@ -130,25 +133,10 @@ def peer_uid(link: socket.socket) -> int:
 class ControlSocket:
     """Serves the clients of one run. All of it belongs to the launcher's loop."""
 
-    def __init__(
-        self,
-        run_id: str,
-        command: Callable[[ev.Event], None],
-        prompts: PromptQueue,
-        views: Callable[[], Views],
-        failed: Callable[[str, BaseException], NoReturn],
-        stacks: Callable[[tuple[TaskId, ...] | None], Awaitable[Stacks]] | None = None,
-    ) -> None:
-        """`command` gets what clients want, and raises `KeyError` where the run has no such task;
-        `views` is the state that is sent; `failed` gets what nobody expected; `stacks` takes the
-        stacks of tasks, or of all."""
-        self._failed = failed
-        self._run_id = run_id
-        self._command = command
-        self._views = views
-        self._prompts = prompts
-        prompts.listener = self.send_prompts
-        self._stacks = stacks
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._prompts = shell.prompts
+        self._prompts.listener = self.send_prompts
         self._clients: dict[_Client, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._soon = False
@@ -164,7 +152,7 @@ class ControlSocket:
     async def listening(self) -> AsyncIterator[None]:
         """Accepts clients while it is entered. The socket that a killed launcher has left is
         replaced."""
-        path = socket_path(self._run_id)
+        path = socket_path(self._shell.folder.run_id)
         new = path.with_suffix(f".{os.getpid()}")
         new.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._serve, new, limit=_LONGEST_COMMAND)
@@ -211,7 +199,7 @@ class ControlSocket:
                 client.writer.write(line)
                 client.prompts = pending
 
-    async def finish(self, views: Views) -> None:
+    async def finish(self) -> None:
         """Sends the last state and says that nothing follows; also to a client that has connected
         and is about to subscribe, where the run ends at its beginning."""
         self._finished = True
@@ -219,7 +207,7 @@ class ControlSocket:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_FLUSH_SECONDS):
                     await self._begun.wait()
-        last = _changed(views.records()) + line_of({"finished": True})
+        last = _changed(self._shell.data.records()) + line_of({"finished": True})
         clients = [client for client in self._clients if client.subscribed]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_FLUSH_SECONDS):
@@ -256,7 +244,7 @@ class ControlSocket:
 
     def _reap(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._failed("client", error)
+            self._shell.crash("client", error)
 
     async def _listen(self, client: _Client, reader: asyncio.StreamReader) -> None:
         count, since = 0, time.monotonic()
@@ -281,7 +269,7 @@ class ControlSocket:
                 self._count(client, -1)
             client.outbox.abort()
             if client.kills and not self._finished:
-                self._command(ev.KillAll(time.time(), by_person=False))
+                self._shell.command(ev.KillAll(time.time(), by_person=False))
 
     def _dispatch(self, client: _Client, message: dict[str, Any]) -> bool:
         """Carries a command out; True for the answer to a prompt that waited for it."""
@@ -291,11 +279,11 @@ class ControlSocket:
             case {"command": "detach"}:
                 client.kills = False
             case {"command": "kill_all", "by_person": bool(by_person)}:
-                self._command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
+                self._shell.command(ev.KillAll(time.time(), by_person, bool(message.get("force"))))
             case {"command": "restart", "task": str(task), "hard": bool(hard)}:
-                self._command(ev.Restart(time.time(), TaskId.parse(task), hard))
+                self._shell.command(ev.Restart(time.time(), TaskId.parse(task), hard))
             case {"command": "signal", "task": str(task), "name": "TERM" | "KILL" as name}:
-                self._command(ev.SignalTask(time.time(), TaskId.parse(task), name))
+                self._shell.command(ev.SignalTask(time.time(), TaskId.parse(task), name))
             case {"command": "answer", "id": int(ident), "text": str() | None as text}:
                 return self._prompts.answer(ident, text)
             case {"command": "stacks", "id": int(ident), "tasks": None | list() as names}:
@@ -317,9 +305,8 @@ class ControlSocket:
     ) -> None:
         message: dict[str, Any] = {"id": ident}
         try:
-            if self._stacks is None:
-                raise LookupError("this run has no hosts that could be asked")
-            message["stacks"] = stacks_type().dump_python(await self._stacks(tasks), mode="json")
+            stacks = await self._shell.take_stacks(tasks)
+            message["stacks"] = stacks_type().dump_python(stacks, mode="json")
         except Exception as error:  # a look is never a reason to end anything
             message["error"] = f"{type(error).__name__}: {error}"
         if not self._finished and client in self._clients:
@@ -352,7 +339,7 @@ class ControlSocket:
             self._timer = None
         self._not_before = asyncio.get_running_loop().time() + _SECONDS_BETWEEN
         if not self._finished:
-            self._send(self._views())
+            self._send(self._shell.refresh())
 
     def _catch_up(self) -> None:
         """Sends what clients lack: one of them has read what it was sent."""

@@ -7,28 +7,27 @@ time or is ended for its silence, so that no end waits for a look.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..ids import TaskId, named_tasks
 from ..printable import printable
 from ..run import events as ev
-from ..run.machine import RunStateMachine
 from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import record
 from ..run.states import AT_WORK, Hang, TaskState
-from .judge import Judge
-from .stack_collector import StackCollector
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 _LONGEST_TEXT = 600
 TICK = 1.0
@@ -177,57 +176,36 @@ class HangWatch:
     """Finds tasks that have stalled, looks at a run that seems to hang, and keeps what it has found
     in the run's record and folder, until the run goes on."""
 
-    def __init__(
-        self,
-        run: RunStateMachine,
-        stacks: StackCollector,
-        judge: Judge,
-        folder: Path,
-        feed: Callable[[ev.Event], None],
-        changed: Callable[[], None],
-        told: Callable[[Collection[TaskId]], None],
-    ) -> None:
-        """`changed` is called when the record of a task has changed, `told` with tasks that have
-        stalled, when `judge` has found out what it could."""
-        self._run = run
-        self._stacks = stacks
-        self._judge = judge
-        self._folder = folder
-        self._feed = feed
-        self._changed = changed
-        self._told = told
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._data = shell.data
         self._stalls = StallDetector()
         self._silences = _Silences()
         self._in_exit: dict[TaskId, int] = {}
         """Attempts of tasks that hang in their exit."""
         self._looks: dict[Hang, deque[float]] = {}
         self._noted: dict[Hang, float] = {}
-        self._under_way: set[asyncio.Task[None]] = set()
 
     # --- stalls ---------------------------------------------------------------------------
 
-    async def watch(self) -> None:
-        """Looks for tasks that have stalled, and whether a run that hung goes on; never ends by
-        itself."""
-        data = self._run.data
-        while True:
-            await asyncio.sleep(TICK)
-            if data.phase not in AT_WORK:
-                continue
-            if silent := self._silences.count(data.tasks):
-                self._start(self._look_for_exits(silent))
-            stalled = self._stalls.find(data.tasks)
-            for task, seconds in stalled.items():
-                data.update_task(task, stalled_since=time.time() - seconds)
-            if stalled:
-                self._changed()
-                self.begin(Hang.STALLED, *stalled)
-            elif data.run.verdict is not None and self._goes_on():
-                self._feed(ev.HangJudged(time.time(), None))
+    def watch(self) -> None:
+        """Looks for tasks that have stalled, and whether a run that hung goes on. To be called once
+        a `TICK` while tasks are at work."""
+        data, shell = self._data, self._shell
+        if silent := self._silences.count(data.tasks):
+            shell.spawn(self._look_for_exits(silent), "hang")
+        stalled = self._stalls.find(data.tasks)
+        for task, seconds in stalled.items():
+            data.update_task(task, stalled_since=time.time() - seconds)
+        if stalled:
+            shell.publish()
+            self.begin(Hang.STALLED, *stalled)
+        elif data.run.verdict is not None and self._goes_on():
+            shell.feed(ev.HangJudged(time.time(), None))
 
     def _goes_on(self) -> bool:
         """What the run was last found to hang of is over."""
-        hang, tasks = self._run.data.run.hang, self._run.data.tasks.values()
+        hang, tasks = self._data.run.hang, self._data.tasks.values()
         match hang and hang.reason:
             case Hang.STALLED:
                 return not any(view.stalled_since is not None for view in tasks)
@@ -246,45 +224,40 @@ class HangWatch:
 
     def observe(self, metric: Metric) -> None:
         """Takes note of a metric line: its task goes on."""
-        views = self._run.data
+        views = self._data
         view = views.tasks[metric.id]
         self._stalls.observe(view, metric.values)
         if view.stalled_since is not None:
             views.update_task(metric.id, stalled_since=None)
-            self._changed()
+            self._shell.publish()
 
     # --- looks ----------------------------------------------------------------------------
 
     def begin(self, reason: Hang, *about: TaskId) -> None:
         """Begins to look; nobody waits for it. `about` are the tasks that seem to hang."""
-        self._start(self._look(reason, about))
-
-    def _start(self, look: Coroutine[Any, Any, None]) -> None:
-        looking = asyncio.create_task(look, name="hang")
-        self._under_way.add(looking)
-        looking.add_done_callback(self._under_way.discard)
+        self._shell.spawn(self._look(reason, about), "hang")
 
     async def _look_for_exits(self, silent: Mapping[TaskId, float]) -> None:
         """Finds those of the silent tasks that have raised, and whose interpreters do not come to
         their end."""
         with suppress(Exception):  # a look is never a reason to end anything
-            for task, exception in (await self._judge.exceptions_in_exit(silent)).items():
-                attempt = self._run.data.tasks[task].attempt
+            for task, exception in (await self._shell.judge.exceptions_in_exit(silent)).items():
+                attempt = self._data.tasks[task].attempt
                 self._in_exit[task] = attempt
                 event = ev.HangsInExit(time.time(), task, attempt, exception, silent[task])
-                self._feed(event)
+                self._shell.feed(event)
                 self.begin(Hang.IN_EXIT, task)
 
     async def _look(self, reason: Hang, about: Collection[TaskId]) -> None:
-        tasks = self._run.data.tasks
+        tasks = self._data.tasks
         known = reason is Hang.AT_END and any(self._hangs_in_exit(tasks[task]) for task in about)
         if not known and self._may_look(reason):
             try:
                 await self._record_places(reason, about)
             except Exception as error:  # a look is never a reason to end anything
-                self._feed(ev.NoteAdded(time.time(), f"no stacks could be taken: {error!r}"))
-        if reason is Hang.STALLED:
-            self._told(about)
+                self._shell.note(f"no stacks could be taken: {error!r}")
+        if reason is Hang.STALLED and self._shell.hooks is not None:
+            self._shell.hooks.stalled(about)
 
     def _may_look(self, reason: Hang) -> bool:
         """Whether a look is due: tasks are disturbed seldom."""
@@ -294,11 +267,11 @@ class HangWatch:
         if len(looks) == _MOST_LOOKS and now - looks[0] < _AGAIN_SECONDS:
             return False
         looks.append(now)
-        return self._run.data.phase in AT_WORK
+        return self._data.phase in AT_WORK
 
     async def _record_places(self, reason: Hang, about: Collection[TaskId]) -> None:
         """Records where the tasks are, and what they hang of, for whoever follows the run."""
-        data, found = self._run.data, await self._stacks.take()
+        data, found = self._data, await self._shell.stacks.take()
         if reason is Hang.NOT_READY:
             about = [view.id for view in data.tasks.values() if _is_starting(view)]
         lasts = ((view.id, view.last_output) for view in data.tasks.values())
@@ -308,21 +281,21 @@ class HangWatch:
             return
         hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about}
         hanging |= self._stalls.stalled
-        verdict = await self._judge.judge_hang(found, hanging, self._stalls.moving)
+        verdict = await self._shell.judge.judge_hang(found, hanging, self._stalls.moving)
         if data.phase not in AT_WORK:
             return
-        file = self._folder / f"stacks-{reason}.json"
+        file = self._shell.folder.path / f"stacks-{reason}.json"
         _write_in_thread(file, record(replace(found, verdict=verdict)))
         view = HangView(reason, printable(text, _LONGEST_TEXT), file.name, found.time)
         data.update_run(hang=view)
-        self._feed(ev.HangJudged(time.time(), verdict))
+        self._shell.feed(ev.HangJudged(time.time(), verdict))
         now = time.monotonic()
         if now - self._noted.get(reason, -_AGAIN_SECONDS) >= _AGAIN_SECONDS:
             self._noted[reason] = now
             names = f"{named_tasks(about)} " if about else ""
             why = view.text if verdict is None else verdict.text
             note = f"{names}{_REASONS[reason]}: {why} (all stacks: {file.name})"
-            self._feed(ev.NoteAdded(time.time(), note))
+            self._shell.note(note)
 
 
 def _is_starting(view: TaskView) -> bool:

@@ -20,17 +20,19 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from ..cluster.file_model import ClusterModel, hook_problem
+from ..cluster.file_model import hook_problem
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.planner import Plan
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome
 from ..run.views import Views
 from ..store.logs import tail_lines
 from ..store.stream import plain
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 HOOK_SECONDS = 10.0
 _PACE = 0.05
@@ -136,15 +138,9 @@ _NULL = ("outcome", "exit_code", "first_failure", "verdict", "receipt")
 class HookRunner:
     """Runs the hooks of one run. Everything belongs to the launcher's loop."""
 
-    def __init__(
-        self,
-        cluster: ClusterModel,
-        plan: Plan,
-        folder: Path,
-        snapshot: Callable[[], Snapshot],
-        note: Callable[[str], None],
-    ) -> None:
-        """`note` gets what a hook printed, and why it failed."""
+    def __init__(self, shell: Shell) -> None:
+        cluster, plan = shell.data.cluster, shell.data.plan
+        self._shell = shell
         self._commands: dict[str, Sequence[str]] = {
             name.removeprefix("on_"): command
             for name, command in cluster.hooks
@@ -152,9 +148,6 @@ class HookRunner:
         }
         self._base = cluster.base
         self._secrets = {name for task in plan.tasks for name in task.env_from}
-        self._folder = folder
-        self._snapshot = snapshot
-        self._note = note
         self._running: set[asyncio.Task[None]] = set()
         self._stopped = threading.Event()
         self._finishing = False
@@ -167,10 +160,10 @@ class HookRunner:
     def stalled(self, tasks: Collection[TaskId]) -> None:
         """Tells the hook for it that tasks have stalled."""
         if "stall" in self._commands and not self._finishing:
-            self._start(self._run("stall", self._snapshot(), tasks))
+            self._start(self._run("stall", self._shell.snapshot(), tasks))
 
     def stop(self) -> None:
-        """Kills the hooks of the run's end: nobody waits for them any more."""
+        """Kills the hooks of the run's end, if it has come: nobody waits for them any more."""
         if self._finishing:
             self._stopped.set()
 
@@ -187,7 +180,7 @@ class HookRunner:
     async def _check(self, event: str) -> None:
         """Notes a program that is not there, long before it is needed."""
         if problem := await _in_thread(self._program(event).problem):
-            self._note(f"hook on_{event}: {problem}; it will not run")
+            self._shell.note(f"hook on_{event}: {problem}; it will not run")
 
     def _end(self, final: Snapshot) -> None:
         if final.outcome is Outcome.DETACHED:
@@ -210,14 +203,14 @@ class HookRunner:
     async def _run(self, event: str, snapshot: Snapshot, stalled: Collection[TaskId] = ()) -> None:
         if event not in self._commands:
             return
-        document = hook_document(event, snapshot, self._folder, time.time(), stalled)
+        document = hook_document(event, snapshot, self._shell.folder.path, time.time(), stalled)
         environ = {name: text for name, text in os.environ.items() if name not in self._secrets}
         environ |= {"TFMUX_EVENT": event, "TFMUX_RUN": snapshot.run_id}
         environ["TFMUX_OUTCOME"] = document["outcome"] or ""
         program, text = self._program(event), json.dumps(document).encode() + b"\n"
         said = await _in_thread(lambda: program.run(text, environ, self._stopped))
         if said:
-            self._note(f"hook on_{event}: {said}")
+            self._shell.note(f"hook on_{event}: {said}")
 
 
 def hook_document(

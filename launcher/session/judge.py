@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..cluster.roles import Role
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.cause import Verdict
-from ..run.machine import RunStateMachine
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
-from ..run.states import HostState, Outcome, RunPhase, StoppedBy, TaskState
+from ..run.states import HostState, RunPhase, StoppedBy, TaskState
 from ..run.verdict import MOST_FAREWELLS, TaskEvidence, is_ending, judge, last_exception
 from ..store.figures import figures_of
-from .output import LogMonitor
-from .stack_collector import MOST_FRAMES, StackCollector
+from .stack_collector import MOST_FRAMES
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 _READ_SECONDS = 2.0
 _LINES = 120
@@ -46,44 +48,34 @@ _STILL = ("is stopped", _IN_KERNEL)
 class Judge:
     """Finds the cause of one run's failure."""
 
-    def __init__(
-        self,
-        run: RunStateMachine,
-        monitor: LogMonitor,
-        stacks: StackCollector,
-        feed: Callable[[ev.Event], None],
-    ) -> None:
-        self._run = run
-        self._monitor = monitor
-        self._stacks = stacks
-        self._feed = feed
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._data = shell.data
 
     async def look(self, task: TaskId) -> None:
         """Takes the stacks of all that live, for a failure of `task`."""
         try:
             with suppress(Exception):  # a look is never a reason to end anything
-                await self._stacks.take()
+                await self._shell.stacks.take()
                 await asyncio.sleep(_LEAVE_SECONDS)
         finally:
-            self._feed(ev.LookedAt(time.time(), task))
+            self._shell.feed(ev.LookedAt(time.time(), task))
 
     async def judge(self) -> None:
         """Judges a run that has failed; its hosts have been released."""
-        if self._run.data.run.outcome is not Outcome.FAILED:
-            return
         verdict = await self._verdict()
         if verdict is not None:
-            self._feed(ev.Judged(time.time(), verdict))
+            self._shell.feed(ev.Judged(time.time(), verdict))
 
     async def judge_attempt(self) -> None:
         """Judges the failure for which all tasks are started again; they have ended."""
         with suppress(Exception):  # it is never a reason to end anything
             verdict = await self._verdict()
-            if verdict is not None and self._run.data.phase is RunPhase.RESTARTING:
-                self._feed(ev.Judged(time.time(), verdict))
-                number = self._run.data.run.attempt
+            if verdict is not None and self._data.phase is RunPhase.RESTARTING:
+                self._shell.feed(ev.Judged(time.time(), verdict))
+                number = self._data.run.attempt
                 text = f"cause of the failure of attempt {number}: {verdict.text}"
-                self._feed(ev.NoteAdded(time.time(), text))
+                self._shell.note(text)
 
     async def _verdict(self) -> Verdict | None:
         views = self._views()
@@ -111,7 +103,7 @@ class Judge:
     async def exceptions_in_exit(self, tasks: Collection[TaskId]) -> Mapping[TaskId, str]:
         """The exceptions of those tasks that have raised, and whose interpreters are ending: the
         text of a traceback alone is none, for programs print it and go on."""
-        tails = await self._tails([self._run.data.tasks[task] for task in tasks])
+        tails = await self._tails([self._data.tasks[task] for task in tasks])
         raised = {
             task: exception
             for task, tail in tails.items()
@@ -119,7 +111,7 @@ class Judge:
         }
         if not raised:
             return {}
-        found = await self._stacks.take(tuple(raised))
+        found = await self._shell.stacks.take(tuple(raised))
         return {one.task: raised[one.task] for one in found.tasks if is_ending(one.stack)}
 
     async def _confirmed(self, one: TaskStacks) -> TaskStacks:
@@ -128,13 +120,13 @@ class Judge:
         if not any(process.state.startswith(_IN_KERNEL) for process in one.processes):
             return one
         await asyncio.sleep(_SECOND_LOOK)
-        again = await self._stacks.take((one.task,))
+        again = await self._shell.stacks.take((one.task,))
         return next((other for other in again.tasks if other.task == one.task), one)
 
     def _views(self) -> list[TaskView]:
         """The tasks that are judged: those of the cluster, and what has failed beside them."""
-        plan = self._run.data.plan
-        views = [view for view in self._run.data.tasks.values() if view.attempt]
+        plan = self._data.plan
+        views = [view for view in self._data.tasks.values() if view.attempt]
         alone = not any(task.role.in_cluster for task in plan.tasks)
         return [
             view
@@ -148,12 +140,12 @@ class Judge:
         """The look of this attempt that found most tasks at work, the newest of equal ones: after a
         failure some have ended already, and wait to be reaped."""
         best: dict[TaskId, TaskStacks] = {}
-        for look in self._stacks.looks:
+        for look in self._shell.stacks.looks:
             found = {
                 one.task: one
                 for one in look.tasks
                 if one.main.state != _ENDED
-                and look.time >= (self._run.data.tasks[one.task].started or 0.0)
+                and look.time >= (self._data.tasks[one.task].started or 0.0)
             }
             if len(found) >= len(best):
                 best = found
@@ -176,8 +168,8 @@ class Judge:
                     loop.call_soon_threadsafe(add, task, lines)
 
             begun = view.attempts[-1].log_start if view.attempts else 0
-            size = min(_BYTES, max(0, self._monitor.size(view.id) - begun))
-            self._monitor.tail(view.id, told, lines=_LINES, size=size)
+            size = min(_BYTES, max(0, self._shell.outputs.monitor.size(view.id) - begun))
+            self._shell.outputs.monitor.tail(view.id, told, lines=_LINES, size=size)
         if tasks:
             with suppress(TimeoutError):
                 await asyncio.wait_for(all_read.wait(), _READ_SECONDS)
@@ -186,17 +178,17 @@ class Judge:
     def _evidence(
         self, view: TaskView, tail: tuple[str, ...], stacks: TaskStacks | None
     ) -> TaskEvidence:
-        plan = self._run.data.plan.task(view.id)
+        plan = self._data.plan.task(view.id)
         rank = plan.env.get("RANK") or plan.env.get("JAX_PROCESS_ID") or ""
         name, _, _ = view.address.rpartition(":")
-        on_host = [one.id for one in self._run.data.on_host(view.host)]
+        on_host = [one.id for one in self._data.on_host(view.host)]
         names = (view.address, *([name.strip("[]")] if len(on_host) == 1 else []))
         stack: tuple[StackFrame, ...] = ()
         state = ""
         if stacks is not None:
             state = next((p.state for p in stacks.processes if p.state.startswith(_STILL)), "")
             stack = () if state else stacks.stack
-            if len(self._run.data.tasks) > _MOST_WHOLE and stack:
+            if len(self._data.tasks) > _MOST_WHOLE and stack:
                 stack = (*stack, StackFrame("…"))
         return TaskEvidence(
             view.id,
@@ -210,7 +202,7 @@ class Judge:
             tail,
             stack,
             state,
-            self._run.data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
+            self._data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
             view.out_of_memory,
             plan.role is Role.PS,
         )

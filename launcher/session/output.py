@@ -14,29 +14,30 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from ..cluster.patterns import compile_pattern
 from ..cluster.readiness import Auto, LogMatches
 from ..hosts import frames
 from ..hosts.frames import TaskFacts
-from ..hosts.link import Link, Stored
+from ..hosts.link import Stored
 from ..ids import TaskId
 from ..lines import LINE_BYTES, versions
 from ..plan.planner import Plan
 from ..run import events as ev
 from ..run.background import LeftProcess, LeftProcesses
-from ..run.machine import RunStateMachine
 from ..run.snapshot import Metric, TaskView
-from ..run.states import TaskState
+from ..run.states import Hang, TaskState
 from ..store.disk import DiskThread
 from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail, tail_lines
 from ..store.metric_lines import Extractor
-from ..store.metrics import NO_METRICS, LatestMetrics, count_of
-from ..store.run_writer import RunWriter
+from ..store.metrics import NO_METRICS, count_of, latest_metrics
 from ..store.runs import SLOW_DISK_SECONDS
 from .stack_collector import look_after
 from .waiting import awaited_in
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -146,15 +147,16 @@ class LogMonitor:
         self._found = Found()
         self._counting: set[TaskId] = set()
         """Tasks for whose logs a `_Count` waits; the worker's, once there is one."""
-        for task in plan.tasks:
-            if logs.open(task.id).uncounted:  # an earlier launcher's
-                self._count_later(task.id)
+        self._files = {task.id: logs.open(task.id) for task in plan.tasks}
+        for task, log in self._files.items():
+            if log.uncounted:  # an earlier launcher's
+                self._count_later(task)
 
     # --- for the loop ---------------------------------------------------------------------
 
     def size(self, task: TaskId) -> int:
         """Bytes of a task's log that are on disk."""
-        return self._logs.open(task).size
+        return self._files[task].size
 
     def store(self, task: TaskId, offset: int, data: bytes, stored: Stored) -> None:
         """Puts a remote task's bytes on disk; `stored` gets their number when they are there."""
@@ -204,7 +206,7 @@ class LogMonitor:
         def read() -> None:
             found: tuple[str, ...] = ()
             with suppress(OSError), self._worker.asking():  # somebody may have removed the file
-                found = log_tail(self._logs.open(task), lines, size)
+                found = log_tail(self._files[task], lines, size)
             told(found)
 
         self._worker.put(read)
@@ -251,7 +253,7 @@ class LogMonitor:
             if self._waiting.get(job.task) is job:
                 del self._waiting[job.task]
         data = b"".join(job.parts)
-        log = self._logs.open(job.task)
+        log = self._files[job.task]
         now = time.time()
         with self._worker.asking():
             while True:
@@ -269,7 +271,7 @@ class LogMonitor:
         self._count_rest(job.task)
 
     def _follow(self, task: TaskId) -> None:
-        log = self._logs.open(task)
+        log = self._files[task]
         now = time.time()
         with self._lock:
             size = self._sizes.pop(task)
@@ -299,7 +301,7 @@ class LogMonitor:
 
     def _count_rest(self, task: TaskId) -> None:
         """Counts what is new in a log, unless more than that is to be counted before it."""
-        if self._logs.open(task).uncounted and task not in self._counting:
+        if self._files[task].uncounted and task not in self._counting:
             self._count(_Count(self, task))
 
     def _count_later(self, task: TaskId) -> None:
@@ -309,7 +311,7 @@ class LogMonitor:
     def _count(self, job: _Count) -> None:
         """Counts for a moment: nothing waits for this, but others wait for the thread."""
         self._counting.discard(job.task)
-        log = self._logs.open(job.task)
+        log = self._files[job.task]
         for _ in range(_COUNTED_TOGETHER):
             before = log.uncounted
             with suppress(OSError), self._worker.asking():
@@ -321,7 +323,7 @@ class LogMonitor:
 
     def _look(self, task: TaskId, begin: int, end: int) -> None:
         """Looks for the awaited line of a task in a part of its log."""
-        log = self._logs.open(task)
+        log = self._files[task]
         while task in self._patterns and begin < end:
             with self._worker.asking():
                 part = log.read(begin, min(_LOOK, end - begin))
@@ -359,7 +361,7 @@ class LogMonitor:
             return  # it is awaited since its start
         self._patterns[task] = (attempt, compile_pattern(pattern), b"")
         if since is not None:
-            size = self._logs.open(task).size
+            size = self._files[task].size
             self._look(task, since, min(size, since + _MOST_LOOKED))
 
     def _find_line(self, task: TaskId, data: bytes) -> None:
@@ -404,36 +406,15 @@ class Outputs:
     """The logs of a run's tasks as they grow, and the ends of its tasks, which are told only
     when their output is here to the last byte, if the disk takes it."""
 
-    def __init__(
-        self,
-        run: RunStateMachine,
-        logs: LogStore,
-        links: Mapping[str, Link],
-        *,
-        latest: Mapping[TaskId, LatestMetrics],
-        feed: Callable[[ev.Event], None],
-        metrics: Callable[[Metric], None],
-        publish: Callable[[], None],
-        trouble: Callable[[str], None],
-        failed: Callable[[str, BaseException], NoReturn],
-        silent: Callable[[TaskId], None],
-    ) -> None:
-        """`latest` are the metrics from before an attach; `metrics` gets each further line,
-        `trouble` why bytes are not stored, `failed` what goes wrong here. `publish` is called when
-        there are new figures, `silent` some seconds before the silence of a task is reported."""
-        self._run = run
-        self._links = links
-        self._feed = feed
-        self._record = metrics
-        self._latest = dict(latest)
+    def __init__(self, shell: Shell, logs: LogStore) -> None:
+        self._shell = shell
+        self._data = shell.data
+        self._latest = dict(latest_metrics(shell.folder.metrics)) if shell.attached else {}
+        """The metrics of each task, also from before an attach."""
         self._total_told: int | None = None
-        self._publish = publish
         self._publishing = False
-        self._trouble = trouble
-        self._failed = failed
-        self._silent = silent
-        self._hosts_of = {task.id: task.host for task in run.data.plan.tasks}
-        self.monitor = LogMonitor(run.data.plan, logs, self._wake, partial(failed, "logs"))
+        self._hosts_of = {task.id: task.host for task in self._data.plan.tasks}
+        self.monitor = LogMonitor(self._data.plan, logs, self._wake, partial(shell.crash, "logs"))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._woken = False
         self._metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = {}
@@ -456,7 +437,7 @@ class Outputs:
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
         self._loop = asyncio.get_running_loop()
-        views = self._run.data
+        views = self._data
         for task, latest in self._latest.items():
             if task in views.tasks:
                 views.update_task(task, **latest.figures(views.tasks[task].last_output))
@@ -482,7 +463,7 @@ class Outputs:
         try:
             self._handle(found)
         except Exception as error:
-            self._failed("logs", error)
+            self._shell.crash("logs", error)
 
     def _handle(self, found: Found) -> None:
         for stored, count in found.stored.items():
@@ -493,7 +474,7 @@ class Outputs:
         self._awaits.update(found.awaits)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
-            self._run.data.update_task(task, last_output=last, log_size=size)
+            self._data.update_task(task, last_output=last, log_size=size)
         self._lost.update(found.lost)
         if found.wrote and not self._publishing:
             self._publishing = True
@@ -505,9 +486,9 @@ class Outputs:
                 _, before, _ = self._metrics.get(task, _NO_LINE)
                 self._metrics[task] = (now, {**before, **values}, rate)
         for task, attempt in found.ready:
-            self._feed(ev.TaskReady(time.time(), task, attempt))
+            self._shell.feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:
-            self._trouble(found.trouble)
+            self._shell.disk.complain(found.trouble)
         for task in found.wrote:
             if task in self._exits:
                 self._check_exit(task)
@@ -515,64 +496,64 @@ class Outputs:
 
     def _show(self) -> None:
         self._publishing = False
-        self._publish()
+        self._shell.publish()
 
     def _publish_metrics(self) -> None:
         metrics, self._metrics = self._metrics, {}
         for task, (now, values, rate) in metrics.items():
             latest = self._latest.get(task, NO_METRICS).updated(now, values, rate)
             self._latest[task] = latest
-            view = self._run.data.tasks[task]
-            self._run.data.update_task(task, **latest.figures(view.last_output))
+            view = self._data.tasks[task]
+            self._data.update_task(task, **latest.figures(view.last_output))
             named = (values.get("step"), values.get("loss"))
-            self._record(Metric(task, view.host, values, rate, *named, time=now))
+            self._shell.record_metric(Metric(task, view.host, values, rate, *named, time=now))
             total = count_of(values, "total")
             news = total is not None and total != self._total_told
             if news or (values and self._awaits_metrics(task)):
                 self._total_told = total if news else self._total_told
-                self._feed(ev.MetricsSeen(now, task, total))
+                self._shell.feed(ev.MetricsSeen(now, task, total))
 
     def _awaits_metrics(self, task: TaskId) -> bool:
         """A metric line changes the state of a task."""
-        state, ready = self._run.data.tasks[task].state, self._run.data.plan.task(task).ready
+        state, ready = self._data.tasks[task].state, self._data.plan.task(task).ready
         return state is TaskState.READY or (state is TaskState.STARTING and isinstance(ready, Auto))
 
     def await_line(self, started: ev.TaskStarted) -> None:
         """Attached while a task is awaited by its log: the line may have come meanwhile."""
         ready, view = (
-            self._run.data.plan.task(started.task).ready,
-            self._run.data.tasks[started.task],
+            self._data.plan.task(started.task).ready,
+            self._data.tasks[started.task],
         )
         awaited = view.state is TaskState.STARTING and view.attempt == started.attempt
         if awaited and isinstance(ready, LogMatches):
             since = started.log_start
             self.monitor.await_line(started.task, started.attempt, ready.pattern, since)
 
-    def watch_silence(self, task: TaskId, seconds: float) -> bool:
-        """Says so when a task has written nothing for `seconds`; True where the caller has to run
-        `check_silences` for that."""
+    def watch_silence(self, task: TaskId, seconds: float) -> None:
+        """Says so when a task has written nothing for `seconds`."""
         self._silences[task] = _Silence(seconds, self._last.get(task), -_SILENCE_PACE)
-        begins, self._counting = not self._counting, True
-        return begins
+        if not self._counting:
+            self._counting = True
+            self._shell.spawn(self._check_silences(), "silence")
 
-    async def check_silences(self) -> None:
+    async def _check_silences(self) -> None:
         """Counts the time for which watched tasks are silent, until none is left. Time in which
         nothing could be heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
         while self._silences:
             await asyncio.sleep(_SILENCE_PACE)
             stalled = []
             for task, silence in list(self._silences.items()):
-                if self._run.data.tasks[task].state.ended:
+                if self._data.tasks[task].state.ended:
                     del self._silences[task]
                     continue
                 silent = silence.counted(self._last.get(task))
                 if silent >= silence.limit:
                     stalled.append((self._silences.pop(task), task))
                 if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
-                    self._silent(task)
+                    self._shell.hangs.begin(Hang.AT_END, task)
             for silence, task in stalled:
                 awaits = self._awaits.get(task)
-                self._feed(ev.OutputStalled(time.time(), task, silence.seconds, awaits))
+                self._shell.feed(ev.OutputStalled(time.time(), task, silence.seconds, awaits))
                 await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
         self._counting = False
 
@@ -646,7 +627,7 @@ class Outputs:
         return self.monitor.size(task) >= size or self._lost.get(task, -1) >= size
 
     def _count_local(self, task: TaskId, size: int) -> None:
-        if self._links[self._hosts_of[task]].settings.local:
+        if self._shell.links[self._hosts_of[task]].settings.local:
             self.monitor.grown(task, size)
 
     def _check_exit(self, task: TaskId) -> None:
@@ -664,14 +645,14 @@ class Outputs:
         self._notify_host(task)
         if task in self._metrics:
             self._publish_metrics()  # in the order in which it was written
-        if not self._run.data.needs_tail(task, facts.attempt, facts.status):
+        if not self._data.needs_tail(task, facts.attempt, facts.status):
             tail = ()
         held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)
         asked = (facts.stopped_by, facts.stopped_why)
         left = None if facts.left is None else _left(facts.left)
         at = min(now, self._ended.pop(task, now))
-        self._feed(
+        self._shell.feed(
             ev.TaskExited(
                 now,
                 task,
@@ -695,38 +676,37 @@ def _left(said: frames.LeftProcesses) -> LeftProcesses:
     return LeftProcesses(tuple(listed), said.unlisted, said.seconds, said.cpu)
 
 
-@dataclass
 class DiskWatch:
     """Knows whether logs and records are being stored."""
 
-    writer: RunWriter
-    feed: Callable[[ev.Event], None]
-    stalled: bool = False
-    """Our disk is full, or does not answer."""
-    _said: float | None = None
-    _said_unrecorded: bool = False
-    _said_omitted: str = ""
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self.stalled = False
+        """Our disk is full, or does not answer."""
+        self._said: float | None = None
+        self._said_unrecorded = False
+        self._said_omitted = ""
 
-    async def watch(self, outputs: Outputs) -> None:
+    async def watch(self) -> None:
         """Notes disks that do not answer; never ends by itself."""
         while True:
             await asyncio.sleep(_DISK_PACE)
-            trouble = self.writer.trouble
-            self.stalled = outputs.monitor.stalled or bool(trouble)
-            if outputs.monitor.stalled:
+            trouble = self._shell.writer.trouble
+            self.stalled = self._shell.outputs.monitor.stalled or bool(trouble)
+            if self._shell.outputs.monitor.stalled:
                 self.complain("the disk does not answer")
-                await outputs.report_exits()
+                await self._shell.outputs.report_exits()
             if trouble and not self._said_unrecorded:
                 text = f"events are not stored for now: {trouble}"
-                self.feed(ev.NoteAdded(time.time(), text))
+                self._shell.note(text)
             self._said_unrecorded = bool(trouble)
-            if self._said_omitted != (omitted := self.writer.omitted):
+            if self._said_omitted != (omitted := self._shell.writer.omitted):
                 self._said_omitted = omitted
-                self.feed(ev.NoteAdded(time.time(), omitted))
+                self._shell.note(omitted)
 
     def complain(self, reason: str) -> None:
         """Says that logs are not stored, but not all the time."""
         now = time.monotonic()
         if self._said is None or now - self._said > _SAY_AGAIN_SECONDS:
             self._said = now
-            self.feed(ev.NoteAdded(time.time(), f"log not stored here for now: {reason}"))
+            self._shell.note(f"log not stored here for now: {reason}")

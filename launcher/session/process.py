@@ -33,7 +33,10 @@ import select
 import signal
 import socket
 import sys
+import time
 import traceback
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib import import_module
 from types import FrameType
 from typing import Any, NoReturn
@@ -42,9 +45,12 @@ from ..cluster.read import load
 from ..errors import LauncherError, TfmuxError
 from ..paths import runs_home
 from ..plan.facts import Resume
+from ..printable import printable
+from ..run import events as ev
+from ..run.machine import RunStateMachine
 from ..store.runs import RunFolder
-from .launcher import Crash, Launcher
 from .rehearsal import make_ready
+from .run_shell import Beginning, Crash, Shell
 from .stored import StoredRun
 
 _LONGEST = 64 * 1024
@@ -64,13 +70,13 @@ def main(words: list[str]) -> int:
         return 0  # whoever started us has gone before it said what for
     try:
         _log_to(_folder(order))
-        launcher = launcher_for(order)
+        shell = shell_for(order)
     except (TfmuxError, OSError) as error:
         link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return 1
 
     def terminate(number: int, frame: FrameType | None) -> None:
-        launcher.terminate()
+        shell.terminate()
 
     signal.signal(signal.SIGTERM, terminate)
     signal.signal(signal.SIGINT, terminate)
@@ -81,17 +87,21 @@ def main(words: list[str]) -> int:
     gc.enable()
     link.setblocking(False)
     try:
-        launcher.run(link, lock, on_close=order.get("on_close", "nothing"))
+        shell.run(link, lock, on_close=order.get("on_close", "nothing"))
     except LauncherError as error:
         link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
         return 1
     return 0
 
 
-def crash(where: str, error: BaseException) -> NoReturn:
-    """Writes down what nobody expected, and ends this process: nothing that it would still do can
-    be relied on. Its hosts go on under their lease, and clients start the next one."""
+def crash(where: str, error: BaseException, story: Iterable[str] = ()) -> NoReturn:
+    """Writes down what nobody expected, and what the run had come to, and ends this process:
+    nothing that it would still do can be relied on. Its hosts go on under their lease, and clients
+    start the next one, which is told the last line."""
     try:
+        with suppress(Exception):  # it is told by what has broken
+            for line in story:
+                sys.stderr.write(f"{line}\n")
         traceback.print_exception(error)
         sys.stderr.write(f"{where}: {type(error).__name__}: {error}\n")
         sys.stderr.flush()
@@ -123,20 +133,23 @@ def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
     return order, lock
 
 
-def launcher_for(order: dict[str, Any], crash: Crash = crash) -> Launcher:
-    """The launcher that an order asks for; `crash` is how it ends when it breaks.
+def shell_for(order: dict[str, Any], crash: Crash = crash) -> Shell:
+    """The shell of the run that an order names; `crash` is how it ends when it breaks.
 
     Raises:
         TfmuxError: the run's files cannot be used.
     """
-    folder = _folder(order)
+    folder, now = _folder(order), time.time()
     if "launch" in order:
         cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
         resume = order.get("resume")
-        return Launcher(folder, cluster, resume=resume and Resume(*resume), crash=crash)
+        resume = resume and Resume(*resume)
+        machine = RunStateMachine(cluster, folder.run_id, now, resume=resume)
+        return Shell(folder, machine, Beginning(ev.Begin(now)), crash)
     past = StoredRun(folder)
-    died, end = str(order.get("died", "")), bool(order.get("end"))
-    return Launcher(folder, past.cluster, past=past, died=died, end=end, crash=crash)
+    first = ev.Attached(now, past.complete)
+    died, ends = printable(str(order.get("died", ""))), bool(order.get("end"))
+    return Shell(folder, past.run, Beginning(first, died, ends), crash)
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

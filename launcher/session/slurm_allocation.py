@@ -9,7 +9,7 @@ import asyncio
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
@@ -21,15 +21,14 @@ from ..preflight.findings import Reach
 from ..preflight.probes import ConnectAnswer
 from ..preflight.reachability import REACH_SECONDS, sources
 from ..run import events as ev
-from ..run.machine import RunStateMachine
 from ..run.snapshot import AllocatedNode
 from ..run.states import HostState
 from ..slurm.job import JobState, SlurmJob, slurm_job
 from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
-from .connections import Ask
+from .preparation import Ask
 
 if TYPE_CHECKING:
-    from ..hosts.ssh import SshConnector
+    from .run_shell import Shell
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
@@ -49,25 +48,18 @@ _GIVE_UP_SECONDS = 5.0
 class Allocation:
     """The job in Slurm, from the request to its release."""
 
-    def __init__(
-        self,
-        run: RunStateMachine,
-        job: SlurmJob,
-        feed: Callable[[ev.Event], None],
-        *,
-        attached: bool,
-        launcher: str = "",
-    ) -> None:
-        """`attached`: another launcher may have asked for the nodes already; `launcher` is the name
-        by which nodes must know this machine, if any."""
-        self._run = run
+    def __init__(self, shell: Shell, job: SlurmJob, *, launcher: str = "") -> None:
+        """`launcher` is the name by which nodes must know this machine, if any."""
+        self._shell = shell
+        self._data = shell.data
         self._slurm = job
-        self._feed = feed
-        self._attached = attached
+        self._attached = shell.attached
+        """Another launcher may have asked for the nodes already."""
         self._launcher = launcher
-        self._job = run.data.allocation.job if run.data.allocation is not None else ""
+        known = self._data.allocation
+        self._job = known.job if known is not None else ""
         self._request: asyncio.Task[str] | None = None
-        self._find_seconds = _FIND_SECONDS if attached and not self._job else None
+        self._find_seconds = _FIND_SECONDS if self._attached and not self._job else None
         """How long a job is looked for whose id is not known; None: there can be none."""
         self._end: JobState | None = None
         self._look_now = asyncio.Event()
@@ -75,20 +67,12 @@ class Allocation:
         self._waiting: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(
-        cls,
-        table: Slurm,
-        run: RunStateMachine,
-        logins: SshConnector | None,
-        feed: Callable[[ev.Event], None],
-        *,
-        attached: bool,
-    ) -> Self:
+    def of(cls, shell: Shell, table: Slurm) -> Self:
         """The allocation that `[slurm]` describes; `srun` runs here, and Slurm must know this
         machine, where no `login` is named."""
         launcher = socket.gethostname() if table.login is None else ""
-        job = slurm_job(table, run.data.plan, logins)
-        return cls(run, job, feed, attached=attached, launcher=launcher)
+        job = slurm_job(table, shell.data.plan, shell.hosts.logins)
+        return cls(shell, job, launcher=launcher)
 
     async def check_names(
         self, plan: Plan, ask: Ask, ports: Mapping[TaskId, int]
@@ -128,7 +112,7 @@ class Allocation:
         """Waits for the nodes, and then for an end of the job that the run does not know of."""
         self._waiting = asyncio.current_task()
         with suppress(asyncio.CancelledError):  # `release` does not need it any more
-            if self._run.data.nodes or await self._queue():
+            if self._data.nodes or await self._queue():
                 await self._watch()
 
     def poll_soon(self) -> None:
@@ -153,9 +137,9 @@ class Allocation:
                 self._request = asyncio.create_task(self._slurm.request())
                 self._job = await asyncio.shield(self._request)
         except TfmuxError as error:
-            self._feed(ev.AllocationEnded(time.time(), f"Slurm: {error}", "REFUSED"))
+            self._shell.feed(ev.AllocationEnded(time.time(), f"Slurm: {error}", "REFUSED"))
             return False
-        self._feed(ev.Queued(time.time(), self._job))
+        self._shell.feed(ev.Queued(time.time(), self._job))
         pace, told, warned = FIRST_PACE, None, self._request is None
         while True:
             state = await self._poll()
@@ -169,7 +153,7 @@ class Allocation:
                         await self._warn()
                     return taken
                 if state != told:
-                    self._feed(
+                    self._shell.feed(
                         ev.Queued(
                             time.time(),
                             self._job,
@@ -192,18 +176,18 @@ class Allocation:
             for finding in await self._slurm.cautions():
                 todo = f"; {finding.todo}" if finding.todo else ""
                 text = f"Slurm: {finding.text}{todo}"
-                self._feed(ev.NoteAdded(time.time(), text))
+                self._shell.note(text)
 
     def _accept_nodes(self, state: JobState) -> bool:
         """False when they are not enough: a node may fail before the job has started."""
         hosts = self._hosts(state)
-        missing = [host.name for host in self._run.data.plan.hosts if host.name not in hosts]
+        missing = [host.name for host in self._data.plan.hosts if host.name not in hosts]
         if missing:
             text = f"{self._title} has {len(state.nodes)} nodes only: there is none for "
             text += ", ".join(missing)
-            self._feed(ev.AllocationEnded(time.time(), text, "TOO FEW NODES"))
+            self._shell.feed(ev.AllocationEnded(time.time(), text, "TOO FEW NODES"))
             return False
-        self._feed(ev.Allocated(time.time(), hosts))
+        self._shell.feed(ev.Allocated(time.time(), hosts))
         return True
 
     def _hosts(self, state: JobState) -> Mapping[str, AllocatedNode]:
@@ -221,7 +205,7 @@ class Allocation:
 
     def _report_end(self, state: JobState) -> None:
         self._end = state
-        self._feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
+        self._shell.feed(ev.AllocationEnded(time.time(), self._sentence(state), state.state))
 
     @property
     def _title(self) -> str:
@@ -251,7 +235,7 @@ class Allocation:
             if state is not None and (state.over or not state.nodes):
                 self._report_end(state)
                 return
-            views = self._run.data.hosts.values()
+            views = self._data.hosts.values()
             lost = any(view.state is HostState.LOST for view in views)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOST_PACE if lost else None):
@@ -276,9 +260,9 @@ class Allocation:
             said = str(error) or "no answer"
             text = f"{self._share} could not be released: {said}; when Slurm "
             text += f"answers again: {self._slurm.cancel_command(self._job)}"
-            words = self._all("Slurm did not answer") if self._run.data.nodes else {}
+            words = self._all("Slurm did not answer") if self._data.nodes else {}
         state, reason = (end.state, self._sentence(end)) if end is not None else ("", "")
-        self._feed(ev.AllocationReleased(time.time(), text, words, state, reason))
+        self._shell.feed(ev.AllocationReleased(time.time(), text, words, state, reason))
 
     async def _released(self) -> tuple[str, dict[str, ev.EngineWord]]:
         if not self._job and self._find_seconds is not None:
@@ -288,7 +272,7 @@ class Allocation:
             return text + f"should it come after all: {self._slurm.cancel_command('')}", {}
         if not self._job:
             return "", {}
-        views = self._run.data.hosts.values()
+        views = self._data.hosts.values()
         if self._end is None and any(view.state is HostState.REFUSED for view in views):
             state = await self._poll()  # the agents may have ended at once, and the job with them
             if state is not None and state.over:
@@ -296,9 +280,9 @@ class Allocation:
         await self._slurm.release(self._job)
         stays = "" if self._slurm.owns_job else f"; {self._title} is yours and stays"
         released = f"{self._share} is released{stays}"
-        if not self._run.data.nodes and self._end is None and self._slurm.owns_job:
+        if not self._data.nodes and self._end is None and self._slurm.owns_job:
             return f"{self._title} was cancelled in the queue: nothing had started", {}
-        return released, await self._words() if self._run.data.nodes else {}
+        return released, await self._words() if self._data.nodes else {}
 
     async def _await_answer(self) -> None:
         """Waits for the answer to a request that is under way: given up, it may still be carried
@@ -337,13 +321,13 @@ class Allocation:
     async def _words(self) -> dict[str, ev.EngineWord]:
         """Statements of Slurm about the hosts, once all have come or it takes too long."""
         hosts = {
-            host: self._run.data.nodes[host].name
-            for host in self._run.data.contacted_hosts
-            if host in self._run.data.nodes
+            host: self._data.nodes[host].name
+            for host in self._data.contacted_hosts
+            if host in self._data.nodes
         }
         if not hosts:
             return {}
-        patience = _DOUBT_SECONDS if self._run.data.unconfirmed else _WORD_SECONDS
+        patience = _DOUBT_SECONDS if self._data.unconfirmed else _WORD_SECONDS
         if self._end is not None and _inside(self._job):
             patience = 0.0
         deadline = time.monotonic() + patience
@@ -361,7 +345,7 @@ class Allocation:
                     await self._forced.wait()
 
     def _all(self, text: str) -> dict[str, ev.EngineWord]:
-        return {host: ev.EngineWord(False, text) for host in self._run.data.contacted_hosts}
+        return {host: ev.EngineWord(False, text) for host in self._data.contacted_hosts}
 
 
 def _inside(job: str) -> bool:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from ..agent.wire import STACK_SECONDS
 from ..errors import AgentError
 from ..hosts import frames
-from ..hosts.link import Link
 from ..ids import TaskId, named_tasks
 from ..plan.planner import Plan
-from ..run.machine import RunStateMachine
 from ..run.stack_groups import (
     ProcessStack,
     StackFrame,
@@ -24,6 +23,9 @@ from ..run.stack_groups import (
     Unanswered,
 )
 from ..run.states import TaskState
+
+if TYPE_CHECKING:
+    from .run_shell import Shell
 
 _HOST_SECONDS = STACK_SECONDS + 1.0
 
@@ -36,17 +38,17 @@ _FRAMES_A_PROCESS = 4
 """So many frames take as much room as what is told of a process beside them."""
 
 
-@dataclass
 class StackCollector:
     """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
     waits for the one before: an agent makes one at a time."""
 
-    run: RunStateMachine
-    links: Mapping[str, Link]
-    looks: deque[Stacks] = field(default_factory=lambda: deque(maxlen=4))
-    """What the last looks at all tasks have found, the newest last."""
-    _under_way: dict[frozenset[TaskId] | None, asyncio.Task[Stacks]] = field(default_factory=dict)
-    _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._data = shell.data
+        self.looks: deque[Stacks] = deque(maxlen=4)
+        """What the last looks at all tasks have found, the newest last."""
+        self._under_way: dict[frozenset[TaskId] | None, asyncio.Future[Stacks]] = {}
+        self._turn = asyncio.Lock()
 
     async def take(self, tasks: tuple[TaskId, ...] | None = None) -> Stacks:
         """Where these tasks stand now, or all that live; hosts and tasks that do not answer in time
@@ -54,31 +56,30 @@ class StackCollector:
         wanted = None if tasks is None else frozenset(tasks)
         taking = self._under_way.get(wanted)
         if taking is None:
-            taking = asyncio.create_task(self._take_in_turn(wanted), name="stacks")
-            self._under_way[wanted] = taking
+            taking = self._under_way[wanted] = asyncio.get_running_loop().create_future()
             taking.add_done_callback(lambda _: self._under_way.pop(wanted, None))
+            self._shell.spawn(self._take_in_turn(wanted, taking), "stacks")
         return await asyncio.shield(taking)
 
-    async def aclose(self) -> None:
-        """Gives up what is under way."""
-        left = list(self._under_way.values())
-        for taking in left:
+    async def _take_in_turn(
+        self, wanted: frozenset[TaskId] | None, taking: asyncio.Future[Stacks]
+    ) -> None:
+        try:
+            async with self._turn:
+                taking.set_result(await self._take(wanted))
+        except Exception as error:  # whoever has asked handles it
+            taking.set_exception(error)
+        finally:
             taking.cancel()
-        if left:
-            await asyncio.wait(left, timeout=1.0)
-
-    async def _take_in_turn(self, wanted: frozenset[TaskId] | None) -> Stacks:
-        async with self._turn:
-            return await self._take(wanted)
 
     async def _take(self, wanted: frozenset[TaskId] | None) -> Stacks:
-        plan, began = self.run.data.plan, time.time()
+        plan, began = self._data.plan, time.time()
         missing: list[Unanswered] = []
         asked: dict[str, list[TaskId]] = {}
         for task in plan.tasks:
             if wanted is not None and task.id not in wanted:
                 continue
-            state = self.run.data.tasks[task.id].state
+            state = self._data.tasks[task.id].state
             if state.live:
                 asked.setdefault(task.host, []).append(task.id)
             elif wanted is not None:
@@ -93,15 +94,12 @@ class StackCollector:
                 continue
             found |= stacks_of(plan, host, answer)
             for task_id in ids:
-                if (
-                    task_id not in found
-                    and self.run.data.tasks[task_id].state is not TaskState.LOST
-                ):
+                if task_id not in found and self._data.tasks[task_id].state is not TaskState.LOST:
                     missing.append(Unanswered(str(task_id), "no process of it was found"))
             if answer.unlisted:
                 missing.append(Unanswered(host, f"{answer.unlisted} more processes of tasks"))
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
-        verdict = self.run.data.run.verdict
+        verdict = self._data.run.verdict
         stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
         if wanted is None and stacks.tasks:
             self.looks.append(stacks)
@@ -109,7 +107,7 @@ class StackCollector:
 
     async def _ask(self, host: str, tasks: list[TaskId] | None) -> frames.StacksAnswer | str:
         """What a host answers, or why there is no answer."""
-        link = self.links.get(host)
+        link = self._shell.links.get(host)
         if link is None or not link.connected:
             return "cannot be reached"
         try:

@@ -28,7 +28,7 @@ MODULES = (
     "argparse",
     "launcher.hosts.ssh",
     "launcher.preflight.preflight",
-    "launcher.session.launcher",
+    "launcher.session.run_shell",
     "tui.commands.check",
     "tui.commands.kill",
     "tui.commands.launch",

@@ -1,11 +1,12 @@
 """A run whose hosts are agents in memory: each answers as an honest one, and lies when told to.
 
-The launcher's run loop and links are real; only login and wire are replaced.
+The launcher's shell and links are real; only login and wire are replaced.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -20,12 +21,13 @@ from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
 from launcher.ids import TaskId
 from launcher.plan import HostPlan
+from launcher.run import events as ev
 from launcher.run import shutdown
+from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState, TaskState
-from launcher.session import connections
-from launcher.session.launcher import RunLoop
-from launcher.store.logs import LogStore
+from launcher.session import host_links
+from launcher.session.run_shell import Beginning, Shell
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Line
@@ -176,23 +178,18 @@ class Bench:
         self.hosts = {name: Host(name) for name in ("honest", "liar")}
         self.folder = folder / "run"
         self.folder.mkdir()
-        self.logs = LogStore(self.folder)
         self.records: list[Line] = []
 
         def transport_factory(host: HostPlan, _: object) -> TransportFactory:
             return self.hosts[host.name].open
 
-        monkeypatch.setattr(connections, "transport_factory", transport_factory)
+        monkeypatch.setattr(host_links, "transport_factory", transport_factory)
         monkeypatch.setattr(shutdown, "KILL_PATIENCE", 0.2)
-        spec = loads(cluster, "two.toml", folder)
-        self.run_loop = RunLoop(
-            spec,
-            "two-1",
-            self.logs,
-            publish=lambda at_once: None,
-            writer=Writer(self.records, RunFolder(self.folder), partial(failed, "records")),
-            crash=failed,
-        )
+        now = time.time()
+        machine = RunStateMachine(loads(cluster, "two.toml", folder), "two-1", now)
+        made = RunFolder(self.folder)
+        self.shell = Shell(made, machine, Beginning(ev.Begin(now)), failed)
+        self.shell.writer = Writer(self.records, made, partial(failed, "records"))
 
     @property
     def liar(self) -> Host:
@@ -204,7 +201,7 @@ class Bench:
 
     @property
     def seen(self) -> Snapshot:
-        return self.run_loop.run.snapshot()
+        return self.shell.machine.snapshot()
 
     def task(self, name: str) -> TaskView:
         return self.seen.task(TaskId.parse(name))
@@ -232,7 +229,7 @@ class Bench:
 
     async def settle(self, host: str) -> None:
         """Whatever a host has said so far has been read: its next answer to a beat has come."""
-        link = self.run_loop.connections.links[host]
+        link = self.shell.links[host]
         heard = link.last_heard
         self.hosts[host].agent.send(wire.PONG, {})
         await self.until(lambda: link.last_heard > heard or link.closed, f"{host} is heard")
@@ -244,7 +241,7 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     """A run that has been begun; it is killed at the end if it still goes on."""
     made = Bench(folder, cluster, monkeypatch)
-    life = asyncio.create_task(made.run_loop.main())
+    life = asyncio.create_task(made.shell.main())
     try:
         yield made
     finally:

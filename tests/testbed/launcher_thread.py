@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,9 +14,9 @@ from typing import Any, NoReturn
 from launcher.cluster import ClusterModel
 from launcher.errors import LauncherError
 from launcher.session.client import RunClient
-from launcher.session.launcher import Launcher
 from launcher.session.launcher_process import LauncherProcess
-from launcher.session.process import launcher_for
+from launcher.session.process import shell_for
+from launcher.session.run_shell import Shell
 
 
 class LauncherThread(LauncherProcess):
@@ -25,10 +26,10 @@ class LauncherThread(LauncherProcess):
         self.link, self._theirs = socket.socketpair()
 
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
-        self.launcher = launcher = launcher_for(order, _crash)
+        self.shell = shell = shell_for(order, _crash)
         self._theirs.setblocking(False)
         on_close = order.get("on_close", "nothing")
-        args = (launcher, self._theirs, lock, on_close)
+        args = (shell, self._theirs, lock, on_close)
         threading.Thread(target=_run, args=args, name="launcher", daemon=True).start()
         return self.link
 
@@ -41,15 +42,15 @@ class LauncherThread(LauncherProcess):
         return ""
 
 
-def _run(launcher: Launcher, link: socket.socket, lock: int | None, on_close: str) -> None:
+def _run(shell: Shell, link: socket.socket, lock: int | None, on_close: str) -> None:
     with suppress(SystemExit):
         try:
-            launcher.run(link, lock, on_close=on_close)
+            shell.run(link, lock, on_close=on_close)
         except LauncherError as error:
             link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
 
 
-def _crash(where: str, error: BaseException) -> NoReturn:
+def _crash(where: str, error: BaseException, story: Iterable[str]) -> NoReturn:
     """Ends the thread: its loop lets nothing of it go on."""
     traceback.print_exception(error)
     raise SystemExit(70)

@@ -47,7 +47,7 @@ async def test_a_host_that_says_more_than_its_tasks_explain_costs_its_link(
         assert reason.startswith(said), reason
         assert len(seen.records) - before < 300
         assert untouched(seen)
-        seen.run_loop.feed(ev.KillAll(2e9, True))
+        seen.shell.feed(ev.KillAll(2e9, True))
         await seen.until(lambda: seen.seen.receipt is not None, "the receipt")
 
 

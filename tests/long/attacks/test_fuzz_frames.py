@@ -286,7 +286,7 @@ async def _send(seen: Bench, frames: list[bytes]) -> None:
         if chunk[4:5] != bytes([wire.GONE]):
             seen.liar.agent.raw(chunk)
     seen.liar.agent.send(wire.NOTE, {"text": "read so far"})
-    link, agent = seen.run_loop.connections.links["liar"], seen.liar.agent
+    link, agent = seen.shell.links["liar"], seen.liar.agent
 
     def read() -> bool:
         heard = any("read so far" in note for note in seen.seen.notes)

@@ -10,6 +10,7 @@ import tracemalloc
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -60,9 +61,15 @@ class Launcher:
         self.state = Views(RunView(self.run_id, "r", RunPhase.RUNNING, 0.0))
         self.prompts = PromptQueue()
         self.commands: list[object] = []
-        self.control = ControlSocket(
-            self.run_id, self.commands.append, self.prompts, self.views, failed
+        shell: Any = SimpleNamespace(
+            folder=SimpleNamespace(run_id=self.run_id),
+            data=self.state,
+            prompts=self.prompts,
+            command=self.commands.append,
+            refresh=self.views,
+            crash=failed,
         )
+        self.control = ControlSocket(shell)
         self.made = 0
         """States that were asked for."""
 
@@ -258,7 +265,7 @@ async def test_the_last_state_comes_to_a_client_that_is_behind(links: ExitStack)
         await launcher.note("x" * 600_000)
         await launcher.note("not for it")
         launcher.state.update_run(state=RunPhase.ENDED)
-        finishing = asyncio.create_task(launcher.control.finish(launcher.state))
+        finishing = asyncio.create_task(launcher.control.finish())
         *_, last, end = [message async for message in read(link, "finished")]
         assert state_in(last) == ["ended"] and end == {"finished": True}
         await finishing

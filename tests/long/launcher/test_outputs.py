@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import loads
 from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
 from launcher.run import events as ev
@@ -23,6 +22,7 @@ from launcher.session import output as module
 from launcher.session.output import Found, Outputs
 from launcher.store.logs import LogFile, LogStore
 from tests.support.patience import PATIENCE
+from tests.support.shells import FakeShell
 
 FIRST, SECOND = TaskId("w", 0), TaskId("w", 1)
 
@@ -35,27 +35,20 @@ class Scene:
         places = ", ".join(f'"h:{2222 + number}"' for number in range(tasks))
         text = f'[hosts.h]\nssh = "h"\n[jobs.w]\ntasks = [{places}]\n'
         text += '[run]\ncommand = ["x"]\n[start.ready]\nw = "started"\n'
-        self.run = RunStateMachine(loads(text, "c", folder), "run-1", 1.0)
+        link = SimpleNamespace(settings=SimpleNamespace(local=local))
+        shell: Any = FakeShell(text, folder, {"h": link})
+        self.run: RunStateMachine = shell.machine
         for event in (ev.Begin(1.0), ev.HostUp(1.0, "h", (), ""), ev.HostsChecked(1.0, {})):
             self.run.handle(event)
         self.run.handle(ev.Staged(1.0, "h"))
         for task in self.run.data.plan.tasks:
             self.run.handle(ev.TaskStarted(2.0, task.id, 1, 100, 0))
-        self.fed: list[ev.Event] = []
+        self.fed: list[ev.Event] = shell.fed
+        self.work: list[asyncio.Task[None]] = shell.work
         self.troubles: list[str] = []
-        link: Any = SimpleNamespace(settings=SimpleNamespace(local=local))
-        self.outputs = Outputs(
-            self.run,
-            LogStore(folder),
-            {"h": link},
-            latest={},
-            feed=self.fed.append,
-            metrics=lambda *_: None,
-            publish=lambda: None,
-            trouble=self.troubles.append,
-            failed=lambda _, error: pytest.fail(repr(error)),
-            silent=lambda task: None,
-        )
+        shell.disk = SimpleNamespace(complain=self.troubles.append)
+        shell.hangs = SimpleNamespace(begin=lambda reason, task: None)
+        self.outputs = Outputs(shell, LogStore(folder))
         self.outputs.begin()
 
 
@@ -121,8 +114,9 @@ async def test_silence_is_time_in_which_something_could_be_heard(
     monkeypatch.setattr(module, "_SILENCE_PACE", 0.05)
     with a_scene(tmp_path, 3) as scene:
         outputs = scene.outputs
-        assert outputs.watch_silence(FIRST, 1.0) and not outputs.watch_silence(SECOND, 1.0)
-        watch = asyncio.create_task(outputs.check_silences())
+        outputs.watch_silence(FIRST, 1.0)
+        outputs.watch_silence(SECOND, 1.0)
+        (watch,) = scene.work
         await asyncio.sleep(0.1)
         real = time.time
         monkeypatch.setattr(time, "time", lambda: real() + 100)
@@ -140,7 +134,9 @@ async def test_silence_is_time_in_which_something_could_be_heard(
         async with asyncio.timeout(PATIENCE):
             await watch  # an end is no silence, and nothing is left to be watched
         assert [event for event in scene.fed if isinstance(event, ev.OutputStalled)] == told
-        assert outputs.watch_silence(TaskId("w", 2), 1.0)
+        outputs.watch_silence(TaskId("w", 2), 1.0)
+        assert len(scene.work) == 2
+        scene.work[1].cancel()
 
 
 @pytest.mark.parametrize("how", ["removed", "moved", "cut"])

@@ -20,13 +20,13 @@ from hypothesis.stateful import (
 from launcher.cluster import loads
 from launcher.ids import TaskId
 from launcher.plan import HostFacts
+from launcher.printable import printable
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
 from launcher.run.views import Views
-from launcher.session.launcher import shown
 from launcher.store.stream import Summary, encode, parse
 from tests.support.budgets import examples
 
@@ -62,7 +62,7 @@ TASKS = st.sampled_from(
 RARELY = st.integers(0, 9).map(lambda number: number == 9)
 ATTEMPTS = st.integers(0, 3)
 STATUS = st.sampled_from([(0, None), (1, None), (None, "TERM"), (None, None)])
-TEXT = st.sampled_from(["", "no route", "\x1b[2J\n\ud800"])
+TEXT = st.sampled_from(["", "no route", printable("\x1b[2J\n\ud800")])
 RECEIPTS = st.one_of(
     st.builds(HostReceipt, HOSTS, confirmed=st.booleans()),
     st.builds(HostReceipt, HOSTS, survivors=st.just((Survivor(7, "stuck", "D"),))),
@@ -128,7 +128,7 @@ class RunMachine(RuleBasedStateMachine):
         if isinstance(event, ev.ReceiptReceived):
             self.note_proof(event)
         due = self.run.data.run.restart_due
-        instructions = self.run.handle(shown(event))
+        instructions = self.run.handle(event)
         if self.run.data.run.restart_due and not due:
             self.unproven = set(NODES)
         for instruction in instructions:

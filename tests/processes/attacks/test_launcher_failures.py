@@ -22,7 +22,7 @@ from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
 from launcher.session import control_socket, launcher_process, supervision
 from launcher.session.client import RunClient
-from launcher.session.connections import HostStats
+from launcher.session.host_links import HostStats
 from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support import command
@@ -51,7 +51,7 @@ worker = "started"
 """
 WORKER = TaskId("worker", 0)
 BEFORE = ["the worker that reads logs", "the link", "a decision", "what clients are sent"]
-BEFORE += ["the records", "the stream"]
+BEFORE += ["the sending", "the records", "the stream"]
 AT_THE_END = ["the kill", "the receipt", "a release", "the end", "the links' end"]
 FOR_GOOD_IN_TEST = {"a decision", "the stream", "the kill", "the end"}
 """Places of which one breaks for good in `make test`: state, disk, begin and end of a kill. Four to
@@ -135,6 +135,32 @@ def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: s
         ended = client.snapshot()
         assert ended.exit_code == 130 and ended.clean and not ended.launcher_error
         assert client.lost_launchers == 1
+
+
+def test_a_crash_leaves_the_story_of_its_run(
+    tmp_path: Path, broken: Break, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a run whose task has secrets in its environment, when the launcher dies of an error,
+    then `launcher.log` has the last events in their order, without these secrets, and the error
+    is its last line."""
+    monkeypatch.setenv("PASSED_ON", "secret-of-the-shell")
+    now = broken("what clients are sent", ONCE)
+    extra = 'env_from = ["PASSED_ON"]\nenv = { TOKEN = "secret-of-the-file" }\n'
+    with launched(tmp_path, FILE.replace("grace = 1\n", f"grace = 1\n{extra}")) as client:
+        running(client)
+        now.touch()
+        wait(client, lambda _: client.lost_launchers == 1, "it breaks")
+        log = (client.folder.path / "launcher.log").read_text()
+        told = log.splitlines()
+        begin, up, started = (
+            next(at for at, line in enumerate(told) if event in line)
+            for event in (" Begin(", " HostUp(host=localhost", " TaskStarted(task=worker:0")
+        )
+        assert begin < up < started < told.index("Traceback (most recent call last):")
+        assert told[-1] == "snapshot: RuntimeError: boom in what clients are sent"
+        assert "secret" not in log and os.environ["PATH"] not in log
+        client.kill_all()
+        assert client.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("place", AT_THE_END)

@@ -25,7 +25,6 @@ from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
 from launcher.plan import SshTarget
 from launcher.printable import PICTURES, pictured, printable, without_escapes
-from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome
@@ -225,8 +224,6 @@ def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     and a message are printed, then a terminal acts on nothing in them."""
     text = 'name = "x"\n[jobs.worker]\ntasks = ["localhost:auto"]\n[run]\ncommand = ["x"]\n'
     run = RunStateMachine(loads(text, "x.toml", tmp_path), "x-1", 1.0)
-    run.handle(ev.NoteAdded(2.0, EVIL))
-    assert not acted_on("".join(run.snapshot().notes))
     task = TaskId("worker", 0)
     seen = run.snapshot()
     host = replace(seen.hosts[0], state=HostState.REFUSED, reason=EVIL, destination=EVIL)
@@ -234,6 +231,7 @@ def test_the_last_words_do_nothing(tmp_path: Path, capsys: pytest.CaptureFixture
     seen = replace(
         seen,
         run_id=EVIL,
+        notes=(EVIL,),
         hosts=(host,),
         tasks=tuple(replace(view, attempt=1, reason=EVIL) for view in seen.tasks),
         first_failure=Failure(task, EVIL, EVIL, 1.0, tail=(EVIL,)),

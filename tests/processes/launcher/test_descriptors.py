@@ -21,8 +21,10 @@ LAUNCHER = """
 import json, resource, sys
 from pathlib import Path
 from launcher.cluster import loads
-from launcher.session.launcher import Launcher
+from launcher.run import events as ev
+from launcher.run.machine import RunStateMachine
 from launcher.session.process import crash
+from launcher.session.run_shell import Beginning, Shell
 from launcher.store.runs import RunFolder
 for count in map(int, sys.argv[1:]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
@@ -32,7 +34,8 @@ for count in map(int, sys.argv[1:]):
     text = f'name = "many"\\n{hosts}{jobs}'
     spec = loads(text, "many.toml", Path.cwd())
     folder = RunFolder.create(f"many-20261120-183002-{count:04}", text, spec)
-    Launcher(folder, spec, crash=crash)
+    machine = RunStateMachine(spec, folder.run_id, 1.0)
+    Shell(folder, machine, Beginning(ev.Begin(1.0)), crash)
     print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 PREFLIGHT = """

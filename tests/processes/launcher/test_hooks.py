@@ -15,8 +15,8 @@ import pytest
 
 from launcher import Cluster, ClusterFileError, Run
 from launcher.session import hooks as hooks_module
-from launcher.session.connections import Teardown
 from launcher.session.hooks import HookProgram
+from launcher.session.release import Teardown
 from tests.support.patience import PATIENCE, until, wait_until
 from tests.testbed import launcher_thread, proc
 

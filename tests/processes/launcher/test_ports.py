@@ -14,18 +14,15 @@ from typing import Any
 import pytest
 
 from launcher.agent import ports, wire
-from launcher.cluster import loads
-from launcher.files.trees import HostFiles
 from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
 from launcher.run import events as ev
-from launcher.run.machine import RunStateMachine
-from launcher.session import connections
-from launcher.session.connections import Transfers
+from launcher.session import preparation as module
 from tests.support.agent_client import Client
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
 from tests.support.patience import wait_until
 from tests.support.ports import free_ports
+from tests.support.shells import FakeShell
 from tests.testbed.inprocess import SshServer
 
 CLUSTER = cluster_text(
@@ -49,16 +46,13 @@ class Here:
 
 async def checked(monkeypatch: pytest.MonkeyPatch, candidates: list[int]) -> ev.Event:
     """What a launch says of its hosts when there are just these ports to pick from."""
-    monkeypatch.setattr(connections, "shuffled_ports", lambda: candidates)
+    monkeypatch.setattr(module, "shuffled_ports", lambda: candidates)
     welcome: Any = SimpleNamespace(home="/root", stage="/stage", environ={})
     link: Any = Here()
-    told: list[ev.Event] = []
-    run = RunStateMachine(loads(CLUSTER, "ports.toml", Path("/")), "ports-1")
-    transfers = Transfers(run.data, lambda: None)
-    preparation = connections.LaunchPreparation(
-        {"far": link}, {"far": welcome}, transfers, told.append, ports={}, files=HostFiles()
-    )
-    await preparation.check(run.data.plan, ports=True)
+    shell: Any = FakeShell(CLUSTER, Path("/"), {"far": link})
+    shell.hosts.welcomes["far"] = welcome
+    await module.LaunchPreparation(shell).check(ports=True)
+    told: list[ev.Event] = shell.fed
     return told[-1]
 
 

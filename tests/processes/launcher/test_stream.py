@@ -11,8 +11,8 @@ from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session.client import RunClient
-from launcher.session.launcher import RunLoop
 from launcher.session.run_list import read_run
+from launcher.session.run_shell import Shell
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
@@ -31,9 +31,9 @@ CLUSTER = cluster_text(
 )
 
 
-def tells(folder: RunFolder, run_loop: RunLoop) -> bool:
+def tells(folder: RunFolder, shell: Shell) -> bool:
     """Whoever folds the stream has the launcher's own views, but for figures."""
-    kept, views = read_stream(folder.events, folder.run_id).views, run_loop.run.data
+    kept, views = read_stream(folder.events, folder.run_id).views, shell.data
     return (
         [without_figures(view) for view in kept.tasks.values()]
         == [without_figures(view) for view in views.tasks.values()]
@@ -59,26 +59,26 @@ def without_figures(view: TaskView) -> TaskView:
     return replace(view, step=None, loss=None, rate=None, metrics={}, last_output=None, log_size=0)
 
 
-def launched() -> tuple[RunClient, RunLoop]:
-    """A run, and the loop of its launcher."""
+def launched() -> tuple[RunClient, Shell]:
+    """A run, and its launcher's shell."""
     thread = LauncherThread()
     client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)
-    return client, thread.launcher._run_loop
+    return client, thread.shell
 
 
 def test_the_stream_gives_the_run_back() -> None:
     """While it runs and at its end; a list needs only the last record."""
-    client, run_loop = launched()
+    client, shell = launched()
     folder = client.folder
     tasks = [view.id for view in client.snapshot().tasks]
     wait_until(lambda: client.snapshot().step == 7 and running(client), "all tasks run")
-    wait_until(lambda: tells(folder, run_loop), "the stream tells it")
+    wait_until(lambda: tells(folder, shell), "the stream tells it")
     stored = StoredRun(folder)
     assert not stored.damage and not stored.over
     assert stored.snapshot().step == 7 and read_end(folder.events) is None
     client.kill_all()
     assert client.wait(PATIENCE)
-    assert tells(folder, run_loop)
+    assert tells(folder, shell)
     check_stream(folder)
     told = read_run(folder)
     seen = told.summary
@@ -96,9 +96,9 @@ def running(client: RunClient) -> bool:
 
 def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     """From the views that it has read."""
-    first, run_loop = launched()
+    first, shell = launched()
     wait_until(lambda: running(first), "all tasks run")
-    wait_until(lambda: tells(first.folder, run_loop), "the stream tells it")
+    wait_until(lambda: tells(first.folder, shell), "the stream tells it")
     thread = LauncherThread()
     link = thread.order({"attach": first.run_id})
     second = RunClient(first.folder, Views.of(first.snapshot()), link)
@@ -106,6 +106,6 @@ def test_a_launcher_that_takes_up_a_run_writes_on_in_its_stream() -> None:
     wait_until(lambda: running(second), "the second one has it")
     second.kill_all()
     assert second.wait(PATIENCE)
-    assert tells(first.folder, thread.launcher._run_loop)
+    assert tells(first.folder, thread.shell)
     check_stream(first.folder)
     assert StoredRun(first.folder).over and read_run(first.folder).summary.exit_code == 130

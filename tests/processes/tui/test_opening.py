@@ -73,7 +73,7 @@ def test_the_first_frame_imports_nothing_heavy() -> None:
     """Neither the run loop nor what it stands on, nor plots, nor the screens."""
     heavy = (
         "asyncssh", "pydantic", "pathspec", "tomlkit", "tomllib", "hashlib",
-        "launcher.run.snapshot", "launcher.session.launcher", "launcher.cluster.file_model",
+        "launcher.run.snapshot", "launcher.session.run_shell", "launcher.cluster.file_model",
         "tui.screens.run_screen", "tui.screens.editor.screen",
     )  # fmt: skip
     code = "import sys, tui.main, tui.app, tui.crash, tui.screens.opening, tui.commands.open\n"

@@ -17,19 +17,20 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "the worker that reads logs": ("launcher.store.metric_lines", "Extractor", "feed"),
     "the link": ("launcher.hosts.link", "Link", "_handle"),
     "a decision": ("launcher.run.machine", "RunStateMachine", "handle"),
-    "what clients are sent": ("launcher.session.connections", "HostStats", "note_heard"),
+    "what clients are sent": ("launcher.session.host_links", "HostStats", "note_heard"),
+    "the sending": ("launcher.session.control_socket", "ControlSocket", "_send"),
     "the records": ("launcher.run.views", "Views", "pop_changed"),
     "the stream": ("launcher.store.run_writer", "RunWriter", "_append"),
     # From the kill on.
     "the kill": ("launcher.run.machine", "RunStateMachine", "handle:KillAll"),
     "the receipt": ("launcher.run.machine", "RunStateMachine", "handle:ReceiptReceived"),
-    "a release": ("launcher.session.connections", "Teardown", "release"),
-    "the end": ("launcher.session.launcher", "Executor", "_finish"),
-    "the links' end": ("launcher.session.connections", "Connections", "aclose"),
-    "the last wait": ("launcher.session.launcher", "Launcher", "_finish_writing"),
+    "a release": ("launcher.session.release", "Teardown", "release"),
+    "the end": ("launcher.session.run_shell", "Executor", "_finish"),
+    "the links' end": ("launcher.session.host_links", "HostLinks", "_close"),
+    "the last wait": ("launcher.session.run_shell", "Shell", "_finish_writing"),
     # In the beginning.
     "the take-up": ("launcher.run.machine", "RunStateMachine", "handle:HostsChecked"),
-    "the start": ("launcher.session.launcher", "RunLoop", "_begin"),
+    "the start": ("launcher.session.run_shell", "Shell", "_begin"),
 }
 
 

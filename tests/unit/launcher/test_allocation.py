@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -77,10 +78,15 @@ class Shell:
         self.driver = QueueDriver()
         self.told: list[ev.Event] = []
         self._news = asyncio.Event()
-        self.allocation = Allocation(self.driver.run, engine, self._feed, attached=attached)
+        self.attached, self.data = attached, self.driver.run.data
+        shell: Any = self
+        self.allocation = Allocation(shell, engine)
         self.supervising = asyncio.create_task(self.allocation.supervise())
 
-    def _feed(self, event: ev.Event) -> None:
+    def note(self, text: str) -> None:
+        self.feed(ev.NoteAdded(time.time(), text))
+
+    def feed(self, event: ev.Event) -> None:
         self.told.append(event)
         self._news.set()
         self.driver.run.handle(event)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-from launcher.cluster import loads
 from launcher.hosts.frames import Kill, Release, Request, Start
+from launcher.plan import Plan
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyTimeout, ShutdownTimeout
-from launcher.run.machine import RunStateMachine
-from launcher.session.launcher import Executor
+from launcher.session.run_shell import Executor
 from tests.support.patience import PATIENCE
+from tests.support.shells import FakeShell
 
 HOSTS = 20
 
@@ -40,28 +38,15 @@ class Scene:
         tables = "".join(f'[hosts.{name}]\nssh = "{name}"\n' for name in names)
         places = ", ".join(f'"{name}:{port}"' for name in names for port in (1, 2))
         text = f'{tables}[jobs.w]\ntasks = [{places}]\n[run]\ncommand = ["true"]\n{table}'
-        self.run = RunStateMachine(loads(text, "c", Path("/")), "run-1", 1.0)
         self.sent: list[tuple[str, Request]] = []
-        self.work: list[asyncio.Task[None]] = []
-        self.fed: list[ev.Event] = []
-        links = {name: Link(name, self.sent) for name in names}
-        self.executor = Executor(
-            self.run,
-            connections=cast(Any, SimpleNamespace(links=links)),
-            outputs=cast(Any, None),
-            preparation=cast(Any, None),
-            teardown=cast(Any, None),
-            feed=self.fed.append,
-            spawn=self._spawn,
-            allocation=None,
-        )
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        self.work.append(asyncio.create_task(work, name=name))
-        return self.work[-1]
+        shell: Any = FakeShell(text, Path("/"), {n: Link(n, self.sent) for n in names})
+        self.work: list[asyncio.Task[None]] = shell.work
+        self.fed: list[ev.Event] = shell.fed
+        self.plan: Plan = shell.data.plan
+        self.executor = Executor(shell)
 
     def start_all(self) -> None:
-        for task in self.run.data.plan.tasks:
+        for task in self.plan.tasks:
             self.executor.carry_out(do.StartTask(task, 1, gated=False))
 
     async def begun(self) -> None:
@@ -84,7 +69,7 @@ async def test_a_kill_of_everything_comes_before_starts_that_wait() -> None:
     scene = Scene()
     scene.start_all()
     await scene.begun()
-    for host in scene.run.data.plan.hosts:
+    for host in scene.plan.hosts:
         scene.executor.carry_out(do.KillHost(host.name, None, 1.0))
     sent = list(scene.sent)
     await scene.end()
@@ -111,7 +96,7 @@ async def test_a_kill_of_one_task_comes_behind_its_start() -> None:
     """The host is told at once what waits for it, in its order; the other hosts follow."""
     scene = Scene()
     scene.start_all()
-    task = scene.run.data.plan.on_host("h19")[1]
+    task = scene.plan.on_host("h19")[1]
     scene.executor.carry_out(do.ReleaseTask(task, 1))
     scene.executor.carry_out(do.KillHost("h19", (task.id,), 0.0))
     assert scene.kinds("h19") == [Start, Start, Release, Kill] and len(scene.sent) == 4
@@ -135,7 +120,7 @@ async def test_a_time_limit_of_a_task_that_does_not_start_any_more_is_no_event()
     """Thousands end at the same time, and each event would be stored."""
     scene = Scene()
     ended = asyncio.Event()
-    for task in scene.run.data.plan.tasks:
+    for task in scene.plan.tasks:
         scene.executor.carry_out(do.SetTimer(ReadyTimeout(task.id, 1), 0.01))
     scene.executor.carry_out(do.SetTimer(ShutdownTimeout(), 0.02))
     asyncio.get_running_loop().call_later(0.03, ended.set)

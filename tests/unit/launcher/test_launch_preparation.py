@@ -9,19 +9,16 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import loads
 from launcher.errors import AgentError
 from launcher.files import staging
 from launcher.files.listing import Tree
-from launcher.files.trees import HostFiles
 from launcher.hosts.programs import Program
-from launcher.plan.planner import Plan
 from launcher.run import events as ev
-from launcher.run.machine import RunStateMachine
-from launcher.session.connections import LaunchPreparation, Transfers
+from launcher.session.preparation import LaunchPreparation
 from launcher.subprocesses import Workers
 from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE
+from tests.support.shells import FakeShell
 from tests.support.short_programs import Talker, message
 
 
@@ -62,9 +59,8 @@ async def test_files_that_go_to_a_host_again_go_once(
 
     monkeypatch.setattr(staging, "read_tree", read)
     link: Any = Reached()
-    told: list[ev.Event] = []
-    preparation, plan = prepared(link, told, tmp_path)
-    twice = [asyncio.create_task(preparation.stage(plan, plan.host("far"))) for _ in range(2)]
+    preparation, told = prepared(link, tmp_path)
+    twice = [asyncio.create_task(preparation.stage("far")) for _ in range(2)]
     await asyncio.sleep(0)
     may_read.set()
     await asyncio.wait(twice)
@@ -72,13 +68,10 @@ async def test_files_that_go_to_a_host_again_go_once(
     assert [type(event) for event in told] == [ev.Staged]
 
 
-def prepared(link: Any, told: list[ev.Event], folder: Path) -> tuple[LaunchPreparation, Plan]:
-    """The preparation of a run with nothing to send, on one host."""
-    run = RunStateMachine(loads(STAGED, "staged.toml", folder), "staged-1")
-    transfers = Transfers(run.data, lambda: None)
-    files = HostFiles()
-    given = LaunchPreparation({"far": link}, {}, transfers, told.append, ports={}, files=files)
-    return given, run.data.plan
+def prepared(link: Any, folder: Path) -> tuple[LaunchPreparation, list[ev.Event]]:
+    """The preparation of a run with nothing to send, on one host, and what it tells."""
+    shell: Any = FakeShell(STAGED, folder, {"far": link})
+    return LaunchPreparation(shell), shell.fed
 
 
 async def test_the_program_that_was_begun_takes_the_files(
@@ -88,15 +81,14 @@ async def test_the_program_that_was_begun_takes_the_files(
     connection which was cut is ended, and another one takes the files."""
     monkeypatch.setattr(staging, "read_tree", lambda tree: staging.Manifest((), {}))
     link: Any = Reached()
-    told: list[ev.Event] = []
-    preparation, plan = prepared(link, told, tmp_path)
+    preparation, told = prepared(link, tmp_path)
     preparation.begin_program("far")
-    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    await asyncio.create_task(preparation.stage("far"))
     assert link.built == 1
     preparation.begin_program("far")
     await asyncio.sleep(0)
     link.sessions = 2
-    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    await asyncio.create_task(preparation.stage("far"))
     assert link.built == 3
     assert [type(event) for event in told] == [ev.Staged, ev.Staged]
     assert all(talker.closed for talker in link.talkers)
@@ -105,7 +97,7 @@ async def test_the_program_that_was_begun_takes_the_files(
 async def test_a_program_that_nobody_needed_is_ended(tmp_path: Path) -> None:
     """The run was killed while it connected."""
     link: Any = Reached()
-    preparation, _ = prepared(link, [], tmp_path)
+    preparation, _ = prepared(link, tmp_path)
     preparation.begin_program("far")
     await link.asked.wait()
     await preparation.aclose()
@@ -123,13 +115,12 @@ async def test_a_program_that_cannot_be_started_is_started_again(
     async def fail() -> Program:
         raise AgentError("far", "no more processes there")
 
-    told: list[ev.Event] = []
-    preparation, plan = prepared(link, told, tmp_path)
+    preparation, told = prepared(link, tmp_path)
     link.start_program = fail
     preparation.begin_program("far")
-    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    await asyncio.create_task(preparation.stage("far"))
     link.start_program = works
-    await asyncio.create_task(preparation.stage(plan, plan.host("far")))
+    await asyncio.create_task(preparation.stage("far"))
     assert [type(event) for event in told] == [ev.HostRefused, ev.Staged]
 
 
@@ -143,16 +134,10 @@ async def test_a_machine_without_threads_refuses_the_host(
 
     asyncio.get_running_loop().set_default_executor(Workers())  # as the launcher's loop
     link: Any = Reached()
-    told: list[ev.Event] = []
-    run = RunStateMachine(loads(STAGED, "staged.toml", tmp_path), "staged-1")
-    transfers = Transfers(run.data, lambda: None)
-    files = HostFiles()
-    preparation = LaunchPreparation(
-        {"far": link}, {}, transfers, told.append, ports={}, files=files
-    )
+    preparation, told = prepared(link, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start)
-        await preparation.stage(run.data.plan, run.data.plan.host("far"))
+        await preparation.stage("far")
     (refused,) = told
     assert isinstance(refused, ev.HostRefused) and refused.host == "far"
     assert "starts no more threads" in refused.reason and not link.built

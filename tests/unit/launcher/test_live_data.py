@@ -14,8 +14,8 @@ from launcher.hosts.frames import StatsAnswer
 from launcher.run.snapshot import HostView, RunView
 from launcher.run.states import HostState, RunPhase
 from launcher.run.views import Views
-from launcher.session import connections
-from launcher.session.connections import HostStats
+from launcher.session import host_links
+from launcher.session.host_links import HostStats
 from tests.support.patience import PATIENCE
 
 
@@ -32,6 +32,12 @@ def views_of(*hosts: str) -> Views:
     return views
 
 
+def stats_of(views: Views, links: dict[str, Any]) -> HostStats:
+    """The figures of hosts that are reached over these links."""
+    shell: Any = SimpleNamespace(data=views, links=links, publish=lambda: None)
+    return HostStats(shell)
+
+
 async def never(question: object) -> object:
     """No answer in the time for which a link waits."""
     await asyncio.sleep(PATIENCE)
@@ -43,7 +49,7 @@ def test_a_silent_host_has_not_changed() -> None:
     seconds."""
     links = {f"h{number}": a_link(time.monotonic() - number / 7, never) for number in range(500)}
     views = views_of(*links)
-    stats = HostStats(views, links, lambda: None)
+    stats = stats_of(views, links)
     stats.note_heard()
     assert len(views.pop_touched()) == 500 and not views.pop_changed(1.0)
     stats.note_heard()
@@ -58,14 +64,14 @@ def test_a_silent_host_has_not_changed() -> None:
 
 def test_a_host_that_was_never_heard_has_no_time() -> None:
     views = views_of("h")
-    HostStats(views, {"h": a_link(0.0, never)}, lambda: None).note_heard()
+    stats_of(views, {"h": a_link(0.0, never)}).note_heard()
     assert views.hosts["h"].last_heard is None
 
 
 async def test_a_host_that_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are asked again and again meanwhile, and it is asked once."""
-    monkeypatch.setattr(connections, "STATS_SECONDS", 0.01)
-    monkeypatch.setattr(connections, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(host_links, "STATS_SECONDS", 0.01)
+    monkeypatch.setattr(host_links, "_ANSWER_SECONDS", 0.05)
     asked = {"quick": 0, "slow": 0}
     often = asyncio.Event()
 
@@ -80,7 +86,7 @@ async def test_a_host_that_does_not_answer_delays_no_other(monkeypatch: pytest.M
         return await never(question)
 
     links = {"quick": a_link(1.0, quick), "slow": a_link(1.0, slow)}
-    polling = asyncio.create_task(HostStats(views_of(*links), links, lambda: None).poll())
+    polling = asyncio.create_task(stats_of(views_of(*links), links).poll())
     async with asyncio.timeout(PATIENCE / 2):
         await often.wait()
     assert asked["slow"] == 1

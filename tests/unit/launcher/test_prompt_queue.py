@@ -7,6 +7,8 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -60,8 +62,10 @@ async def listening(folder: RunFolder, unattended: float = PATIENCE) -> AsyncIte
     """A launcher's control socket; its prompts."""
     prompts = PromptQueue(unattended)
     views = Views(RunView(folder.run_id, "prompts", RunPhase.CONNECTING, 0.0))
-    control = ControlSocket(folder.run_id, lambda _: None, prompts, lambda: views, failed)
-    async with control.listening():
+    shell: Any = SimpleNamespace(
+        folder=folder, prompts=prompts, refresh=lambda: views, crash=failed
+    )
+    async with ControlSocket(shell).listening():
         yield prompts
 
 

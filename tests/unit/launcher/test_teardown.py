@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import loads
-from launcher.files.collecting import Results
 from launcher.ids import TaskId
 from launcher.run import events as ev
-from launcher.run.machine import RunStateMachine
-from launcher.session import connections
-from launcher.session.connections import Teardown, Transfers
+from launcher.session import release as module
+from launcher.session.release import Teardown
 from tests.support.cluster_texts import STAGED
 from tests.support.patience import PATIENCE
+from tests.support.shells import FakeShell
 
 WORKER = TaskId("worker", 0)
 
@@ -93,22 +91,21 @@ def releasing(
     links: dict[str, Any], logs: Logs, disk: Disk, folder: Path, survivors: tuple[str, ...] = ()
 ) -> tuple[list[ev.Event], list[asyncio.Task[None]]]:
     """Begins to release all hosts; returns what is told."""
-    run = RunStateMachine(loads(STAGED, "c.toml", folder), "run-1")
-    plan = run.data.plan
+    shell: Any = FakeShell(STAGED, folder, links)
+    plan = shell.data.plan
     view = SimpleNamespace(id=WORKER, host="far", attempts=(1,), attempt=1)
-    data: Any = SimpleNamespace(run=SimpleNamespace(forced=False), on_host=lambda _: [view])
+    data = SimpleNamespace(run=SimpleNamespace(forced=False), on_host=lambda _: [view])
     data.survivors_on = lambda _: survivors
-    data.plan = replace(plan, workdir=None)  # nothing was copied there
-    given: Any = SimpleNamespace(data=data)
-    told: list[ev.Event] = []
-    transfers = Transfers(run.data, lambda: None)
-    outputs: Any = logs
-    watch: Any = disk
-    results = Results(folder, told.append, transfers.collected)
-    teardown_ = Teardown(given, links, outputs, told.append, watch, results)
+    planned = replace(plan, workdir=None)  # nothing was copied there
+    data.plan = SimpleNamespace(
+        hosts=plan.hosts, host=lambda _: plan.host("far"), copies=planned.copies
+    )
+    data.allocation = None
+    shell.data, shell.outputs, shell.disk = data, logs, disk
+    teardown_ = Teardown(shell)
     gone = asyncio.create_task(asyncio.sleep(0))
-    hosts = [replace(plan.host("far"), name=name) for name in links]
-    return told, [asyncio.create_task(teardown_.release(host, gone)) for host in hosts]
+    shell.hosts.tasks.update(dict.fromkeys(links, gone))
+    return shell.fed, [asyncio.create_task(teardown_.release(host)) for host in links]
 
 
 async def release(link: Any, logs: Logs, tmp_path: Path) -> list[ev.Event]:
@@ -146,7 +143,7 @@ async def test_bytes_that_will_not_come_are_not_waited_for(
 ) -> None:
     """Output is missing where a host does not come back, or a survivor holds the log, as what waits
     in the kernel may for days: what is missing stays there, and that is said."""
-    monkeypatch.setattr(connections, "COLLECT_STALL", 2 * PATIENCE)
+    monkeypatch.setattr(module, "COLLECT_STALL", 2 * PATIENCE)
     setattr(link, how, True)
     told, work = releasing({"far": link}, Logs(whole), Disk(), tmp_path, survivors)
     async with asyncio.timeout(PATIENCE):

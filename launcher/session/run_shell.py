@@ -1,0 +1,637 @@
+"""Shell of one run: feeds the state machine with events, carries its instructions out, records what
+has changed and has clients told.
+
+It runs in a process of its own (`process`), on the loop that is the control loop: it beats, kills
+and hears receipts, so nothing on it reads log text or touches a file. That is done by workers in
+threads of their own (`output`, `store.run_writer`), which tell it what they have found. Everything
+that waits is a task here that is kept and reaped; everything that decides is in `run`. Each part of
+the launcher gets the shell, and nothing else of the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from ..agent import wire
+from ..agent.folders import FolderError
+from ..cluster.file_model import ClusterModel
+from ..cluster.readiness import LogMatches
+from ..errors import LauncherError
+from ..frozen import frozen
+from ..hosts.frames import Kill, Release, Start
+from ..hosts.link import Link
+from ..ids import TaskId, tag
+from ..plan.planner import Plan, TaskPlan, unset_names, unset_note
+from ..plan.shell import shell_prefix, with_exports
+from ..printable import printable
+from ..run import events as ev
+from ..run import instructions as do
+from ..run.instructions import Instruction
+from ..run.machine import RunStateMachine
+from ..run.snapshot import Metric, Receipt, RunView, Snapshot
+from ..run.stack_groups import Stacks
+from ..run.states import AT_WORK, Hang, Outcome, RunPhase
+from ..run.views import Views
+from ..store import launcher_lock
+from ..store.logs import LogStore
+from ..store.run_writer import RunWriter
+from ..store.runs import RunFolder
+from ..store.stream import Line, Summary
+from ..subprocesses import Workers
+from .control_socket import ControlSocket
+from .hang import TICK, HangWatch
+from .host_links import HostLinks
+from .judge import Judge
+from .output import DiskWatch, Outputs
+from .preparation import LaunchPreparation
+from .prompts import PromptQueue
+from .release import Teardown
+from .stack_collector import StackCollector, look_after
+
+if TYPE_CHECKING:
+    from .hooks import HookRunner
+    from .slurm_allocation import Allocation
+
+END = "end"
+Crash = Callable[[str, BaseException, Iterable[str]], NoReturn]
+"""Ends the launcher; gets what was being done, what nobody expected there, and the story of the
+run, line by line."""
+WRITE_SECONDS = 3.0
+"""Longest wait for the disk at the end."""
+_CLOCK_STEP = 1.0
+"""Seconds by which a clock that was set differs from one that is kept in step."""
+_STATS = "stats of hosts"
+_END_SECONDS = 1.0
+_THREADS = "worker"
+"""How the names of the loop's threads begin."""
+_PACKAGE = __name__.partition(".")[0]
+
+
+@frozen
+class Beginning:
+    """How a launcher begins with its run."""
+
+    first: ev.Begin | ev.Attached
+    """The machine's first event."""
+    died: str = ""
+    """What the launcher before this one has died of."""
+    ends: bool = False
+    """Launchers have died again and again: this one does nothing but end the run."""
+
+
+class Shell:
+    """One run, from its files to its clients; everything but `run`, `terminate` and `crash` belongs
+    to its loop."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+    _end_is_last = False
+    """The end of the stream has been written, and nothing behind it."""
+
+    def __init__(
+        self, folder: RunFolder, machine: RunStateMachine, beginning: Beginning, crash: Crash
+    ) -> None:
+        self.folder, self.machine, self.data = folder, machine, machine.data
+        self._beginning, self._crash = beginning, crash
+        self._first = machine.handle(beginning.first)
+        self._early: list[ev.Event] | None = []
+        """Events that came before the run had begun."""
+        self._work: set[asyncio.Task[None]] = set()
+        self._over = asyncio.Event()
+        self.closing = AsyncExitStack()
+        """What parts have to close at the end, if they have opened something."""
+        self.links: dict[str, Link] = {}
+        self.prompts = PromptQueue()
+        self.server = ControlSocket(self)
+        self.writer = RunWriter(folder, partial(self.crash, "records"))
+        self.outputs = Outputs(self, LogStore(folder.path, only_writes=True))
+        self.disk = DiskWatch(self)
+        self.hosts = HostLinks(self)
+        self.allocation = _allocation(self)
+        self.preparation = LaunchPreparation(self)
+        self.teardown = Teardown(self)
+        self.stacks = StackCollector(self)
+        self.hangs = HangWatch(self)
+        self.judge = Judge(self)
+        self.hooks = _hooks(self)
+        self._executor = Executor(self)
+
+    @property
+    def attached(self) -> bool:
+        """An earlier launcher has begun the run."""
+        return isinstance(self._beginning.first, ev.Attached)
+
+    # --- life -----------------------------------------------------------------------------
+
+    def run(self, first: socket.socket, lock: int | None, *, on_close: str) -> Snapshot:
+        """Runs the run to its end, on a loop of its own; returns the last snapshot.
+
+        Args:
+            first: the connection of the client that has started this process.
+            lock: a descriptor that holds the run's lock.
+            on_close: what it means when that client disappears (`control_socket`).
+
+        Raises:
+            LauncherError: nothing could be begun.
+        """
+        loop = asyncio.new_event_loop()
+        loop.set_default_executor(Workers(thread_name_prefix=_THREADS))
+        try:
+            return loop.run_until_complete(self._main(first, lock, on_close))
+        except LauncherError:
+            raise
+        except Exception as error:
+            self.crash("run", error)
+        finally:
+            _end(loop)
+            # Their threads may wait for a disk: the process ends without them.
+            self.outputs.monitor.close()
+            self.writer.close()
+
+    async def _main(self, first: socket.socket, lock: int | None, on_close: str) -> Snapshot:
+        self._loop = asyncio.get_running_loop()
+        self._loop.set_exception_handler(self._on_error)
+        with launcher_lock.held(self.folder.path, lock):
+            async with AsyncExitStack() as stack:
+                await self._listen(stack)
+                await self.server.add(first, on_close)
+                await self.main()
+                if self.hooks is not None:
+                    await self.hooks.finish(self.finish())
+                    self.finish()
+                await self._finish_writing()
+                snapshot = self.finish()
+                await self.server.finish()
+        return snapshot
+
+    async def main(self) -> None:
+        """Runs until the run has ended and all hosts are released."""
+        self.outputs.begin()
+        try:
+            self._begin()
+        except Exception as error:
+            self.crash("start", error)
+        await self._over.wait()
+        await self._close()
+        self.finish()
+
+    async def _listen(self, stack: AsyncExitStack) -> None:
+        """Accepts clients. A run that is taken up has tasks, and whoever wants to end it is
+        connected already: it goes on without others.
+
+        Raises:
+            LauncherError: nobody could connect to a new run.
+        """
+        try:
+            await stack.enter_async_context(self.server.listening())
+        except (OSError, FolderError) as error:
+            if not self.attached:
+                raise LauncherError(f"no client could connect to the run: {error}") from error
+            self.note(f"no other client can connect: {error}")
+
+    def _begin(self) -> None:
+        first, self._first = self._first, []
+        early, self._early = self._early or [], None
+        for instruction in first:
+            self._executor.carry_out(instruction)
+        self.publish()
+        for event in early:
+            self.feed(event)
+        if self._beginning.ends:
+            self.feed(ev.LauncherFailed(time.time(), self._beginning.died))
+        elif self._beginning.died:
+            self.note(f"the launcher before this one has died: {self._beginning.died}")
+        plan = self.data.plan
+        for name, tasks in unset_names(plan.tasks, os.environ).items():
+            start = "would be restarted without it" if self.attached else "start without it"
+            self.note(f"{unset_note(name, tasks)} {start}")
+        if not self.attached:
+            self.spawn(self._note_mpi(), "look for MPI")
+        if not self.data.awaits_nodes:
+            self.hosts.connect()
+        if self.allocation is not None and (self.data.awaits_nodes or self.data.nodes):
+            self.spawn(self.allocation.supervise(), "allocation")
+        if self.hooks is not None:
+            self.hooks.begin()
+        self.spawn(self.hosts.stats.poll(), _STATS)
+        self.spawn(self.disk.watch(), "disk")
+        self.spawn(self._watch(), "clock")
+
+    async def _note_mpi(self) -> None:
+        """Notes programs of an MPI library, to which `mpi-like` gives no rank, and each `mpirun`
+        that several tasks start."""
+        for text in await asyncio.to_thread(_mpi_notes, self.data.cluster, self.data.plan):
+            self.note(text)
+
+    async def _close(self) -> None:
+        self._executor.stop_timers()
+        await self.closing.aclose()
+        rest = list(self._work)
+        for task in rest:
+            task.cancel()
+        if rest:
+            await asyncio.wait(rest, timeout=1.0)
+
+    async def _finish_writing(self) -> None:
+        """Waits for what is not on disk yet, but not for a disk that does not answer."""
+        monitor, writer = self.outputs.monitor, self.writer
+        deadline = time.monotonic() + WRITE_SECONDS
+        while not (monitor.idle and writer.idle):
+            if time.monotonic() > deadline:
+                what = f"{writer.unwritten} events and {monitor.unstored} log bytes"
+                self.note(f"{what} are not stored here: the disk does not take them")
+                return
+            await asyncio.sleep(0.01)
+
+    # --- what parts ask for ---------------------------------------------------------------
+
+    def feed(self, event: ev.Event) -> None:
+        """Gives the run an event and does what it says; what is recorded comes after that."""
+        if self._early is not None:
+            self._early.append(event)
+            return
+        try:
+            match event:
+                case ev.KillAll(force=True):
+                    self.teardown.force()
+                    if self.allocation is not None and self.data.releasing:
+                        self.allocation.force()
+                case ev.HostLost() | ev.TaskExited() if self.allocation is not None:
+                    self.allocation.poll_soon()
+                case ev.HostUp(host=host) if not self.attached:
+                    self.preparation.expect_files(host)
+            for instruction in self.machine.handle(event):
+                self._executor.carry_out(instruction)
+            self.publish()
+            if self.attached and isinstance(event, ev.TaskStarted):
+                self.outputs.await_line(event)
+        except Exception as error:
+            self.crash(type(event).__name__, error)
+
+    def note(self, text: str) -> None:
+        """Tells whoever follows the run."""
+        self.feed(ev.NoteAdded(time.time(), printable(text)))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Starts work that is named, kept and reaped."""
+        task = asyncio.create_task(work, name=name)
+        self._work.add(task)
+        task.add_done_callback(self._reap)
+        return task
+
+    def _reap(self, task: asyncio.Task[None]) -> None:
+        self._work.discard(task)
+        if task.get_name() == END:
+            self._over.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            if task.get_name() == _STATS:  # nice to have: no reason to end anything
+                self.note(f"no {_STATS} any more: {error!r}")
+            else:
+                self.crash(task.get_name(), error)
+
+    def publish(self) -> None:
+        """Records what is different now, and has clients told."""
+        try:
+            for task in self.hosts.forwarding.closed():
+                self.data.update_task(task, url="")
+            records = self.data.pop_changed(time.time())
+            for record in records:
+                self.record(record)
+            # A client that hears nothing of a kill takes the launcher for dead.
+            self.server.changed(any(isinstance(record, RunView | Receipt) for record in records))
+        except Exception as error:
+            self.crash("records", error)
+
+    def record(self, line: Line) -> None:
+        """Writes a record, unless the run is another launcher's by now."""
+        self._end_is_last = False
+        if self.data.run.outcome is not Outcome.DETACHED:
+            self.writer.put(line)
+
+    def record_metric(self, metric: Metric) -> None:
+        """Writes a metric line, and has clients told of its task."""
+        self.record(metric)
+        self.hangs.observe(metric)
+        self.server.changed()
+
+    def crash(self, where: str, error: BaseException) -> NoReturn:
+        """Ends the launcher for what nobody expected; in any thread."""
+        self._crash(where, error, self.machine.story())
+
+    def _on_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What was raised in a callback, where nobody awaits it. What a library raises in its own
+        is a matter of that connection."""
+        error = context.get("exception")
+        if error is not None and "handle" in context and _is_ours(error):
+            self.crash("callback", error)
+        loop.default_exception_handler(context)
+
+    # --- clients --------------------------------------------------------------------------
+
+    def command(self, event: ev.Event) -> None:
+        """Carries out what a client wants; a launcher that ends the run does that already.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        if self._beginning.ends:
+            return
+        match event:
+            case ev.Restart(task=task) | ev.SignalTask(task=task):
+                self.data.plan.task(task)
+            case ev.KillAll(force=True) if self.hooks is not None:
+                self.hooks.stop()
+        self.feed(event)
+
+    async def take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
+        """Where these tasks are, or all.
+
+        Raises:
+            KeyError: the run has no such task.
+        """
+        for task in tasks or ():
+            self.data.plan.task(task)
+        return await self.stacks.take(tasks)
+
+    def terminate(self) -> None:
+        """Ends everything because this process was told to end; safe in a signal handler."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._terminate)
+
+    def _terminate(self) -> None:
+        ended = self.data.phase is RunPhase.ENDED  # then nothing is waited for any more
+        self.command(ev.KillAll(time.time(), by_person=False, force=ended))
+
+    # --- what others see ------------------------------------------------------------------
+
+    def refresh(self) -> Views:
+        """The views, with figures that nobody tells of but that change with the time."""
+        try:
+            staging = self.data.phase is RunPhase.STAGING
+            self.data.refresh_waiting(self.preparation.describe_waiting() if staging else None)
+            self.hosts.stats.note_heard()
+        except Exception as error:
+            self.crash("snapshot", error)
+        return self.data
+
+    def snapshot(self) -> Snapshot:
+        """The run as it stands."""
+        return self.refresh().snapshot()
+
+    def finish(self) -> Snapshot:
+        """The run at its end, which is recorded, with what was said since it was recorded last."""
+        final = self.snapshot()
+        if final.outcome is not Outcome.DETACHED and not self._end_is_last:
+            self.data.flush_figures()
+            self.publish()
+            self.record(Summary.of(final, time.time()))
+            self._end_is_last = True
+        return final
+
+    async def _watch(self) -> None:
+        """Looks at the clock, and for tasks that have stalled; never ends by itself."""
+        offset = _clock_offset()
+        while True:
+            await asyncio.sleep(TICK)
+            by = _clock_offset() - offset
+            if abs(by) >= _CLOCK_STEP and self.data.run.ended is None:
+                offset += by
+                self._follow_clock(by)
+            if self.data.phase in AT_WORK:
+                self.hangs.watch()
+
+    def _follow_clock(self, by: float) -> None:
+        """Moves the times by which a person is told how long the run has lasted: the machine's
+        clock has been set."""
+        run = self.data.run
+        since = run.waiting_since
+        self.data.update_run(
+            started=max(0.0, run.started + by), waiting_since=since and max(0.0, since + by)
+        )
+        for task, view in list(self.data.tasks.items()):
+            if (stalled := view.stalled_since) is not None:
+                self.data.update_task(task, stalled_since=max(0.0, stalled + by))
+        self.publish()
+
+
+class Executor:
+    """Carries instructions out; what takes time becomes a task of the launcher's loop."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        self._data = shell.data
+        self._timers: dict[ev.Timer, asyncio.TimerHandle] = {}
+        self._looks: dict[ev.Timer, asyncio.TimerHandle] = {}
+        """Looks at tasks some seconds before they are called not ready in time."""
+        self._releases: list[asyncio.Task[None]] = []
+        self._starts: dict[str, list[do.StartTask | do.ReleaseTask]] = {}
+        """Tasks to be started or let go on, by their hosts."""
+
+    def carry_out(self, what: Instruction) -> None:
+        """Does what an instruction says, or starts it."""
+        shell = self._shell
+        match what:
+            case do.KillHost(host, tasks, grace):
+                if tasks is None:
+                    self._starts.pop(host, None)
+                else:
+                    self._start_waiting(host)
+                if host in shell.links:  # else it is told when it is up
+                    shell.links[host].send(Kill(0, tasks, grace))
+            case do.SetTimer(timer, seconds):
+                self._set_timer(timer, seconds)
+            case do.StartTask(task) | do.ReleaseTask(task):
+                self._start_soon(task.host, what)
+            case do.CheckHosts(ports):
+                shell.spawn(shell.preparation.check(ports=ports), "check of hosts")
+            case do.PickPorts(tasks):
+                shell.spawn(self._pick_ports(tasks), "ports")
+            case do.StageHost(host):
+                shell.spawn(shell.preparation.stage(host), f"files to {host}")
+            case do.WatchSilence(task_id, seconds):
+                shell.outputs.watch_silence(task_id, seconds)
+            case do.ReleaseHost(host):
+                work = shell.spawn(shell.teardown.release(host), f"release of {host}")
+                self._releases.append(work)
+            case do.ConnectHosts():
+                shell.hosts.connect()
+            case do.LookAtOthers(task_id):
+                shell.spawn(shell.judge.look(task_id), "look at the others")
+            case do.ReleaseAllocation():
+                shell.spawn(self._release_allocation(), "release of the allocation")
+            case do.End():
+                self._starts.clear()
+                shell.spawn(self._finish(), END)
+
+    async def _pick_ports(self, tasks: tuple[TaskId, ...]) -> None:
+        """Picks ports for the next attempt, when the cause of the last one's failure is known."""
+        await self._shell.judge.judge_attempt()
+        await self._shell.preparation.pick_ports(tasks)
+
+    def _start_soon(self, host: str, what: do.StartTask | do.ReleaseTask) -> None:
+        """Starts a task when those before it have been started: thousands take seconds, and
+        beats and a kill do not wait for them."""
+        if not self._starts:
+            self._shell.spawn(self._start_all(), "starts")
+        self._starts.setdefault(host, []).append(what)
+
+    async def _start_all(self) -> None:
+        while self._starts:
+            self._start_waiting(next(iter(self._starts)))
+            await asyncio.sleep(0)
+
+    def _start_waiting(self, host: str) -> None:
+        for what in self._starts.pop(host, ()):
+            if isinstance(what, do.StartTask):
+                self._start(what.task, what.attempt, what.gated)
+            else:
+                self._await_line(what.task, what.attempt)
+                self._shell.links[host].send(Release(what.task.id, what.attempt))
+
+    def stop_timers(self) -> None:
+        """No timer fires any more."""
+        for handle in (*self._timers.values(), *self._looks.values()):
+            handle.cancel()
+
+    def _set_timer(self, timer: ev.Timer, seconds: float) -> None:
+        if timer in self._timers:
+            self._timers[timer].cancel()
+
+        def fire() -> None:
+            self._timers.pop(timer, None)
+            if self._data.awaits(timer):  # those of thousands of tasks that are ready end together
+                self._shell.feed(ev.TimerFired(time.time(), timer))
+
+        loop = asyncio.get_running_loop()
+        self._timers[timer] = loop.call_later(seconds, fire)
+        if isinstance(timer, ev.ReadyTimeout):
+            if timer in self._looks:
+                self._looks[timer].cancel()
+            self._looks[timer] = loop.call_later(look_after(seconds), self._look, timer)
+
+    def _look(self, timer: ev.ReadyTimeout) -> None:
+        self._looks.pop(timer, None)
+        if self._data.awaits(timer):
+            self._shell.hangs.begin(Hang.NOT_READY, timer.task)
+
+    def _await_line(self, task: TaskPlan, attempt: int) -> None:
+        if isinstance(task.ready, LogMatches):
+            self._shell.outputs.monitor.await_line(task.id, attempt, task.ready.pattern)
+
+    def _start(self, task: TaskPlan, attempt: int, gated: bool) -> None:
+        if not gated:
+            self._await_line(task, attempt)
+        secrets = {name: os.environ[name] for name in task.env_from if name in os.environ}
+        if attempt > 1:  # the shell that attached may not have what the first one had
+            for name in unset_names([task], os.environ):
+                self._shell.note(f"{unset_note(name, [task.id])} restarts without it")
+        try:
+            self._send_start(task, attempt, gated, secrets)
+        except wire.WireError as error:
+            started = ev.TaskStarted(time.time(), task.id, attempt, 0, error=str(error))
+            self._shell.feed(started)
+
+    def _send_start(
+        self, task: TaskPlan, attempt: int, gated: bool, secrets: dict[str, str]
+    ) -> None:
+        """Sends what a task needs to start.
+
+        Raises:
+            WireError: its command and environment are too long for a frame.
+        """
+        argv = task.warm.argv(task.argv) if gated and task.warm else task.argv
+        variables = {"TFMUX_ATTEMPT": str(attempt), **task.env, **secrets}
+        env = with_exports(variables, task.shell)
+        start = Start(
+            task=task.id,
+            attempt=attempt,
+            argv=(*shell_prefix(task.setup, task.shell, gated=gated), *argv),
+            env={**env, "TFMUX_TASK": tag(self._data.plan.run_id, task.id, attempt)},
+            cwd=task.cwd,
+            log_limit=task.log_limit,
+            port=task.port,
+            pty=task.pty,
+            gated=gated,
+            stop=task.stop,
+            stop_signal=task.stop_signal,
+        )
+        self._shell.links[task.host].send(start)
+
+    async def _release_allocation(self) -> None:
+        """Gives the nodes back when all that was there of the run is here."""
+        await asyncio.gather(*self._releases, return_exceptions=True)
+        assert self._shell.allocation is not None
+        await self._shell.allocation.release()
+
+    async def _finish(self) -> None:
+        """Waits until all hosts have been released; what failed there has been told."""
+        await asyncio.gather(*self._releases, return_exceptions=True)
+        if self._data.run.outcome is Outcome.FAILED:
+            await self._shell.judge.judge()
+
+
+def _allocation(shell: Shell) -> Allocation | None:
+    """The allocation of nodes; None without `[slurm]`. It is imported for these runs alone, and
+    before the run begins: the loop that kills waits for no disk."""
+    if shell.data.cluster.slurm is None:
+        return None
+    from .slurm_allocation import Allocation
+
+    return Allocation.of(shell, shell.data.cluster.slurm)
+
+
+def _hooks(shell: Shell) -> HookRunner | None:
+    """What runs the hooks; None where there are none."""
+    if not any(command for _, command in shell.data.cluster.hooks):
+        return None
+    from .hooks import HookRunner
+
+    return HookRunner(shell)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """An error was raised in a callback of this package. A handle that has been cancelled meanwhile
+    does not know its callback any more."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = (str(frame.f_globals.get("__name__")) for frame, _ in frames)
+    first = next((name for name in modules if name.partition(".")[0] != "asyncio"), "")
+    return first.startswith(_PACKAGE)
+
+
+def _end(loop: asyncio.AbstractEventLoop) -> None:
+    """Ends what is left of a loop; threads of it that wait for a disk are left behind."""
+    left = asyncio.all_tasks(loop)
+    for task in left:
+        task.cancel()
+    if left:
+        loop.run_until_complete(asyncio.wait(left, timeout=_END_SECONDS))
+    loop.close()
+    deadline = time.monotonic() + _END_SECONDS
+    threads = [t for t in threading.enumerate() if t.name.startswith(_THREADS)]
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _mpi_notes(cluster: ClusterModel, plan: Plan) -> Sequence[str]:
+    from ..plan import mpi  # off the way to the first task
+
+    notes = [f"the command of {t.id} {why}: {todo}" for t, why, todo in mpi.repeated(plan)]
+    if not (size := mpi.size_of(cluster)):
+        return notes
+    return notes + [
+        f"{task.id} {mpi.problem(library, size)}: {mpi.advice(cluster, task.argv)}"
+        for task, library in mpi.found_here(plan, plan.tasks)
+    ]
+
+
+def _clock_offset() -> float:
+    """Seconds between the machine's clock and one that nobody sets, and that goes on in a sleep."""
+    return time.time() - time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,59 @@
+"""In the place of the launcher's shell, for one of its parts on a test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
+
+from launcher.cluster import loads
+from launcher.run import events as ev
+from launcher.run.machine import RunStateMachine
+from tests.support.crash import failed
+
+
+class FakeShell:
+    """A run, and what a part has told of it."""
+
+    attached = False
+    allocation = None
+
+    def __init__(
+        self, text: str, folder: Path, links: Mapping[str, Any] | None = None, run_id: str = "run-1"
+    ) -> None:
+        """`text` is the run's cluster file."""
+        self.machine = RunStateMachine(loads(text, "c.toml", folder), run_id, 1.0)
+        self.data: Any = self.machine.data
+        self.folder = SimpleNamespace(run_id=run_id, path=folder, metrics=folder / "metrics.jsonl")
+        self.links: dict[str, Any] = dict(links or {})
+        self.hosts = SimpleNamespace(welcomes={}, tasks={}, logins=None)
+        self.closing = AsyncExitStack()
+        self.fed: list[ev.Event] = []
+        self.work: list[asyncio.Task[None]] = []
+
+    def feed(self, event: ev.Event) -> None:
+        """Keeps an event."""
+        self.fed.append(event)
+
+    def note(self, text: str) -> None:
+        """Keeps a note, as an event."""
+        self.feed(ev.NoteAdded(time.time(), text))
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Starts work, and keeps it."""
+        self.work.append(asyncio.create_task(work, name=name))
+        return self.work[-1]
+
+    def publish(self) -> None:
+        """Nobody follows the run."""
+
+    def record_metric(self, metric: Any) -> None:
+        """Nobody reads the run's files."""
+
+    def crash(self, where: str, error: BaseException) -> NoReturn:
+        """Fails the test."""
+        failed(where, error)
