@@ -337,7 +337,9 @@ class LogFile:
         try:
             until = time.monotonic() + _FOLLOW_SECONDS
             while self._counted < size:
-                part = memoryview(buffer)[: size - self._counted]
+                # Lines that are rewritten take a hundred times as long.
+                most = MARK_BYTES if self._stretches.block is not None else _READ
+                part = memoryview(buffer)[: min(most, size - self._counted)]
                 count = os.preadv(fd, [part], self._counted)
                 if not count:
                     break
@@ -414,7 +416,7 @@ class LogFile:
                     continue
                 end = data.find(b"\n", at) + 1 or len(data)  # a line of many megabytes
             else:
-                found = None if stretches.full else UP.search(data, at)
+                found = None if stretches.is_full(self._counted) else UP.search(data, at)
                 end = found.start() if found is not None else len(data)
             goes_up = not goes_up
             if end > at:

@@ -25,8 +25,9 @@ from ..lines import BLOCK_BYTES, BLOCK_LINES, Block, Row
 
 STATE_BYTES = 64 * 1024
 _PIECE = 16 * 1024
-MOST_STRETCHES = 100_000
-"""Of one log; a program that makes more of them is shown as it writes."""
+_FEW, _EACH_BYTES, _MOST = 1000, 4096, 100_000
+"""Stretches of one log: a few, one more for so many bytes, and no more than that. A program that
+makes more of them is shown as it writes: what is recorded of a stretch takes about a kilobyte."""
 _MOST_STATES = 512
 """That a process remembers of one log; of more of them every other one."""
 _MOST_BACK = 16 << 20
@@ -94,10 +95,9 @@ class Stretches:
     def __len__(self) -> int:
         return len(self._begins)
 
-    @property
-    def full(self) -> bool:
-        """No further stretch is taken note of."""
-        return self._count >= MOST_STRETCHES
+    def is_full(self, offset: int) -> bool:
+        """No further stretch is taken note of in a log of so many bytes."""
+        return self._count >= min(_MOST, _FEW + offset // _EACH_BYTES)
 
     @property
     def end(self) -> int:
@@ -248,7 +248,7 @@ class Stretches:
             if at < self._at:
                 return True
             live = len(self) > 0 and self._ends[-1] == _OPEN
-            if kind == "begin" and not live and first >= self.end and not self.full:
+            if kind == "begin" and not live and first >= self.end and self._count < _MOST:
                 self._open(first, int(second))
             elif kind == "state" and live:
                 self._keep(at, first, str(second))

@@ -178,3 +178,20 @@ def test_lines_that_passed_are_taken_back(tmp_path: Path) -> None:
         assert [filtered.origin(n)[1] for n in range(filtered.count)] == wanted
     assert filtered.order != before or filtered.line(0).data == b"needle 2"
     file.close()
+
+
+def test_no_program_makes_the_index_larger_than_its_log(tmp_path: Path) -> None:
+    """Given a program that begins a new stretch with every forty bytes, what is recorded of them
+    stays smaller than the log, and later lines are shown as they were written."""
+    path = tmp_path / "a.log"
+    writer = LogFile(path, only_writes=True)
+    text = b"x\n\x1b[A" + b"\n" * 34
+    for _ in range(20):
+        writer.append(writer.size, text * 5000, 0.0)
+    reader = LogFile(path, read_only=True)
+    document = Document(TASK, reader)
+    document.refresh()
+    assert 0 < path.with_suffix(".rewritten").stat().st_size < reader.size
+    assert 33 * 100_000 < document.count <= 35 * 100_000
+    assert document.line(document.count - 1).data == b""
+    writer.close()
