@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar, dataclass_transform
 T = TypeVar("T")
 
 
-class _Form:
+class _Fields:
     """Fields of a class as its methods use them."""
 
     __slots__ = ("compared", "defaults", "factories", "names")
@@ -33,14 +33,14 @@ def frozen(cls: type[T]) -> type[T]:
     """Makes a frozen dataclass of a class without `__post_init__`; its bases are such, too."""
     dataclass(cls, init=False, repr=False, eq=False)
     own = vars(cls)
-    for name, method in {"_form": _Form(cls), **_METHODS}.items():
+    for name, method in {"_form": _Fields(cls), **_METHODS}.items():
         if name not in own or (name == "__hash__" and own[name] is None):
             setattr(cls, name, method)
     return cls
 
 
 def _init(self: Any, *values: Any, **named: Any) -> None:
-    form: _Form = self._form
+    form: _Fields = self._form
     names = form.names
     found: dict[str, Any] = self.__dict__
     found.update(zip(names, values, strict=False))

@@ -169,7 +169,7 @@ _HAS_MOVES, _MOVE = re2.compile(_MOVES, _OPTIONS), re.compile(_MOVES)
 _FORWARD = re.compile(rb"\x1b\[[0-9]*C")
 _ANY_SEQUENCE = rf"\x1b\[[0-?]*[ -/]*[@-~]?|{CONTROL_STRING}(?:{STRING_END})?|{OTHER_ESCAPE}|\x1b"
 _SEQUENCES = re.compile(_ANY_SEQUENCE.encode())
-"""All of them, those that are not finished as well."""
+"""All escape sequences, unfinished ones as well."""
 _STYLES = re.compile(rf"\x1b\[([0-9;:]*)m|{_ANY_SEQUENCE}")
 _SGR = re.compile(rb"\x1b\[([0-9;:]*)m")
 _RESET = re.compile(rb"\x1b\[0*m")

@@ -47,11 +47,14 @@ def run_headless(
 ) -> int:
     """Follows a run until it has ended; returns the exit code. `quiet_remarks` leaves remarks of
     TensorFlow and its like out of the merged log; JSON has every line."""
-    return asyncio.run(_follow(opening, as_json, quiet_remarks, _Signals()))
+    return asyncio.run(_follow(opening, as_json, quiet_remarks, _SignalRequests()))
 
 
 async def _follow(
-    opening: AbstractAsyncContextManager[Run], as_json: bool, quiet_remarks: bool, signals: _Signals
+    opening: AbstractAsyncContextManager[Run],
+    as_json: bool,
+    quiet_remarks: bool,
+    signals: _SignalRequests,
 ) -> int:
     async with opening as run:
         signals.hand_to(run.client)
@@ -283,7 +286,7 @@ def _print_receipt(run: Run) -> bool:
     return True
 
 
-class _Signals:
+class _SignalRequests:
     """What signals ask of a run; until there is one it is kept."""
 
     def __init__(self) -> None:

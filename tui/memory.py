@@ -21,7 +21,7 @@ _MOST_BYTES = 64 * 1024
 
 
 @frozen
-class Choices:
+class Remembered:
     """What a person has chosen; empty texts where nothing was."""
 
     theme: str = ""
@@ -53,17 +53,17 @@ class Memory:
             write(self._path, json.dumps(asdict(choices), indent=1) + "\n")
 
 
-def _read(path: Path) -> Choices:
+def _read(path: Path) -> Remembered:
     """The choices in a file, without those that are none."""
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(_MOST_BYTES))
     except (OSError, ValueError, RecursionError):
-        return Choices()
+        return Remembered()
     if not isinstance(found, dict):
-        return Choices()
-    kinds = {each.name: type(each.default) for each in fields(Choices)}
+        return Remembered()
+    kinds = {each.name: type(each.default) for each in fields(Remembered)}
     known: dict[str, Any] = {
         name: value for name, value in found.items() if type(value) is kinds.get(name)
     }
-    return Choices(**known)
+    return Remembered(**known)

@@ -102,7 +102,7 @@ class State(IntEnum):
     """Nobody writes to the log for it any more; or it never ran (`error`)."""
 
 
-class Stop(NamedTuple):
+class StopOrder(NamedTuple):
     """How a task is asked to end: by a signal to all its processes, or to the `first` alone while
     that lives; the end of the `leader` takes the task's terminal from the others. Both are pids of
     living processes."""
@@ -255,7 +255,7 @@ class Attempt:
         }
 
 
-class Program(NamedTuple):
+class TaskProgram(NamedTuple):
     """Program of a task: words, variables, directory, and how it starts."""
 
     argv: Sequence[str]
@@ -356,7 +356,7 @@ class Attempts:
         for name in _DROPPED:
             env.pop(name, None)
         pty = bool(wanted.get("pty"))
-        program = Program(list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated)
+        program = TaskProgram(list(wanted["argv"]), env, wanted["cwd"], pty, self._umask, gated)
         if pty and gated:
             raise ValueError("a terminal has no gate")
         port = int(wanted["port"]) if wanted.get("port") else None
@@ -391,7 +391,7 @@ class Attempts:
             if attempt.state is State.OPENING:
                 self._refuse(attempt, _BEING_ENDED)
 
-    def _open(self, attempt: Attempt, program: Program) -> None:
+    def _open(self, attempt: Attempt, program: TaskProgram) -> None:
         """In the thread: the log, which may hang with its disk, and who holds its port, which is
         looked for in the descriptors of all processes."""
         try:
@@ -408,7 +408,7 @@ class Attempts:
         if attempt.state is State.OPENING:
             self._refuse(attempt, error)
 
-    def _fork(self, attempt: Attempt, program: Program) -> None:
+    def _fork(self, attempt: Attempt, program: TaskProgram) -> None:
         if attempt.state is not State.OPENING:  # a kill has come meanwhile
             self._disk.do(attempt.log.close)
             return
@@ -634,14 +634,14 @@ class Attempts:
 
     # --- kills ----------------------------------------------------------------------------
 
-    def stops(self) -> dict[str, Stop]:
+    def stops(self) -> dict[str, StopOrder]:
         """How each task is asked to end, by the last of its attempts that had a process."""
         found = {}
         for attempt in self.all:
             if attempt.pid:
                 living = 0 if attempt.ended else attempt.pid
                 first, leader = attempt.stop_first and living, attempt.terminal and living
-                found[attempt.task] = Stop(attempt.stop_signal, first, leader)
+                found[attempt.task] = StopOrder(attempt.stop_signal, first, leader)
         return found
 
     def pass_on(self, number: int, grace: float) -> int:

@@ -27,7 +27,7 @@ _MOST_QUERIES = 8
 """Channels without a launcher; the oldest is closed for the next."""
 
 
-class Rules(NamedTuple):
+class LeaseRules(NamedTuple):
     """Behaviour without a launcher: after `lease` seconds the tasks are stopped, with `grace`
     seconds between TERM and KILL, or kept."""
 
@@ -36,7 +36,7 @@ class Rules(NamedTuple):
     keep: bool
 
     @classmethod
-    def of(cls, said: Json) -> Rules:
+    def of(cls, said: Json) -> LeaseRules:
         """The rules that a launcher has sent."""
         return cls(float(said["lease"]), float(said["grace"]), said["on_disconnect"] == "keep")
 
@@ -46,7 +46,7 @@ class Greeting(NamedTuple):
 
     token: str
     launcher: str
-    rules: Rules
+    rules: LeaseRules
 
 
 class OpenLog:
@@ -254,7 +254,7 @@ class Channels:
     def __init__(
         self,
         selector: selectors.BaseSelector,
-        handle: Callable[[Channel, wire.Frame], None],
+        handle: Callable[[Channel, wire.RawFrame], None],
         lost: Callable[[], None],
         later: Later,
         disk: WorkerThread,
@@ -335,7 +335,7 @@ class Channels:
         self._all.append(channel)
         return True
 
-    def admit(self, channel: Channel) -> Rules:
+    def admit(self, channel: Channel) -> LeaseRules:
         """Makes a launcher that has answered our welcome the run's; returns its rules.
 
         Every one that greeted before is replaced. A greeting alone replaces nobody, as it may have

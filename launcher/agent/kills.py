@@ -19,7 +19,7 @@ from collections import Counter
 from typing import Iterator, Sequence
 
 from . import wire
-from .attempts import Attempts, Stop
+from .attempts import Attempts, StopOrder
 from .channel import Channels
 from .folders import Before, Word
 from .processes import (
@@ -247,14 +247,14 @@ class TaskKill:
         """
         self._find_handling(members)
         stops = self._attempts.stops()
-        asked: list[tuple[Process, str, Stop]] = []
+        asked: list[tuple[Process, str, StopOrder]] = []
         for process, task in members:
             key = (process.pid, process.start)
             other = next((kill for kill in earlier if kill.covers(task)), None)
             if other is not None:  # the task's end has begun with that one
                 self._signalled |= {key} & other._signalled
             elif key not in self._stopped:
-                stop, reached = stops.get(task, Stop()), self._reached(process.ppid, everyone)
+                stop, reached = stops.get(task, StopOrder()), self._reached(process.ppid, everyone)
                 waits = stop.first != process.pid and self._reached(stop.first, everyone)
                 newborn = process.birth > (reached or self._began_at or process.birth)
                 cleaning = task in self._handled or (not task and self._handled)
@@ -282,7 +282,7 @@ class TaskKill:
 
     def _signal(
         self,
-        asked: list[tuple[Process, str, Stop]],
+        asked: list[tuple[Process, str, StopOrder]],
         members: list[tuple[Process, str]],
         everyone: dict[int, Process],
     ) -> None:
@@ -337,7 +337,9 @@ class TaskKill:
                 self._capturing.add(reader)
         return found
 
-    def _is_needed(self, process: Process, stop: Stop, readers: set[int], *, alone: bool) -> bool:
+    def _is_needed(
+        self, process: Process, stop: StopOrder, readers: set[int], *, alone: bool
+    ) -> bool:
         """The process does something for others, and gets its signal when they have ended. `alone`:
         no other one of its task lives."""
         key, now = (process.pid, process.start), time.monotonic()

@@ -22,7 +22,7 @@ from typing import Callable
 
 from . import ports, processes, wire
 from .attempts import Attempt, Attempts, State, signal_name
-from .channel import Channel, Channels, Greeting, Rules
+from .channel import Channel, Channels, Greeting, LeaseRules
 from .folders import Before, Folders, Word, lock_within
 from .kills import Kills
 from .signals import has_come
@@ -75,7 +75,7 @@ class Agent:
         before: Before,
         watch: int,
     ) -> None:
-        self._rules = Rules.of(config["rules"])
+        self._rules = LeaseRules.of(config["rules"])
         self._local = bool(config["local"])
         self._by_engine = bool(config.get("by_engine"))
         self._folders = folders
@@ -322,7 +322,7 @@ class Agent:
 
     # --- requests of a launcher -------------------------------------------------------------
 
-    def _handle(self, channel: Channel, frame: wire.Frame) -> None:
+    def _handle(self, channel: Channel, frame: wire.RawFrame) -> None:
         name = wire.NAMES[frame.type]
         if channel.greeting is None and frame.type != wire.HELLO:
             raise wire.WireError("the first frame must be HELLO")
@@ -355,7 +355,7 @@ class Agent:
             "previous_end": self._previous_end,
         }
         if hello.get("rules") is not None:  # else a query: nobody is replaced, no lease is renewed
-            rules = Rules.of(hello["rules"])
+            rules = LeaseRules.of(hello["rules"])
             greeting = Greeting(hello["token"], str(hello["launcher"]), rules)
             if not self._channels.greet(channel, greeting):
                 return

@@ -60,7 +60,7 @@ Thread = Tuple[str, Stack]
 """A thread's name, and its frames, the innermost first."""
 
 
-class Report:
+class ProcessReport:
     """What has been found of one process; a thread fills it in."""
 
     def __init__(self, process: Process, task: str) -> None:
@@ -106,7 +106,7 @@ class StackTaker:
         channel.answer_in_thread(ident, wait)
 
 
-def chosen(members: Mapping[int, tuple[Process, str]]) -> tuple[list[Report], int]:
+def chosen(members: Mapping[int, tuple[Process, str]]) -> tuple[list[ProcessReport], int]:
     """The processes to look at, those of a task from its first one on, and how many are left out:
     each task has its share."""
     depths: dict[int, int] = {}
@@ -127,17 +127,17 @@ def chosen(members: Mapping[int, tuple[Process, str]]) -> tuple[list[Report], in
         if TASK_NAME.fullmatch(task):
             tasks.setdefault(task, []).append(process)
     share = max(1, MOST_PROCESSES // max(1, len(tasks)))
-    reports: list[Report] = []
+    reports: list[ProcessReport] = []
     unlisted = 0
     for task, processes in tasks.items():
         processes.sort(key=lambda process: (depth(process.pid), process.start, process.pid))
         room = min(share, MOST_PROCESSES - len(reports))
-        reports += [Report(process, task) for process in processes[:room]]
+        reports += [ProcessReport(process, task) for process in processes[:room]]
         unlisted += max(0, len(processes) - room)
     return reports, unlisted
 
 
-def take(reports: list[Report], until: float) -> None:
+def take(reports: list[ProcessReport], until: float) -> None:
     """Fills in what each process does: first what hardly takes time, so that there is something to
     tell of each however long the rest takes."""
     for report in reports:
@@ -152,7 +152,7 @@ def take(reports: list[Report], until: float) -> None:
 # --- the interpreter's own word -----------------------------------------------------------
 
 
-class _Signals(NamedTuple):
+class _SignalState(NamedTuple):
     """Lines of `/proc/PID/task/TID/status` about `SIGNAL`."""
 
     caught: bool
@@ -160,7 +160,7 @@ class _Signals(NamedTuple):
     pending: bool
 
 
-def _signals(pid: int, tid: int) -> _Signals | None:
+def _signals(pid: int, tid: int) -> _SignalState | None:
     fields = {}
     try:
         with open(f"/proc/{pid}/task/{tid}/status", "rb") as file:
@@ -169,7 +169,7 @@ def _signals(pid: int, tid: int) -> _Signals | None:
                 if name in (b"SigCgt", b"SigBlk", b"SigPnd", b"ShdPnd"):
                     fields[name] = int(value, 16) >> (SIGNAL - 1) & 1
         pending = fields[b"SigPnd"] or fields[b"ShdPnd"]
-        return _Signals(bool(fields[b"SigCgt"]), bool(fields[b"SigBlk"]), bool(pending))
+        return _SignalState(bool(fields[b"SigCgt"]), bool(fields[b"SigBlk"]), bool(pending))
     except (OSError, KeyError, ValueError):
         return None
 
@@ -177,7 +177,7 @@ def _signals(pid: int, tid: int) -> _Signals | None:
 class _Dump:
     """One interpreter that is asked for its stacks."""
 
-    def __init__(self, report: Report, fd: int) -> None:
+    def __init__(self, report: ProcessReport, fd: int) -> None:
         self.report = report
         self.fd = fd
         self.key = os.fstat(fd).st_ino
@@ -257,7 +257,7 @@ def _best_thread(pid: int, tids: Iterable[int]) -> int:
     return min(ranks, default=(0, False, 0))[2]
 
 
-def _ask_interpreters(reports: Iterable[Report], until: float) -> None:
+def _ask_interpreters(reports: Iterable[ProcessReport], until: float) -> None:
     waiting = [dump for dump in map(_dump, reports) if dump is not None]
     under_way: dict[int, _Dump] = {}
     try:
@@ -284,7 +284,7 @@ def _ask_interpreters(reports: Iterable[Report], until: float) -> None:
             os.close(dump.fd)
 
 
-def _dump(report: Report) -> _Dump | None:
+def _dump(report: ProcessReport) -> _Dump | None:
     pid = report.process.pid
     for number in NUMBERS:
         path = f"/proc/{pid}/fd/{number}"
@@ -327,7 +327,7 @@ def _short(text: str) -> str:
 # --- py-spy -------------------------------------------------------------------------------
 
 
-def _ask_py_spy(reports: list[Report], until: float) -> None:
+def _ask_py_spy(reports: list[ProcessReport], until: float) -> None:
     """Asks `py-spy` about interpreters that have not answered, where it is there. It is not to stop
     a process while it looks."""
     pythons = [report for report in reports if _is_python(report.process.pid)][:_MOST_SPIES]
@@ -396,7 +396,7 @@ def parse_py_spy(text: str, pid: int) -> list[Thread]:
 # --- /proc --------------------------------------------------------------------------------
 
 
-def _look(report: Report) -> None:
+def _look(report: ProcessReport) -> None:
     """What `/proc` says of a process and its threads."""
     pid = report.process.pid
     for tid in _threads(pid)[:MOST_THREADS]:
@@ -464,12 +464,12 @@ def _file(pid: int, number: str) -> str:
 # --- the answer ---------------------------------------------------------------------------
 
 
-def packed(reports: list[Report], unlisted: int) -> Json:
+def packed(reports: list[ProcessReport], unlisted: int) -> Json:
     """The answer, in which equal stacks stand once, cut to `_MOST_BYTES`: first comes the first
     thread of each process, then the others as far as there is room."""
     numbers: dict[Stack, int] = {}
     room = _MOST_BYTES
-    processes: list[tuple[Report, Json, list[Thread]]] = []
+    processes: list[tuple[ProcessReport, Json, list[Thread]]] = []
 
     def add(entry: Json, thread: Thread) -> bool:
         nonlocal room

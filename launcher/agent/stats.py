@@ -28,7 +28,7 @@ class StatsSampler:
         self._at = 0.0
         self._ticks: dict[tuple[int, int], int] = {}
         self._machine: tuple[int, int] | None = None
-        self.gpus = Gpus()
+        self.gpus = NvidiaSmi()
 
     def sample(self, members: Mapping[int, tuple[Process, str]]) -> Json:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs as nvidia-smi prints them."""
@@ -72,7 +72,7 @@ class StatsSampler:
         self.gpus.close()
 
 
-class Gpus:
+class NvidiaSmi:
     """What `nvidia-smi` prints. It takes a second and may hang: threads wait for it. Being such a
     thread's child, it has no part in what the kernel says of the agent's children."""
 

@@ -68,7 +68,7 @@ class VersionError(WireError):
     """The other side speaks another version of the protocol."""
 
 
-class Frame(NamedTuple):
+class RawFrame(NamedTuple):
     """A frame: its type and its raw body."""
 
     type: int
@@ -131,7 +131,7 @@ class Decoder:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, chunk: bytes) -> Iterator[Frame]:
+    def feed(self, chunk: bytes) -> Iterator[RawFrame]:
         """Yields the frames that `chunk` completes.
 
         Raises:
@@ -152,6 +152,6 @@ class Decoder:
                 with memoryview(self._buffer) as view:
                     body = bytes(view[at + _HEAD.size : end])  # a slice would be one more copy
                 at = end
-                yield Frame(kind, body)
+                yield RawFrame(kind, body)
         finally:
             del self._buffer[:at]

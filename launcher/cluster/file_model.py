@@ -67,7 +67,7 @@ from .values import (
 )
 
 
-class Table(BaseModel):
+class FileTable(BaseModel):
     """A table: frozen, without keys that are not known, and quiet about values, which may be
     secrets."""
 
@@ -89,7 +89,7 @@ SSH_OPTIONS = ("user", "identity", "jump", "known_hosts")
 """Keys that only a host with `ssh` has."""
 
 
-class _Place(Table):
+class _Place(FileTable):
     ssh: Annotated[
         Destination | None,
         Key(
@@ -106,7 +106,7 @@ class _Place(Table):
     ] = None
 
 
-class HostDefaults(Table):
+class HostDefaults(FileTable):
     """`[defaults.host]`: values for every `[hosts.NAME]` that has none of its own."""
 
     python: Annotated[
@@ -171,13 +171,13 @@ class Host(HostDefaults, _Place):
         return self.model_copy(update=given | {"env": {**defaults.env, **self.env}})
 
 
-class Defaults(Table):
+class Defaults(FileTable):
     """`[defaults]`: values that tables of the same kind have in common."""
 
     host: HostDefaults = field(default_factory=HostDefaults)
 
 
-class Job(Table):
+class Job(FileTable):
     """`[jobs.NAME]`: tasks with one purpose. What is left out is taken from `[run]`."""
 
     tasks: Annotated[
@@ -246,7 +246,7 @@ class Job(Table):
     stop_signal: Annotated[StopSignal | None, Key("signal that asks a task to end", _AS_RUN)] = None
 
 
-class RunSettings(Table):
+class RunSettings(FileTable):
     """`[run]`: settings of all tasks, and the rules of the run. Times are seconds."""
 
     command: Annotated[
@@ -350,7 +350,7 @@ class RunSettings(Table):
     log_limit: Annotated[Bytes, Key("bytes of each task's log", "10 GiB")] = DEFAULT_LOG_LIMIT
 
 
-class StartSettings(Table):
+class StartSettings(FileTable):
     """`[start]`: the order of the stages, and when a task is ready."""
 
     order: Annotated[
@@ -378,7 +378,7 @@ class StartSettings(Table):
     ] = field(default_factory=dict)
 
 
-class Metrics(Table):
+class Metrics(FileTable):
     """`[metrics]`: how a script with a format of its own says its step and loss."""
 
     pattern: Annotated[
@@ -398,7 +398,7 @@ def hook_problem(command: Sequence[str], base: Path) -> str:
     return program_problem(os.path.expanduser(command[0]), None, str(base))
 
 
-class Hooks(Table):
+class Hooks(FileTable):
     """`[hooks]`: programs that the launcher process runs on the launching machine."""
 
     on_success: Annotated[
@@ -420,7 +420,7 @@ class Hooks(Table):
     ] = None
 
 
-class Slurm(Table):
+class Slurm(FileTable):
     """`[slurm]`: the allocation whose nodes are the hosts `node0`, `node1`, …"""
 
     table: ClassVar[str] = "slurm"
@@ -501,7 +501,7 @@ def node_name(number: int) -> str:
     return f"node{number}"
 
 
-class ClusterModel(Table):
+class ClusterModel(FileTable):
     """A whole cluster file.
 
     `base` is the directory that relative paths in the file start from; it is not a key.

@@ -34,7 +34,7 @@ class Role(StrEnum):
 
     @property
     def trains(self) -> bool:
-        """It has a rank, and its end counts for the success of the run."""
+        """Whether a task of this role has a rank, and its end counts for the success of the run."""
         return self in (Role.CHIEF, Role.WORKER)
 
 

@@ -66,7 +66,7 @@ class Key:
 
 
 @dataclass(frozen=True, eq=False)
-class Rule:
+class ValueRule:
     """Rule of a value: `check` validates it here, `schema` (JSON Schema) in other programs."""
 
     check: Callable[[Any], Any]
@@ -119,7 +119,7 @@ def _words(value: Any) -> str:
     return _filled(text(value))
 
 
-def _parsed(parse: Callable[[str], Any], kind: type = str) -> Rule:
+def _parsed(parse: Callable[[str], Any], kind: type = str) -> ValueRule:
     def validate(value: Any) -> Any:
         if kind is not str and isinstance(value, kind):
             return value
@@ -128,7 +128,7 @@ def _parsed(parse: Callable[[str], Any], kind: type = str) -> Rule:
         except AddressError as error:
             raise wrong(str(error), error.part) from None
 
-    return Rule(validate, _FILLED)
+    return ValueRule(validate, _FILLED)
 
 
 def _program(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -271,7 +271,7 @@ def _list_of(what: str) -> WithJsonSchema:
 _AS_TEXT = PlainSerializer(str, return_type=str)
 Name = Annotated[
     str,
-    Rule(
+    ValueRule(
         cluster_name,
         {"type": "string", "pattern": f"^{_NAME.pattern}$", "maxLength": LONGEST_NAME},
     ),
@@ -279,12 +279,12 @@ Name = Annotated[
 Text = Annotated[str, AfterValidator(_no_nul)]
 Words = Annotated[Text, AfterValidator(_filled), WithJsonSchema(_FILLED)]
 Directory = Annotated[
-    str, Rule(_directory, {"type": "string", "pattern": "^(/|~/|~$)", "minLength": 1})
+    str, ValueRule(_directory, {"type": "string", "pattern": "^(/|~/|~$)", "minLength": 1})
 ]
 Flag = StrictBool
 WordList = tuple[Words, ...]
 IgnorePatterns = Annotated[
-    tuple[Annotated[str, Rule(_ignore_pattern, _FILLED)], ...], Field(max_length=10_000)
+    tuple[Annotated[str, ValueRule(_ignore_pattern, _FILLED)], ...], Field(max_length=10_000)
 ]
 Command = Annotated[
     tuple[Text, ...],
@@ -307,15 +307,15 @@ Destination = Annotated[SshDestination, _parsed(SshDestination.parse, SshDestina
 Jump = Annotated[str, _parsed(parse_jump)]
 User = Annotated[str, _parsed(parse_user)]
 Address = Annotated[str, _parsed(parse_address)]
-Python = Annotated[str, Rule(_python, _FILLED)]
-EnvName = Annotated[str, Rule(_env_name, _FILLED)]
-EnvValue = Annotated[str, Rule(_env_value, {"type": ["string", "integer"]})]
+Python = Annotated[str, ValueRule(_python, _FILLED)]
+EnvName = Annotated[str, ValueRule(_env_name, _FILLED)]
+EnvValue = Annotated[str, ValueRule(_env_value, {"type": ["string", "integer"]})]
 Env = dict[EnvName, EnvValue]
 EnvNames = tuple[EnvName, ...]
 Order = Annotated[tuple[WordList, ...], BeforeValidator(_order)]
 Warm = Annotated[
     bool | tuple[str, ...],
-    Rule(
+    ValueRule(
         _warm,
         {
             "oneOf": [
@@ -325,7 +325,7 @@ Warm = Annotated[
         },
     ),
 ]
-MetricsPattern = Annotated[str, Rule(_metrics, REGEX)]
+MetricsPattern = Annotated[str, ValueRule(_metrics, REGEX)]
 Seconds = Annotated[float, Field(strict=True, ge=0, le=_TEN_YEARS, allow_inf_nan=False)]
 Lease = Annotated[float, Field(strict=True, ge=1, le=_TEN_YEARS, allow_inf_nan=False)]
 MOST_HOSTS = 1024
@@ -379,7 +379,7 @@ def _one_key(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 
 Ready = Annotated[
     Readiness,
-    Rule(
+    ValueRule(
         _ready,
         {
             "oneOf": [
@@ -448,10 +448,12 @@ def _partition(value: Any) -> str:
     return text(value)
 
 
-TimeLimit = Annotated[str, Rule(_time, {"type": "string", "pattern": f"^(?:{_TIME.pattern})$"})]
-Partition = Annotated[
-    str, Rule(_partition, {"type": "string", "pattern": f"^(?:{_PARTITION.pattern})$"})
+TimeLimit = Annotated[
+    str, ValueRule(_time, {"type": "string", "pattern": f"^(?:{_TIME.pattern})$"})
 ]
-JobId = Annotated[str, Rule(_job_id, {"type": "string", "pattern": f"^{_JOB_ID.pattern}$"})]
-Option = Annotated[str, Rule(_option, {"type": "string", "pattern": "^--[a-z]"})]
+Partition = Annotated[
+    str, ValueRule(_partition, {"type": "string", "pattern": f"^(?:{_PARTITION.pattern})$"})
+]
+JobId = Annotated[str, ValueRule(_job_id, {"type": "string", "pattern": f"^{_JOB_ID.pattern}$"})]
+Option = Annotated[str, ValueRule(_option, {"type": "string", "pattern": "^--[a-z]"})]
 Options = tuple[Option, ...]

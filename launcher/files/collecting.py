@@ -28,7 +28,7 @@ from ..errors import AgentError, HostError, TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Frame, Number, Text
 from ..hosts.link import Link
-from ..hosts.programs import Program
+from ..hosts.programs import HostProgram
 from ..on_host.transfer import MOST_LISTED, PIECE
 from ..plan.planner import HostPlan
 from ..printable import printable
@@ -135,7 +135,7 @@ class Results:
         self._feed(ev.NoteAdded(time.time(), printable(text)))
 
 
-class _Found(Frame):
+class _LeftFiles(Frame):
     """What tasks have left in the workdir of a host."""
 
     files: Number
@@ -154,7 +154,7 @@ async def _find(link: Link, brought: Sequence[str], *, moved: bool) -> KeptResul
     program = await link.start_program()
     try:
         program.send({"what": "results", "brought": list(brought), "moved": moved})
-        found = await program.answer(_Found)
+        found = await program.answer(_LeftFiles)
     finally:
         await program.aclose()
     problem = f"not read: {'; '.join(found.problems[:_MAX_LISTED])}" if found.problems else ""
@@ -214,7 +214,7 @@ async def fetch(
         await asyncio.sleep(_TELL_SECONDS)
 
 
-Opener = Callable[[], Awaitable[Program]]
+Opener = Callable[[], Awaitable[HostProgram]]
 """Starts the program on a host; raises `HostError`."""
 
 
@@ -313,7 +313,7 @@ class _Collection:
 
     def __init__(
         self,
-        program: Program,
+        program: HostProgram,
         folder: Path,
         progress: Callable[[int, int], None],
         *,

@@ -28,7 +28,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\\": "\\", '"': '"'}
 
 
 @frozen
-class Rule:
+class IgnoreRule:
     """The line that leaves a path out."""
 
     source: str
@@ -88,7 +88,7 @@ class GitIgnore:
         that decides comes last."""
         self._tracked: set[str] = set()
         self._with_tracked: set[str] = set()
-        self._ignored: dict[str, Rule] = {}
+        self._ignored: dict[str, IgnoreRule] = {}
         """Directories that are ignored, but for the files in them that git tracks."""
         repository = Repository.around(real)
         if repository is None:
@@ -112,7 +112,7 @@ class GitIgnore:
             self._read(inner, dict(_config(inner)))
         self._add(whole, os.path.join(whole, ".gitignore"))
 
-    def rule(self, relative: str) -> Rule | None:
+    def rule(self, relative: str) -> IgnoreRule | None:
         """The line that ignores a path below the root (that of a directory ends in a slash); None:
         no line does."""
         if relative in self._tracked:
@@ -138,13 +138,13 @@ class GitIgnore:
             found.append((prefix, rules.expressions()))
         return found
 
-    def _decided(self, relative: str) -> Rule | None:
+    def _decided(self, relative: str) -> IgnoreRule | None:
         whole = f"{self._root.rstrip('/')}/{relative}"
         for folder, rules, file in reversed(self._layers):
             base = f"{folder.rstrip('/')}/"
             if whole.startswith(base) and (line := rules.line(whole[len(base) :])) is not None:
                 number, pattern, ignored = line
-                return Rule(self._named(file), number, pattern) if ignored else None
+                return IgnoreRule(self._named(file), number, pattern) if ignored else None
         return None
 
     def _named(self, file: str) -> str:

@@ -19,7 +19,7 @@ from ..agent.tree import Rules as Ignored
 from ..cluster.patterns import IgnoreRules
 from ..errors import TfmuxError
 from ..frozen import frozen
-from .gitignore import GitIgnore, Rule
+from .gitignore import GitIgnore, IgnoreRule
 
 MARKER = ".tfmux-check-"
 """Beginning of the name of a file by which a preflight finds shared directories."""
@@ -226,7 +226,7 @@ class _Rules:
             number = line[0] - len(_NEVER)
             if number < 1:
                 return f"tfmux copies no {line[1].rstrip('/')}"
-            return f"left out by {Rule(self._places[number - 1], 0, line[1])}"
+            return f"left out by {IgnoreRule(self._places[number - 1], 0, line[1])}"
         if directory and line is None and (mark := _environment(self._root, relative)):
             return f"a virtual environment ({mark}), which holds paths of this machine alone"
         rule = None if self._git is None else self._git.rule(path)

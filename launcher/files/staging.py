@@ -26,7 +26,7 @@ from ..agent.tree import WORK, Rules, TreeEntry
 from ..errors import AgentError, TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Frame
-from ..hosts.programs import Program
+from ..hosts.programs import HostProgram
 from ..paths import cache_home
 from .listing import GONE, Listed, Listing, Tree, list_tree
 
@@ -43,7 +43,7 @@ _FileStat = list[int]
 
 
 @frozen
-class Source:
+class FileBytes:
     """The bytes of a file, and how many they are. `copy` holds those of a file that has changed
     while it was sent."""
 
@@ -73,9 +73,9 @@ class Copies:
     hosts of a launch get the same."""
 
     def __init__(self) -> None:
-        self._read: dict[str, asyncio.Task[tuple[str, Source] | None]] = {}
+        self._read: dict[str, asyncio.Task[tuple[str, FileBytes] | None]] = {}
 
-    async def of(self, path: str) -> tuple[str, Source] | None:
+    async def of(self, path: str) -> tuple[str, FileBytes] | None:
         """Returns the SHA-256 and the bytes of a file; None: it is gone.
 
         Raises:
@@ -92,7 +92,7 @@ class Manifest:
     out."""
 
     entries: tuple[TreeEntry, ...]
-    sources: dict[str, Source]
+    sources: dict[str, FileBytes]
     ignored: Rules = field(default_factory=list)
     """What is no result of a task in the workdir."""
     listings: tuple[tuple[Tree, Listing], ...] = ()
@@ -123,7 +123,7 @@ class Manifests:
             TfmuxError: a directory is refused, or something in it cannot be read.
         """
         entries: list[TreeEntry] = []
-        sources: dict[str, Source] = {}
+        sources: dict[str, FileBytes] = {}
         ignored: Rules = []
         listings: list[tuple[Tree, Listing]] = []
         for tree in trees:
@@ -146,7 +146,7 @@ def read_tree(tree: Tree) -> Manifest:
     """
     listing = list_tree(tree)
     entries: list[TreeEntry] = []
-    sources: dict[str, Source] = {}
+    sources: dict[str, FileBytes] = {}
     hashes = Hashes(tree.root)
     for each in listing.listed:
         size, content = each.size, each.target
@@ -157,13 +157,13 @@ def read_tree(tree: Tree) -> Manifest:
                 if error.errno in GONE:
                     continue
                 raise TfmuxError(f"{each.source}: {error.strerror}") from error
-            sources.setdefault(content, Source(each.source, size))
+            sources.setdefault(content, FileBytes(each.source, size))
         entries.append(TreeEntry(tree.name, each.path, each.kind, each.mode, size, content))
     hashes.save()
     return Manifest(tuple(entries), sources, listing.ignored, ((tree, listing),))
 
 
-def _copied(path: str) -> tuple[str, Source] | None:
+def _copied(path: str) -> tuple[str, FileBytes] | None:
     """Copies a file to where nobody changes it; None: it is gone."""
     copy = tempfile.TemporaryFile(prefix="tfmux-")
     digest, size = hashlib.sha256(), 0
@@ -183,11 +183,11 @@ def _copied(path: str) -> tuple[str, Source] | None:
         if error.errno in GONE:
             return None
         raise TfmuxError(f"{path}: {error.strerror}") from error
-    return digest.hexdigest(), Source(path, size, copy)
+    return digest.hexdigest(), FileBytes(path, size, copy)
 
 
 async def stage(
-    program: Program,
+    program: HostProgram,
     manifest: Manifest,
     key: str,
     progress: Callable[[Progress], None],
@@ -214,7 +214,7 @@ async def stage(
 
 
 async def _send_missing(
-    program: Program, manifest: Manifest, progress: Callable[[Progress], None]
+    program: HostProgram, manifest: Manifest, progress: Callable[[Progress], None]
 ) -> frozenset[str]:
     """Sends what the host lacks; returns the contents that have arrived as others, after which the
     host waits for another manifest. None of them: it has built the trees."""
@@ -269,7 +269,7 @@ async def _renewed(manifest: Manifest, changed: frozenset[str]) -> Manifest:
 
 
 async def _send(
-    program: Program, sources: list[Source], progress: Callable[[Progress], None]
+    program: HostProgram, sources: list[FileBytes], progress: Callable[[Progress], None]
 ) -> None:
     """Sends contents as fast as the network and the host's disk take them."""
     state = Progress(0, sum(source.size for source in sources), 0, len(sources))
@@ -370,7 +370,7 @@ def _stat_of(info: os.stat_result) -> _FileStat:
     return [info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns]
 
 
-def _stream(contents: list[Source]) -> Iterator[tuple[bytes, int]]:
+def _stream(contents: list[FileBytes]) -> Iterator[tuple[bytes, int]]:
     """Yields the contents one after the other in chunks of 256 KiB (many small files in one), each
     with the number of contents that are then complete. What is not there any more comes as zeros:
     the host sees that it is another content."""
@@ -388,7 +388,7 @@ def _stream(contents: list[Source]) -> Iterator[tuple[bytes, int]]:
         yield bytes(chunk), len(contents)
 
 
-def _bytes(source: Source) -> Iterator[bytes]:
+def _bytes(source: FileBytes) -> Iterator[bytes]:
     at = 0
     with suppress(OSError), source.opened() as file:
         while at < source.size:

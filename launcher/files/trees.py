@@ -17,7 +17,7 @@ from pathlib import Path
 from ..agent.tree import WORK
 from ..errors import TfmuxError
 from ..hosts.frames import Welcome
-from ..hosts.programs import Program
+from ..hosts.programs import HostProgram
 from ..paths import installed_trainer
 from ..plan.planner import HostPlan, Plan
 from . import staging
@@ -66,7 +66,7 @@ class HostFiles:
 
     async def send(
         self,
-        program: Program,
+        program: HostProgram,
         manifest: Manifest,
         plan: Plan,
         host: HostPlan,

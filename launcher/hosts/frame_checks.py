@@ -121,7 +121,7 @@ class FrameChecker:
 
     # --- what the agent says --------------------------------------------------------------
 
-    def check(self, frame: wire.Frame) -> Message | LogBytes | Reply:
+    def check(self, frame: wire.RawFrame) -> Message | LogBytes | Reply:
         """The message in a frame.
 
         Raises:
@@ -161,7 +161,7 @@ class FrameChecker:
     def _broken(self, rule: str) -> ProtocolError:
         return ProtocolError(self._host, rule)
 
-    def _message(self, frame: wire.Frame, name: str) -> Message:
+    def _message(self, frame: wire.RawFrame, name: str) -> Message:
         try:
             if frame.type == wire.WELCOME:
                 version = WelcomeHead.read(frame.body).version
@@ -210,7 +210,7 @@ class FrameChecker:
             raise self._broken("LOG_SIZE, although its logs come as bytes")
         self._within_limit(message.task, message.size, "LOG_SIZE")
 
-    def _reply(self, frame: wire.Frame) -> Reply:
+    def _reply(self, frame: wire.RawFrame) -> Reply:
         name = "REPLY"
         try:
             head = ReplyHead.read(frame.body)
@@ -234,7 +234,7 @@ class FrameChecker:
             answer = answer.model_copy(update={"processes": ours})
         return Reply(head.id, answer)
 
-    def _log_bytes(self, frame: wire.Frame) -> LogBytes:
+    def _log_bytes(self, frame: wire.RawFrame) -> LogBytes:
         number, offset, chunk = frame.data()
         self._received += len(chunk)
         if self._received > self._granted:

@@ -138,7 +138,7 @@ class PortOwner(Frame):
         return f"port {self.port} is in use by {self}"
 
 
-class LeftProcess(Frame):
+class LeftProcessFrame(Frame):
     """A process that a task's first process has left; `age` is its age when that ended, `cpu` the
     processor's seconds that it had used when it was looked at. Where it has failed since, its
     `status` or `signal`; `forked`: it had become no other program than the first process."""
@@ -152,12 +152,14 @@ class LeftProcess(Frame):
     forked: bool = False
 
 
-class LeftProcesses(Frame):
+class LeftProcessesFrame(Frame):
     """The processes that a task's first process left when it ended with status 0, and that live on
     or have failed within a moment; after so many `seconds` and with so much `cpu`. `unlisted` is
     the number of those beyond the listed."""
 
-    processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=wire.MOST_LEFT)]
+    processes: Annotated[
+        tuple[LeftProcessFrame, ...], Field(min_length=1, max_length=wire.MOST_LEFT)
+    ]
     unlisted: Number
     seconds: Seconds
     cpu: Seconds
@@ -186,7 +188,7 @@ class TaskFacts(Message):
     cut: Number
     port_owner: PortOwner | None = None
     gated: bool = False
-    left: LeftProcesses | None = None
+    left: LeftProcessesFrame | None = None
 
     @property
     def port_holder(self) -> str:
@@ -295,7 +297,7 @@ class KillReceipt(Message):
         return self
 
 
-class Note(Message):
+class AgentNote(Message):
     """A sentence for the person at the terminal."""
 
     TYPE = wire.NOTE
@@ -565,7 +567,7 @@ class GpusAnswer(Answer):
 
 
 @frozen
-class Gpus(Question[GpusAnswer]):
+class GpusQuestion(Question[GpusAnswer]):
     """Request for the GPUs of the host."""
 
     TYPE = wire.GPUS
@@ -617,7 +619,7 @@ class StacksAnswer(Answer):
 
 
 @frozen
-class Stacks(Question[StacksAnswer]):
+class StacksQuestion(Question[StacksAnswer]):
     """Where the processes of these tasks stand, or of all (without `tasks`)."""
 
     TYPE = wire.STACKS

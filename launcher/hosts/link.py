@@ -42,7 +42,7 @@ from .frames import (
 from .transport import Transport, TransportFactory
 
 if TYPE_CHECKING:
-    from .programs import Program
+    from .programs import HostProgram
 
 WINDOW = 1 << 20
 REPLY_SECONDS = 20.0
@@ -215,7 +215,7 @@ class Link:
         answer: A = reply.answer
         return answer
 
-    async def start_program(self) -> Program:
+    async def start_program(self) -> HostProgram:
         """Starts the short program on the host, over a session of its own.
 
         Raises:
@@ -224,9 +224,9 @@ class Link:
         beside, run_id = self._transport, self.settings.run_id
         if beside is None or not self.connected:
             raise AgentError(self.settings.host, "the host cannot be reached")
-        from .programs import Program  # as what sends files has done before
+        from .programs import HostProgram  # as what sends files has done before
 
-        return await Program.start(
+        return await HostProgram.start(
             run_id, self.settings.host, lambda nonce: self._open(run_id, nonce, beside)
         )
 
@@ -382,7 +382,7 @@ class Link:
 
     # --- what the agent says --------------------------------------------------------------
 
-    def _handle(self, frame: wire.Frame) -> None:
+    def _handle(self, frame: wire.RawFrame) -> None:
         host = self.settings.host
         match self._checker.check(frame):
             case LogBytes(number, offset, chunk):

@@ -29,7 +29,7 @@ _TAKE_SECONDS = 600.0
 """Time in which a host must take what is sent: its disk may be slow."""
 
 
-class Failure(Frame):
+class ProgramFailure(Frame):
     """A program says why it cannot do what it was asked for."""
 
     error: Text
@@ -52,7 +52,7 @@ Opener = Callable[[str], Awaitable[Transport]]
 """Opens a session in which the interpreter starts, given a nonce for its marker."""
 
 
-class Program:
+class HostProgram:
     """A program that runs on `host`."""
 
     def __init__(self, host: str, transport: Transport, arrival: Arrival) -> None:
@@ -71,7 +71,7 @@ class Program:
         lease: float | None = None,
         *,
         alone: bool = False,
-    ) -> Program:
+    ) -> HostProgram:
         """Starts the program for a run, which ends with the run's agent, unless it is there
         `alone`; for a preflight it ends when nothing came for the seconds of its `lease`.
 
@@ -231,8 +231,8 @@ def read_answer(host: str, kind: type[A], raw: bytes) -> A:
         raise AgentError(host, text) from error
 
 
-def _failure(raw: bytes) -> Failure | None:
+def _failure(raw: bytes) -> ProgramFailure | None:
     try:
-        return Failure.read(raw)
+        return ProgramFailure.read(raw)
     except ValueError:
         return None

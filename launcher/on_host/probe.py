@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 
 from ..agent import ports, processes
 from ..agent.folders import Folders
-from ..agent.stats import Gpus, memory
+from ..agent.stats import NvidiaSmi, memory
 from .executables import PROGRAM_SECONDS, program_problem
 from .linked import interpreter, mpi_library
 from .reach import connect, resolve
@@ -299,7 +299,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
     "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
-    "gpus": lambda asked, folders: Gpus().listed(),
+    "gpus": lambda asked, folders: NvidiaSmi().listed(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},

@@ -42,7 +42,7 @@ def main(config: dict[str, Any]) -> None:
         pipe = Pipe()
     else:
         pipe = Pipe(lambda: os.path.exists(folders.socket))
-    program = Program(pipe, folders)
+    program = Questions(pipe, folders)
     with suppress(PipeEnded, BrokenPipeError):
         try:
             pipe.send({})  # a command that holds its input back is found out before it gets much
@@ -60,7 +60,7 @@ class _Child(NamedTuple):
     said: bytearray
 
 
-class Program:
+class Questions:
     """Questions of one launcher, and what they have left here until `close`."""
 
     def __init__(self, pipe: Pipe, folders: Folders) -> None:

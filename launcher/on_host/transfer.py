@@ -252,7 +252,7 @@ def find_results(folders: Folders, brought: Sequence[str], moved: bool) -> dict[
     }
 
 
-class Found:
+class CollectedMembers:
     """What is to be collected: members in their order, and what is left out. `have` are files that
     the launcher has, by their names: their size and time, and whether they may be parts."""
 
@@ -405,7 +405,7 @@ def collect(pipe: Pipe, wanted: list[tuple[str, str]]) -> None:
         OSError: the connection ended.
         ValueError: there are too many.
     """
-    found = Found({})
+    found = CollectedMembers({})
     found.add_paths(wanted)
     _send(pipe, found)
 
@@ -417,12 +417,14 @@ def collect_results(pipe: Pipe, folders: Folders, asked: dict[str, Any]) -> None
         OSError: the connection ended.
         ValueError: there are too many.
     """
-    found = Found({name: (size, time_ns, part) for name, size, time_ns, part in asked["have"]})
+    found = CollectedMembers(
+        {name: (size, time_ns, part) for name, size, time_ns, part in asked["have"]}
+    )
     found.add_results(folders, asked["patterns"])
     _send(pipe, found)
 
 
-def _send(pipe: Pipe, found: Found) -> None:
+def _send(pipe: Pipe, found: CollectedMembers) -> None:
     pipe.send(
         {
             "size": found.size + LENGTH.size,
@@ -474,7 +476,7 @@ def _all_folders(folder: str) -> list[str]:
     return found
 
 
-def _stream(found: Found) -> Iterator[bytes]:
+def _stream(found: CollectedMembers) -> Iterator[bytes]:
     """The members with their contents. What cannot be read, or has become shorter, is named and
     filled with zeros, so that everything else arrives."""
     for head, path in found.members:

@@ -23,7 +23,7 @@ from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
 from ..plan.planner import Plan, TaskPlan, make_plan, unset_names, unset_note
 from ..slurm.job import SlurmJob, slurm_job
-from ..slurm.limits import SlurmFinding, Subject, Verdict
+from ..slurm.limits import LimitsVerdict, SlurmFinding, Subject
 from ..slurm.login import SlurmError
 from ..slurm.script import JobRequest, request_of
 from . import evaluation, reachability
@@ -155,9 +155,9 @@ async def _check_files(plan: Plan, add: Callable[[Finding], None]) -> None:
 
 def _finding(finding: SlurmFinding) -> Finding:
     check = _CHECKS[finding.about]
-    if finding.verdict is Verdict.PASSED:
+    if finding.verdict is LimitsVerdict.PASSED:
         return passed(check, _SLURM, finding.brief, finding.text)
-    make = warning if finding.verdict is Verdict.WARNING else blocking
+    make = warning if finding.verdict is LimitsVerdict.WARNING else blocking
     return make(check, finding.code, _SLURM, finding.brief, finding.text, finding.todo)
 
 

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from ..errors import AgentError, HostError
 from ..hosts.frames import Answer, Code, Figure, Number, Port, Seconds, Text
-from ..hosts.programs import Program, Tagged, read_answer
+from ..hosts.programs import HostProgram, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
 from ..on_host.executables import PROGRAM_SECONDS
@@ -150,7 +150,7 @@ class ProbeSession:
         self._host = host.name
         self._run_id = run_id
         self._open = transport_factory(host, logins)
-        self._program: Program | None = None
+        self._program: HostProgram | None = None
         self._ids = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -170,7 +170,7 @@ class ProbeSession:
         Raises:
             HostError: says which step failed and why.
         """
-        self._program = await Program.start(self._run_id, self._host, self._log_in, LEASE)
+        self._program = await HostProgram.start(self._run_id, self._host, self._log_in, LEASE)
         self.start_seconds = time.monotonic() - self._logged_in
         self._tasks = [asyncio.create_task(self._read()), asyncio.create_task(self._beat())]
 

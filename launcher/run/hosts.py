@@ -17,7 +17,7 @@ from .instructions import (
     StageHost,
     StartTask,
 )
-from .restart import Restart
+from .restart import RestartOfAll
 from .shutdown import AGENT_SILENT, KILL_PATIENCE, Shutdown
 from .snapshot import TaskView
 from .state import RunData
@@ -28,7 +28,9 @@ from .tasks import Tasks
 class Hosts:
     """Knows when the launch may go on, and what a host that was cut off has to be told."""
 
-    def __init__(self, data: RunData, shutdown: Shutdown, restart: Restart, tasks: Tasks) -> None:
+    def __init__(
+        self, data: RunData, shutdown: Shutdown, restart: RestartOfAll, tasks: Tasks
+    ) -> None:
         self._data = data
         self._shutdown = shutdown
         self._restart = restart

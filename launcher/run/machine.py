@@ -19,7 +19,7 @@ from .allocation import Allocations
 from .events import Event
 from .hosts import Hosts
 from .instructions import Instruction
-from .restart import Restart
+from .restart import RestartOfAll
 from .shutdown import Shutdown
 from .snapshot import (
     HostReceipt,
@@ -77,7 +77,7 @@ class RunStateMachine:
         """All that is known of the run; the shell adds figures."""
         self._last: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._shutdown = Shutdown(self.data)
-        self._restart = Restart(self.data, self._shutdown)
+        self._restart = RestartOfAll(self.data, self._shutdown)
         self._tasks = Tasks(self.data, self._shutdown, self._restart)
         self._hosts = Hosts(self.data, self._shutdown, self._restart, self._tasks)
         self._allocations = Allocations(self.data, self._shutdown)

@@ -22,7 +22,7 @@ from .state import RunData, named
 from .states import Cause, HostState, Intent, RunPhase, TaskState
 
 
-class Restart:
+class RestartOfAll:
     """From the failure of a task until nothing of the attempt is left and the next one may start.
 
     The next attempt itself is the tasks' (`tasks.Tasks.begin_again`)."""

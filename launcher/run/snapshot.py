@@ -28,7 +28,7 @@ _TERM_CAUGHT = 143
 
 
 @frozen
-class Attempt:
+class AttemptStart:
     """One attempt of a task: its number, the byte of the log where it begins, and when."""
 
     number: fields.Attempt
@@ -61,7 +61,7 @@ class TaskView:
     """Id of its process on the host."""
     attempt: fields.Attempt = 0
     """Number of the start, from 1 on; 0 before the first. `pending` again keeps it."""
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[AttemptStart, ...] = ()
     """The starts that had a process, oldest first, 100 at most."""
     exit_code: fields.Status | None = None
     """Status with which it ended by itself."""

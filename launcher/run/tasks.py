@@ -23,9 +23,9 @@ from .instructions import (
     StartTask,
     WatchSilence,
 )
-from .restart import Restart
+from .restart import RestartOfAll
 from .shutdown import Shutdown
-from .snapshot import Attempt, HostReceipt, TaskView
+from .snapshot import AttemptStart, HostReceipt, TaskView
 from .state import RunData, blocks_stage
 from .states import AT_WORK, Cause, HostState, Intent, RunPhase, StoppedBy, TaskState
 from .verdict import misses_a_peer
@@ -63,7 +63,7 @@ class Tasks:
     """Starts a run's tasks stage by stage, again where the rules say so, and knows when the run
     is over."""
 
-    def __init__(self, data: RunData, shutdown: Shutdown, restart: Restart) -> None:
+    def __init__(self, data: RunData, shutdown: Shutdown, restart: RestartOfAll) -> None:
         self._data = data
         self._shutdown = shutdown
         self._restart = restart
@@ -220,7 +220,7 @@ class Tasks:
             return self._failed(task, event.error, ())
         attempts = data.tasks[task].attempts
         if all(attempt.number != event.attempt for attempt in attempts):
-            attempt = Attempt(event.attempt, event.log_start, event.time)
+            attempt = AttemptStart(event.attempt, event.log_start, event.time)
             attempts = (*attempts, attempt)[-_MOST_ATTEMPTS:]
         data.update_task(task, pid=event.pid, attempts=attempts)
         if event.port_holder:

@@ -52,9 +52,10 @@ class TaskEvidence:
     out_of_memory: bool = False
     """The kernel has killed it for want of memory."""
     serves: bool = False
-    """It waits for requests of others, as a parameter server does: where it is tells nothing."""
+    """The task waits for requests of others, as a parameter server does: where it is tells
+    nothing."""
     moves: bool = False
-    """It lives, and its metric lines come as usual."""
+    """The task lives, and its metric lines come as usual."""
     hangs_for: float = 0.0
     """Seconds for which it has seemed to hang; 0 where it does not."""
 

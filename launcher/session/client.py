@@ -35,7 +35,7 @@ from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
 from .prompts import PROMPTS, PromptResponder
 from .stored import StoredRun, find_resumed
-from .supervision import HEARD_SECONDS, Action, Link, Seen, State, Supervision, Tried
+from .supervision import HEARD_SECONDS, Action, ClientState, LinkState, Seen, Supervision, Tried
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -152,8 +152,8 @@ class RunClient:
         self._launcher = LauncherLink(
             folder, subscription, self._note, self._connection_lost, link, process
         )
-        linked = State.FOLLOWING if process is None else State.STARTING
-        self._supervision = Supervision(State.SEARCHING if link is None else linked)
+        linked = ClientState.FOLLOWING if process is None else ClientState.STARTING
+        self._supervision = Supervision(ClientState.SEARCHING if link is None else linked)
         self._tried = Tried.NOTHING
         """What became of the last action of the supervision."""
         self._died = ""
@@ -362,7 +362,7 @@ class RunClient:
     @property
     def gave_up(self) -> bool:
         """No launcher process stays alive: the last state is this client's own."""
-        return self._supervision.state is State.ALONE
+        return self._supervision.state is ClientState.ALONE
 
     @property
     def lost_launchers(self) -> int:
@@ -372,7 +372,7 @@ class RunClient:
     @property
     def following(self) -> bool:
         """A launcher process is connected."""
-        return self._launcher.state is not Link.GONE
+        return self._launcher.state is not LinkState.GONE
 
     @property
     def closed(self) -> bool:
@@ -532,7 +532,7 @@ class RunClient:
         self._tell()
         if not self._unsupervised:
             self._heard.set()
-        if self._supervision.state in (State.ALONE, State.OVER):
+        if self._supervision.state in (ClientState.ALONE, ClientState.OVER):
             self._done.set()
 
     def _tell(self) -> None:

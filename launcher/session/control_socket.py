@@ -49,7 +49,7 @@ from ..store.stream import plain
 from .prompts import PROMPTS, PendingPrompt
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 _FULL_BYTES = 64 * 1024
 """A client with more unread bytes is sent nothing until it has read them. The last message that
@@ -133,7 +133,7 @@ def peer_uid(link: socket.socket) -> int:
 class ControlSocket:
     """Serves the clients of one run. All of it belongs to the launcher's loop."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._prompts = shell.prompts
         self._prompts.listener = self.send_prompts
@@ -379,9 +379,9 @@ class _Client:
         """The run is killed when it disappears."""
         self.responds = False
         self.behind = True
-        """It lacks a state that others have: it gets the whole snapshot next."""
+        """The client missed an update; its next message is the whole state."""
         self.prompts: tuple[PendingPrompt, ...] = ()
-        """Those that it was sent last."""
+        """The prompts that the client was sent last."""
         self.looks: set[asyncio.Task[None]] = set()
         """Its questions for stacks that are under way."""
 

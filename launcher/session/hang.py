@@ -27,7 +27,7 @@ from ..run.stack_groups import record
 from ..run.states import AT_WORK, Hang, TaskState
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 _LONGEST_TEXT = 600
 TICK = 1.0
@@ -176,7 +176,7 @@ class HangWatch:
     """Finds tasks that have stalled, looks at a run that seems to hang, and keeps what it has found
     in the run's record and folder, until the run goes on."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data = shell.data
         self._stalls = StallDetector()

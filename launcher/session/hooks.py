@@ -32,12 +32,12 @@ from ..store.logs import tail_lines
 from ..store.stream import plain
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 HOOK_SECONDS = 10.0
 _PACE = 0.05
 _KEPT_BYTES = 4096
-"""Of the end of what a hook prints."""
+"""Bytes that are kept of the end of a hook's output."""
 _SHOWN_LINES = 3
 
 
@@ -138,7 +138,7 @@ _NULL = ("outcome", "exit_code", "first_failure", "verdict", "receipt")
 class HookRunner:
     """Runs the hooks of one run. Everything belongs to the launcher's loop."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         cluster, plan = shell.data.cluster, shell.data.plan
         self._shell = shell
         self._commands: dict[str, Sequence[str]] = {

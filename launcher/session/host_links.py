@@ -14,12 +14,12 @@ from ..cluster.readiness import Auto, PortListens
 from ..errors import AgentError, HostError
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import (
+    AgentNote,
     Exited,
     KillReceipt,
     Listening,
     LogSize,
     Message,
-    Note,
     OutputEnded,
     Started,
     Stats,
@@ -38,7 +38,7 @@ from ..run.states import RunPhase
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 STATS_SECONDS = 5.0
 _ANSWER_SECONDS = 1.0
@@ -51,7 +51,7 @@ _NO_REASON = "its agent does not say why"
 class HostLinks:
     """One link a host; implements `hosts.link.Listener`."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data, self._links = shell.data, shell.links
         allow_connections(len(self._data.plan.hosts))
@@ -142,7 +142,7 @@ class HostLinks:
         match message:
             case KillReceipt() as receipt:
                 self._receipt(host, receipt)
-            case Note(text=text):
+            case AgentNote(text=text):
                 self._shell.note(f"{host}: {text}")
             case Started() as facts:
                 self._add_facts(facts)
@@ -214,7 +214,7 @@ def _told(host: str, said: KillReceipt) -> str:
     return f"{tasks} on {host}: {signalled}, {what} after {said.seconds:.2f} s{why}"
 
 
-def _logins(shell: Shell) -> SshConnector | None:
+def _logins(shell: RunShell) -> SshConnector | None:
     """None where nothing goes over SSH."""
     hosts = shell.data.plan.hosts
     if shell.data.allocation is None and all(host.ssh is None for host in hosts):
@@ -225,7 +225,7 @@ def _logins(shell: Shell) -> SshConnector | None:
 class HostStats:
     """Asks all connected hosts at once for their figures."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data, self._links = shell.data, shell.links
         self._heard_at: dict[str, float] = {}
@@ -274,7 +274,7 @@ class HostStats:
 class Forwarding:
     """Opens ports of this machine's loopback that lead to tasks, and says their addresses."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._forwarded = [task.id for task in shell.data.plan.tasks if task.forward]
         self._ports: dict[TaskId, int] = {}

@@ -26,7 +26,7 @@ from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 _READ_SECONDS = 2.0
 _LINES = 120
@@ -48,7 +48,7 @@ _STILL = ("is stopped", _IN_KERNEL)
 class Judge:
     """Finds the cause of one run's failure."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data = shell.data
 

@@ -11,7 +11,7 @@ from ..errors import TfmuxError
 from ..files.collecting import Fetched, fetch_results, reason_of
 from ..frozen import frozen
 from ..hosts.auth_prompt import PromptHandler
-from ..hosts.programs import Program
+from ..hosts.programs import HostProgram
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector, transport_factory
 from ..plan.planner import HostPlan, SshTarget
@@ -59,8 +59,8 @@ async def collect_results(
         open_session = transport_factory(_way(run, host), logins)
         run_id = run.folder.run_id
 
-        async def program() -> Program:
-            return await Program.start(
+        async def program() -> HostProgram:
+            return await HostProgram.start(
                 run_id, host.name, lambda nonce: open_session(run_id, nonce), alone=True
             )
 

@@ -18,7 +18,7 @@ from ..errors import LockError
 from ..store.launcher_lock import FollowedError, acquire, take_over
 from ..store.runs import RunFolder, socket_path
 from .launcher_process import LauncherProcess
-from .supervision import Link, Lock, Tried
+from .supervision import LinkState, LockState, Tried
 
 _CONNECT_SECONDS = 2.0
 _SEND_SECONDS = 2.0
@@ -218,11 +218,11 @@ class LauncherLink:
     # --- for the client's thread ----------------------------------------------------------
 
     @property
-    def state(self) -> Link:
+    def state(self) -> LinkState:
         """The connection, though its other end may have died."""
         if self._link is None:
-            return Link.GONE
-        return Link.SPEAKS if self._spoken else Link.SILENT
+            return LinkState.GONE
+        return LinkState.SPEAKS if self._spoken else LinkState.SILENT
 
     def receive(self, timeout: float) -> list[dict[str, Any]]:
         """The messages that came within `timeout` seconds.
@@ -250,16 +250,16 @@ class LauncherLink:
             return Tried.NOTHING
         return Tried.CONNECTED
 
-    def look_at_lock(self) -> Lock:
+    def look_at_lock(self) -> LockState:
         """The run's lock; what is wrong with it is noted."""
         try:
             pid = self._folder.launcher_pid()
         except LockError as error:  # whoever starts another one will hear of it, too
             self._note(str(error))
-            return Lock.UNKNOWN
+            return LockState.UNKNOWN
         if pid is None:
-            return Lock.FREE
-        return Lock.HELD if pid else Lock.NEW
+            return LockState.FREE
+        return LockState.HELD if pid else LockState.NEW
 
     def start(self, died: str, *, end: bool = False, take_over_run: bool = False) -> Tried:
         """Starts a launcher process that takes the run up; `died` is what the one before died of.

@@ -49,7 +49,7 @@ class LauncherProcess:
 
     @property
     def alive(self) -> bool:
-        """It has not ended."""
+        """Whether the process has not ended."""
         return self._process.poll() is None
 
     def cancel(self) -> None:

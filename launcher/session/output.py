@@ -37,7 +37,7 @@ from .stack_collector import look_after
 from .waiting import awaited_in
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 _AGAIN_SECONDS = 1.0
 _LOOK = 1 << 20
@@ -55,13 +55,13 @@ _NO_LINE: tuple[float, Mapping[str, float], float | None] = (0.0, {}, None)
 
 
 @dataclass
-class Found:
+class OutputNews:
     """Findings since the loop was told last."""
 
     wrote: dict[TaskId, float] = field(default_factory=dict)
     """Time of each task's last output."""
     went_on: dict[TaskId, float] = field(default_factory=dict)
-    """The same without lines that only say whom a task waits for."""
+    """Time of each task's last output without lines that only say whom a task waits for."""
     awaits: dict[TaskId, TaskId] = field(default_factory=dict)
     """Whom each task has waited for, by its newest line of that kind."""
     metrics: dict[TaskId, tuple[float, Mapping[str, float], float | None]] = field(
@@ -144,7 +144,7 @@ class LogMonitor:
         """The job that a remote task's next bytes join."""
         self._lock = threading.Lock()
         """Guards `_sizes`, `_waiting` and `_found`; never held for long."""
-        self._found = Found()
+        self._found = OutputNews()
         self._counting: set[TaskId] = set()
         """Tasks for whose logs a `_Count` waits; the worker's, once there is one."""
         self._files = {task.id: logs.open(task.id) for task in plan.tasks}
@@ -235,10 +235,10 @@ class LogMonitor:
         """Bytes that were handed over and are not on disk."""
         return sum(job.size for job in self._worker.jobs() if isinstance(job, _Store))
 
-    def pop_found(self) -> Found:
+    def pop_found(self) -> OutputNews:
         """Findings since the last call."""
         with self._lock:
-            found, self._found = self._found, Found()
+            found, self._found = self._found, OutputNews()
         return found
 
     def close(self) -> None:
@@ -406,7 +406,7 @@ class Outputs:
     """The logs of a run's tasks as they grow, and the ends of its tasks, which are told only
     when their output is here to the last byte, if the disk takes it."""
 
-    def __init__(self, shell: Shell, logs: LogStore) -> None:
+    def __init__(self, shell: RunShell, logs: LogStore) -> None:
         self._shell = shell
         self._data = shell.data
         self._latest = dict(latest_metrics(shell.folder.metrics)) if shell.attached else {}
@@ -465,7 +465,7 @@ class Outputs:
         except Exception as error:
             self._shell.crash("logs", error)
 
-    def _handle(self, found: Found) -> None:
+    def _handle(self, found: OutputNews) -> None:
         for stored, count in found.stored.items():
             stored(count)
         self._last.update(found.went_on)
@@ -668,7 +668,7 @@ class Outputs:
         )
 
 
-def _left(said: frames.LeftProcesses) -> LeftProcesses:
+def _left(said: frames.LeftProcessesFrame) -> LeftProcesses:
     listed = (
         LeftProcess(p.pid, p.command, p.age, p.cpu, p.status, p.signal, p.forked)
         for p in said.processes
@@ -679,7 +679,7 @@ def _left(said: frames.LeftProcesses) -> LeftProcesses:
 class DiskWatch:
     """Knows whether logs and records are being stored."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self.stalled = False
         """Our disk is full, or does not answer."""

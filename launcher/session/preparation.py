@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import AgentError, HostError, TfmuxError
-from ..hosts.frames import DirectoryAnswer, Gpus, Ports
+from ..hosts.frames import DirectoryAnswer, GpusQuestion, Ports
 from ..ids import TaskId
 from ..plan.environment import PROXIES, VISIBLE
 from ..plan.facts import HostFacts
@@ -26,8 +26,8 @@ from .host_links import CLOSE_SECONDS
 if TYPE_CHECKING:
     from ..files.staging import Progress
     from ..files.trees import HostFiles
-    from ..hosts.programs import Program, Q
-    from .run_shell import Shell
+    from ..hosts.programs import HostProgram, Q
+    from .run_shell import RunShell
 
 _LOW, _HIGH = 15000, 32000
 """Ports are picked below the range of outgoing connections (32768 and up on Linux), where any
@@ -57,7 +57,7 @@ class Ask(Protocol):
 class LaunchPreparation:
     """Asks the hosts what the plan needs to know, and brings them what the tasks need."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data, self._links = shell.data, shell.links
         self._welcomes = shell.hosts.welcomes
@@ -70,7 +70,7 @@ class LaunchPreparation:
         self._checking: asyncio.Task[None] | None = None
         """The questions that are asked now, or were asked last."""
         self._staging: dict[str, asyncio.Task[None]] = {}
-        self._programs: dict[str, tuple[int, asyncio.Task[Program]]] = {}
+        self._programs: dict[str, tuple[int, asyncio.Task[HostProgram]]] = {}
         """Programs that answer questions and will take files, each with the number of its link's
         connection."""
 
@@ -211,7 +211,7 @@ class LaunchPreparation:
         if host.gpus is not None or host.name not in self._welcomes:
             return
         try:
-            answer = await self._links[host.name].ask(Gpus())
+            answer = await self._links[host.name].ask(GpusQuestion())
         except AgentError:
             return
         self._gpus[host.name] = len(answer.gpus)
@@ -234,7 +234,7 @@ class LaunchPreparation:
             await self._drop_program(host)  # its answers may still come
             raise
 
-    async def _program(self, host: str) -> Program:
+    async def _program(self, host: str) -> HostProgram:
         """The short program on a host, started when it is first needed on this connection.
 
         Raises:
@@ -337,7 +337,7 @@ class LaunchPreparation:
             self._shell.feed(ev.Staged(time.time(), name))
 
     def _note_progress(self, host: str, progress: Progress) -> None:
-        """So many bytes and files, of so many that it lacks, have gone to a host."""
+        """Notes how many bytes and files, of those that it lacks, have gone to a host."""
         self._data.update_host(
             host,
             staged_bytes=progress.bytes,
@@ -359,7 +359,7 @@ class LaunchPreparation:
         return f"{host} ({part} % of {size(view.staged_total)})"
 
 
-async def _end_program(starting: asyncio.Task[Program]) -> None:
+async def _end_program(starting: asyncio.Task[HostProgram]) -> None:
     """Ends a program, or gives its start up."""
     starting.cancel()
     await asyncio.wait([starting])

@@ -50,12 +50,12 @@ from ..run import events as ev
 from ..run.machine import RunStateMachine
 from ..store.runs import RunFolder
 from .rehearsal import make_ready
-from .run_shell import Beginning, Crash, Shell
+from .run_shell import Beginning, Crash, RunShell
 from .stored import StoredRun
 
 _LONGEST = 64 * 1024
 EXIT_CODE = 70
-"""Of a launcher that broke (`EX_SOFTWARE` of sysexits.h)."""
+"""Exit code of a launcher process that broke (`EX_SOFTWARE` of sysexits.h)."""
 
 
 def main(words: list[str]) -> int:
@@ -133,7 +133,7 @@ def _order(link: socket.socket) -> tuple[dict[str, Any] | None, int | None]:
     return order, lock
 
 
-def shell_for(order: dict[str, Any], crash: Crash = crash) -> Shell:
+def shell_for(order: dict[str, Any], crash: Crash = crash) -> RunShell:
     """The shell of the run that an order names; `crash` is how it ends when it breaks.
 
     Raises:
@@ -145,11 +145,11 @@ def shell_for(order: dict[str, Any], crash: Crash = crash) -> Shell:
         resume = order.get("resume")
         resume = resume and Resume(*resume)
         machine = RunStateMachine(cluster, folder.run_id, now, resume=resume)
-        return Shell(folder, machine, Beginning(ev.Begin(now)), crash)
+        return RunShell(folder, machine, Beginning(ev.Begin(now)), crash)
     past = StoredRun(folder)
     first = ev.Attached(now, past.complete)
     died, ends = printable(str(order.get("died", ""))), bool(order.get("end"))
-    return Shell(folder, past.run, Beginning(first, died, ends), crash)
+    return RunShell(folder, past.run, Beginning(first, died, ends), crash)
 
 
 def _folder(order: dict[str, Any]) -> RunFolder:

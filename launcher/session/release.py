@@ -16,7 +16,7 @@ from ..run.state import named
 
 if TYPE_CHECKING:
     from ..files.collecting import Results
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 COLLECT_STALL = 10.0
 """Patience for the last log bytes of a host."""
@@ -52,7 +52,7 @@ class _Wait:
 class Teardown:
     """Releases hosts, each when what it holds of the run is here."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data, self._links = shell.data, shell.links
         self._results = self._results_of(shell.folder.path)
@@ -77,7 +77,7 @@ class Teardown:
         return Results(folder, self._shell.feed, self._note_progress)
 
     def _note_progress(self, host: str, done: int, total: int) -> None:
-        """So many bytes of a host's results, of so many, have come back."""
+        """Notes how many bytes of a host's results, of how many, have come back."""
         self._data.update_host(host, collected_bytes=done, collected_total=total)
         self._shell.publish()
 

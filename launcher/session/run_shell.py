@@ -88,7 +88,7 @@ class Beginning:
     """Launchers have died again and again: this one does nothing but end the run."""
 
 
-class Shell:
+class RunShell:
     """One run, from its files to its clients; everything but `run`, `terminate` and `crash` belongs
     to its loop."""
 
@@ -425,7 +425,7 @@ class Shell:
 class Executor:
     """Carries instructions out; what takes time becomes a task of the launcher's loop."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data = shell.data
         self._timers: dict[ev.Timer, asyncio.TimerHandle] = {}
@@ -578,7 +578,7 @@ class Executor:
             await self._shell.judge.judge()
 
 
-def _allocation(shell: Shell) -> Allocation | None:
+def _allocation(shell: RunShell) -> Allocation | None:
     """The allocation of nodes; None without `[slurm]`. It is imported for these runs alone, and
     before the run begins: the loop that kills waits for no disk."""
     if shell.data.cluster.slurm is None:
@@ -588,7 +588,7 @@ def _allocation(shell: Shell) -> Allocation | None:
     return Allocation.of(shell, shell.data.cluster.slurm)
 
 
-def _hooks(shell: Shell) -> HookRunner | None:
+def _hooks(shell: RunShell) -> HookRunner | None:
     """What runs the hooks; None where there are none."""
     if not any(command for _, command in shell.data.cluster.hooks):
         return None

@@ -28,7 +28,7 @@ from ..slurm.login import MissingProgramError, NoAnswerError, SlurmError
 from .preparation import Ask
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 FIRST_PACE, LAST_PACE = 2.0, 15.0
 """Seconds between two looks at the queue: sites complain of more than that."""
@@ -48,7 +48,7 @@ _GIVE_UP_SECONDS = 5.0
 class Allocation:
     """The job in Slurm, from the request to its release."""
 
-    def __init__(self, shell: Shell, job: SlurmJob, *, launcher: str = "") -> None:
+    def __init__(self, shell: RunShell, job: SlurmJob, *, launcher: str = "") -> None:
         """`launcher` is the name by which nodes must know this machine, if any."""
         self._shell = shell
         self._data = shell.data
@@ -67,7 +67,7 @@ class Allocation:
         self._waiting: asyncio.Task[None] | None = None
 
     @classmethod
-    def of(cls, shell: Shell, table: Slurm) -> Self:
+    def of(cls, shell: RunShell, table: Slurm) -> Self:
         """The allocation that `[slurm]` describes; `srun` runs here, and Slurm must know this
         machine, where no `login` is named."""
         launcher = socket.gethostname() if table.login is None else ""
@@ -355,7 +355,7 @@ def _inside(job: str) -> bool:
 
 
 _NEIGHBOURS = 8
-"""So many other nodes each one looks at: all of them in a small cluster."""
+"""Other nodes that each node looks at: all of them in a small cluster."""
 _ANY_PORT = 1
 _SLOWEST = REACH_SECONDS + 10.0
 _DOOMED = (Reach.UNRESOLVED, Reach.NO_ROUTE)

@@ -25,24 +25,24 @@ from ..run.stack_groups import (
 from ..run.states import TaskState
 
 if TYPE_CHECKING:
-    from .run_shell import Shell
+    from .run_shell import RunShell
 
 _HOST_SECONDS = STACK_SECONDS + 1.0
 
 
 MOST_FRAMES = 40_000
-"""Of all that a client is told at once: some megabytes."""
+"""Frames of all that a client is told at once: some megabytes."""
 _LEAST_FRAMES = 8
-"""Of the place where a task stands."""
+"""Frames that are kept of the place where a task is."""
 _FRAMES_A_PROCESS = 4
-"""So many frames take as much room as what is told of a process beside them."""
+"""Cost of a process's other fields, in frames."""
 
 
 class StackCollector:
     """Asks the hosts of one run. What several ask for at the same time is taken once, and each look
     waits for the one before: an agent makes one at a time."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data = shell.data
         self.looks: deque[Stacks] = deque(maxlen=4)
@@ -111,7 +111,7 @@ class StackCollector:
         if link is None or not link.connected:
             return "cannot be reached"
         try:
-            question = frames.Stacks(None if tasks is None else tuple(tasks))
+            question = frames.StacksQuestion(None if tasks is None else tuple(tasks))
             return await link.ask(question, _HOST_SECONDS)
         except AgentError as error:
             return error.reason

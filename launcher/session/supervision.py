@@ -31,7 +31,7 @@ KILL_SECONDS = 20.0
 """Time for a kill beyond its deadline before another launcher process takes the run over."""
 
 
-class State(Enum):
+class ClientState(Enum):
     """A client's launcher process.
 
                      ┌─────────────── started ───────────────┐
@@ -100,7 +100,7 @@ class Tried(Enum):
     """No process could be started."""
 
 
-class Link(Enum):
+class LinkState(Enum):
     """The connection to a launcher process."""
 
     GONE = auto()
@@ -109,7 +109,7 @@ class Link(Enum):
     SPEAKS = auto()
 
 
-class Lock(Enum):
+class LockState(Enum):
     """The lock that a living launcher process of the run holds."""
 
     FREE = auto()
@@ -126,9 +126,9 @@ class Seen:
 
     run: RunView
     """The run as a launcher process has told it last."""
-    link: Link
+    link: LinkState
     tried: Tried
-    lock: Callable[[], Lock]
+    lock: Callable[[], LockState]
     """Looks at the lock, which takes a while."""
     over: Callable[[], bool]
     """Looks whether the run's end is on record, which takes a while."""
@@ -143,12 +143,13 @@ class Seen:
 class Supervision:
     """One client's supervision of the launcher processes of its run."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ClientState) -> None:
         self.state = state
         self.deaths = 0
         """Launcher processes that have died, as far as the client has noticed."""
         self.recent = 0
-        """Those that have died within `RESTART_SECONDS` of the last one, that included."""
+        """Launcher processes that have died within `RESTART_SECONDS` of the last one, that
+        included."""
         self._died: deque[float] = deque(maxlen=MOST_RESTARTS + 2)
         """When the last launcher processes have died."""
         self._lost_at: float | None = None
@@ -168,9 +169,9 @@ class Supervision:
         """The next action; `now` is the time by a clock that nobody sets."""
         self._enter(now, seen)
         late = self._kill_is_late(now, seen)
-        if self.state is State.SEARCHING and not late:
+        if self.state is ClientState.SEARCHING and not late:
             action = self._search(now, seen)
-        elif self.state is State.RESTARTING:
+        elif self.state is ClientState.RESTARTING:
             action = self._restart(now, seen)
         else:
             action = Action.TAKE_OVER if late else Action.WAIT
@@ -179,47 +180,49 @@ class Supervision:
 
     def end(self) -> None:
         """The run has ended, or its client cannot go on."""
-        self.state = State.OVER
+        self.state = ClientState.OVER
 
     def _enter(self, now: float, seen: Seen) -> None:
         """Changes the state by what became of the last action, and of the connection."""
-        if self.state in (State.ALONE, State.OVER):
+        if self.state in (ClientState.ALONE, ClientState.OVER):
             return
         tried = seen.tried
         if tried in (Tried.STARTED, Tried.FOLLOWED, Tried.CONNECTED):
             if tried is Tried.STARTED:
-                self.state = State.STARTING
+                self.state = ClientState.STARTING
             else:
-                self.state = State.SEARCHING if tried is Tried.FOLLOWED else State.FOLLOWING
+                self.state = (
+                    ClientState.SEARCHING if tried is Tried.FOLLOWED else ClientState.FOLLOWING
+                )
             self._taken_over |= self._taking_over
             self._lost_at = None
             self._kill_since = now if seen.kill else None
-        if self.state in (State.STARTING, State.FOLLOWING):
-            if seen.link is Link.GONE:
-                self.state = State.SEARCHING
-            elif seen.link is Link.SPEAKS:
-                self.state = State.FOLLOWING
-        if self.state is State.SEARCHING and self._lost_at is None:
+        if self.state in (ClientState.STARTING, ClientState.FOLLOWING):
+            if seen.link is LinkState.GONE:
+                self.state = ClientState.SEARCHING
+            elif seen.link is LinkState.SPEAKS:
+                self.state = ClientState.FOLLOWING
+        if self.state is ClientState.SEARCHING and self._lost_at is None:
             self._lost_at = now
 
     def _search(self, now: float, seen: Seen) -> Action:
         assert self._lost_at is not None
-        if now - self._lost_at <= ALONE_SECONDS or seen.lock() in (Lock.NEW, Lock.HELD):
+        if now - self._lost_at <= ALONE_SECONDS or seen.lock() in (LockState.NEW, LockState.HELD):
             return Action.CONNECT
         if seen.over():
-            self.state = State.OVER
+            self.state = ClientState.OVER
             return Action.READ_END
         self.deaths += 1
         self._died.append(now)
         self.recent = sum(now - death < RESTART_SECONDS for death in self._died)
-        self.state = State.RESTARTING
+        self.state = ClientState.RESTARTING
         return self._restart(now, seen)
 
     def _restart(self, now: float, seen: Seen) -> Action:
         assert self._lost_at is not None
         tired = seen.tried is Tried.FAILED and now - self._lost_at >= RETRY_SECONDS
         if tired or self.recent > MOST_RESTARTS + 1:
-            self.state = State.ALONE
+            self.state = ClientState.ALONE
             return Action.GIVE_UP
         return Action.START if self.recent <= MOST_RESTARTS else Action.START_LAST
 
@@ -228,7 +231,7 @@ class Supervision:
         process stands still, or lets nobody connect."""
         if not seen.kill or self._taken_over or seen.run.state is RunPhase.ENDED:
             return False
-        if self.state not in (State.STARTING, State.FOLLOWING, State.SEARCHING):
+        if self.state not in (ClientState.STARTING, ClientState.FOLLOWING, ClientState.SEARCHING):
             return False
         if self._kill_since is None:
             self._kill_since = now
@@ -250,4 +253,7 @@ class Supervision:
     def _begins(self, seen: Seen) -> bool:
         """Whether the launcher process has just been started; one that nobody can see gets the
         time, too."""
-        return self.state is State.STARTING or seen.lock() in (Lock.NEW, Lock.UNKNOWN)
+        return self.state is ClientState.STARTING or seen.lock() in (
+            LockState.NEW,
+            LockState.UNKNOWN,
+        )

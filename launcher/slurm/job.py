@@ -28,9 +28,9 @@ from ..run.events import EngineWord
 from .limits import (
     CGROUP,
     Limits,
+    LimitsVerdict,
     SlurmFinding,
     Subject,
-    Verdict,
     limit_findings,
     parse_config,
 )
@@ -371,18 +371,18 @@ class SlurmJob:
         if output.status != 0:
             raise _refusal(output)
         said = output.complaint or "sbatch accepts the request"
-        yield SlurmFinding(Verdict.PASSED, "", "accepted", said)
+        yield SlurmFinding(LimitsVerdict.PASSED, "", "accepted", said)
         async for finding in self._examine_limits():
             yield finding
 
     async def _examine_limits(self) -> AsyncIterator[SlurmFinding]:
         text = "grace fits below KillWait, and Slurm tracks processes by cgroups"
-        fine = SlurmFinding(Verdict.PASSED, "", "fine", text, about=Subject.LIMITS)
+        fine = SlurmFinding(LimitsVerdict.PASSED, "", "fine", text, about=Subject.LIMITS)
         try:
             for finding in await self.cautions() or (fine,):
                 yield finding
         except SlurmError as error:
-            yield SlurmFinding(Verdict.WARNING, "slurm-silent", "no answer", str(error))
+            yield SlurmFinding(LimitsVerdict.WARNING, "slurm-silent", "no answer", str(error))
 
     async def cautions(self) -> tuple[SlurmFinding, ...]:
         """Findings on settings of Slurm that spoil a kill.
@@ -508,7 +508,7 @@ class UserJob(SlurmJob):
         left = (await self._run("squeue", "-h", "-j", self._job, "-o", "%L")).stdout.strip()
         said = f"Slurm {self._job} runs on {', '.join(nodes[:8])}{' …' if len(nodes) > 8 else ''}"
         said += f", for {left} from now on" if left[:1].isdigit() and left.isprintable() else ""
-        yield SlurmFinding(Verdict.PASSED, "", "it runs", said)
+        yield SlurmFinding(LimitsVerdict.PASSED, "", "it runs", said)
         async for finding in self._examine_limits():
             yield finding
 

@@ -11,7 +11,7 @@ from ..frozen import frozen
 CGROUP = "proctrack/cgroup"
 
 
-class Verdict(Enum):
+class LimitsVerdict(Enum):
     """Whether a finding is about something that passed, or how bad it is."""
 
     PASSED = auto()
@@ -30,7 +30,7 @@ class Subject(Enum):
 class SlurmFinding:
     """Result of a check of Slurm before a launch; `preflight` makes a `Finding` of it."""
 
-    verdict: Verdict
+    verdict: LimitsVerdict
     code: str
     brief: str
     text: str
@@ -66,7 +66,7 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
     """Warnings of limits that spoil a kill, and of secrets that others on the network can read."""
     if limits.kill_wait is not None and grace >= limits.kill_wait:
         yield SlurmFinding(
-            Verdict.WARNING,
+            LimitsVerdict.WARNING,
             "slurm-killwait",
             "short KillWait",
             f"grace is {grace:g} s, but at its time limit or when the job is cancelled "
@@ -76,7 +76,7 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
         )
     if not limits.contains:
         yield SlurmFinding(
-            Verdict.WARNING,
+            LimitsVerdict.WARNING,
             "slurm-proctrack",
             "no cgroups",
             "Slurm does not track processes by cgroups here (ProctrackType): it cannot confirm "
@@ -85,7 +85,7 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
         )
     if secrets:
         yield SlurmFinding(
-            Verdict.WARNING,
+            LimitsVerdict.WARNING,
             "slurm-plaintext",
             "env_from",
             f"the values of {', '.join(secrets)} (env_from) cross the cluster's network "

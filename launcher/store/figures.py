@@ -24,7 +24,7 @@ import re2
 from ..frozen import frozen
 
 
-class Rank(IntEnum):
+class FormRank(IntEnum):
     """How much a form of lines tells. A task's figures are those of its best form."""
 
     ASIDE = -1
@@ -45,7 +45,7 @@ class Figures:
     """Figures of one line. Lines of the same `form` are one after the other of one progress."""
 
     form: str
-    rank: Rank
+    rank: FormRank
     step: int | None = None
     total: int | None = None
     loss: float | None = None
@@ -74,17 +74,17 @@ class _Expression:
         """The numbers of the groups by their names."""
         return {name.decode(): at for name, at in self._compiled.groupindex.items()}
 
-    def search(self, line: bytes, start: int = 0) -> _Found | None:
+    def search(self, line: bytes, start: int = 0) -> _Hit | None:
         match = self._compiled.search(line, start)
-        return None if match is None else _Found(match, self.groups)
+        return None if match is None else _Hit(match, self.groups)
 
-    def all(self, line: bytes) -> Iterator[_Found]:
+    def all(self, line: bytes) -> Iterator[_Hit]:
         for match in islice(self._compiled.finditer(line), _MOST_MATCHES):
-            yield _Found(match, self.groups)
+            yield _Hit(match, self.groups)
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Hit:
     """A place in a line."""
 
     match: Any
@@ -244,14 +244,14 @@ def figures_of(line: bytes) -> Figures | None:
     if loss is None:
         return None
     if _ASIDE.search(line[:loss_at]):
-        return Figures("loss aside", Rank.ASIDE)
-    return Figures("loss", Rank.LOSS, loss=loss)
+        return Figures("loss aside", FormRank.ASIDE)
+    return Figures("loss", FormRank.LOSS, loss=loss)
 
 
-def _best_named(line: bytes, has_loss: bool) -> _Found | None:
+def _best_named(line: bytes, has_loss: bool) -> _Hit | None:
     """A step by its name: one of the training before one of an epoch. Without a loss it must look
     like a figure beside others: `Step 1: unpack the data` is a sentence."""
-    best: tuple[int, _Found] | None = None
+    best: tuple[int, _Hit] | None = None
     found, tries = _NAMED.search(line), 0
     while found is not None and tries < _MOST_MATCHES:
         name = found["name"].lower()
@@ -269,7 +269,7 @@ def _best_named(line: bytes, has_loss: bool) -> _Found | None:
 
 
 def _checked(
-    line: bytes, form: str, found: _Found, loss: float | None, loss_at: int
+    line: bytes, form: str, found: _Hit, loss: float | None, loss_at: int
 ) -> Figures | None:
     """The figures of a line whose step was found."""
     first, end = found.span("step")
@@ -279,11 +279,11 @@ def _checked(
     aside = form == "percent" or (form in _BARS and _BYTES.search(line[end:]) is not None)
     aside |= form != "ours" and _ASIDE.search(line[: min(first, loss_at)]) is not None
     if aside:
-        rank, loss = Rank.ASIDE, None
+        rank, loss = FormRank.ASIDE, None
     elif loss is not None:
-        rank = Rank.BOTH
+        rank = FormRank.BOTH
     else:
-        rank = Rank.BAR if form in (*_BARS, *_IN_EPOCH) else Rank.STEP
+        rank = FormRank.BAR if form in (*_BARS, *_IN_EPOCH) else FormRank.STEP
     if form == "bar":  # bars of one program differ by what stands before them
         before = line[:first].partition(b"%|")[0][:80].decode(errors="replace")
         form = f"bar {re.sub(r'[0-9.]+', '0', before).strip(' 0')} of {total}"
@@ -332,5 +332,5 @@ def _is_plain(line: bytes, at: int) -> bool:
     return (text.isupper() and len(text) > 1) or text.lower() in _CONNECTING
 
 
-def _number(found: _Found | None) -> float | None:
+def _number(found: _Hit | None) -> float | None:
     return None if found is None else float(found["loss"])

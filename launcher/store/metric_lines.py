@@ -16,7 +16,7 @@ from typing import Any
 
 from ..cluster.patterns import compile_pattern
 from ..lines import LINE_BYTES, versions
-from .figures import LIKELY, Figures, Rank, figures_of, is_epoch
+from .figures import LIKELY, Figures, FormRank, figures_of, is_epoch
 from .metrics import Point
 
 LOOK_BYTES = 32 * 1024
@@ -45,7 +45,7 @@ class Extractor:
             ValueError: the pattern is no regular expression.
         """
         self._pattern = None if pattern is None else compile_pattern(pattern)
-        self._progress = _Progress()
+        self._progress = _TrainingForm()
         self._rest = b""
         self._recent: list[tuple[float, float]] = []
 
@@ -100,10 +100,10 @@ class Extractor:
 
 
 @dataclass
-class _Form:
+class _LineForm:
     """Lines of one form that a task has printed."""
 
-    rank: Rank
+    rank: FormRank
     step: int | None = None
     total: int | None = None
     moved_at: float = 0.0
@@ -120,7 +120,7 @@ class _Form:
         return self.total is not None and self.step == self.total
 
 
-class _Progress:
+class _TrainingForm:
     """Decides which of a task's forms of lines is its training.
 
     The one that tells most; of two alike the first, until it has come to its total or has been
@@ -130,7 +130,7 @@ class _Progress:
     """
 
     def __init__(self) -> None:
-        self._forms: dict[str, _Form] = {}
+        self._forms: dict[str, _LineForm] = {}
         self._chosen = ""
         self._alive_at = 0.0
         self.new_epoch = False
@@ -141,7 +141,7 @@ class _Progress:
     def take(self, figures: Figures, now: float) -> dict[str, float] | None:
         """The figures of a line that count. Empty: it shows that the task works; None: nothing."""
         self.changed = False
-        if figures.rank is Rank.ASIDE:
+        if figures.rank is FormRank.ASIDE:
             return self.works(figures, now)
         form, moved = self._follow(figures, now)
         chosen = self._forms.get(self._chosen)
@@ -156,7 +156,7 @@ class _Progress:
             if figures.total is not None:
                 values["total"] = figures.total
         if figures.loss is not None and (
-            form is chosen or chosen is None or chosen.rank < Rank.BOTH
+            form is chosen or chosen is None or chosen.rank < FormRank.BOTH
         ):
             values["loss"] = figures.loss
             if chosen is not None:
@@ -175,7 +175,7 @@ class _Progress:
         self._alive_at = now
         return {}
 
-    def _follow(self, figures: Figures, now: float) -> tuple[_Form, bool]:
+    def _follow(self, figures: Figures, now: float) -> tuple[_LineForm, bool]:
         """Records a line; whether it shows that the task works."""
         form = self._forms.get(figures.form)
         if form is None:
@@ -183,7 +183,7 @@ class _Progress:
                 oldest = min(self._forms, key=lambda name: self._forms[name].moved_at)
                 del self._forms[oldest]
             # Before it has grown, a number that may be a rank's is none.
-            form = _Form(figures.rank, is_none=figures.unsure)
+            form = _LineForm(figures.rank, is_none=figures.unsure)
             self._forms[figures.form] = form
             form.step, form.total, form.moved_at = figures.step, figures.total, now
             return form, True
@@ -200,16 +200,18 @@ class _Progress:
         form.step, form.total = figures.step, figures.total
         return form, moved
 
-    def _follows(self, chosen: _Form | None, form: _Form, figures: Figures, now: float) -> bool:
+    def _follows(
+        self, chosen: _LineForm | None, form: _LineForm, figures: Figures, now: float
+    ) -> bool:
         """A form takes the place of the one before it."""
-        if form.ended and figures.rank is Rank.BAR:
+        if form.ended and figures.rank is FormRank.BAR:
             return False  # seen for the first time at its end: nothing of it is to come
         if chosen is None or form.rank > chosen.rank or chosen.is_none:
             return True
-        if chosen.trained and form.rank is Rank.BAR:
+        if chosen.trained and form.rank is FormRank.BAR:
             return False
         keras = self._chosen.startswith("keras") and figures.form.startswith("keras")
-        if chosen.ended and form.rank >= min(chosen.rank, Rank.STEP):
+        if chosen.ended and form.rank >= min(chosen.rank, FormRank.STEP):
             if self.new_epoch or not keras:
                 return True
         return now - chosen.moved_at > max(_AT_LEAST, _SILENT * chosen.pause)

@@ -49,7 +49,7 @@ def test_secrets_and_names_of_hosts_stay_out(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_program_that_fails_is_not_quoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may say which host it could not reach."""
+    """The program's complaint may name a host that it could not reach."""
     program = tmp_path / "sinfo"
     program.write_text("#!/bin/sh\necho cannot reach login7.example.org >&2\nexit 1\n")
     program.chmod(0o755)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Attempt
+from launcher.run.snapshot import AttemptStart
 from launcher.store.logs import LogFile, LogStore
 from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN, REMARKS
@@ -150,7 +150,7 @@ async def test_an_attempt_that_begins_with_remarks_has_its_separator(run: Script
         run.write("worker:0", f"{ABSL}\nfirst\n".encode())
         start = run.logs.open(TASK).size
         run.write("worker:0", f"{ONEDNN}\n{CUDA}\nsecond\n".encode())
-        run.task("worker:0", attempts=(Attempt(1, 0, 1.0), Attempt(2, start, 2.0)))
+        run.task("worker:0", attempts=(AttemptStart(1, 0, 1.0), AttemptStart(2, start, 2.0)))
         await shows(pilot, "attempt 2")
         text = "\n".join(screen_text(app))
         assert re.findall("first|attempt 2|second|oneDNN", text) == ["first", "attempt 2", "second"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.snapshot import Attempt
+from launcher.run.snapshot import AttemptStart
 from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
@@ -223,7 +223,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
     run.write("worker:1", b"one\ntwo\nhalf a li", now=1000.0)
     second = run.logs.open(TaskId("worker", 1)).size
     run.write("worker:1", b"glued\nneedle\n", now=1010.0)
-    begun = (Attempt(1, 0, 1000.0), Attempt(2, second, 1010.0))
+    begun = (AttemptStart(1, 0, 1000.0), AttemptStart(2, second, 1010.0))
     run.task("worker:1", attempt=2, attempts=begun)
     stamps = [time.strftime("%H:%M:%S", time.localtime(when)) for when in (1000.0, 1010.0)]
     async with showing(run, (120, 40)) as (app, pilot):
@@ -243,7 +243,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
         view = run_screen(app).area.views.of(TaskId("worker", 1))
         assert view.lines.count == 4 and view.cursor == 3
         third = run.logs.open(TaskId("worker", 1)).size
-        run.task("worker:1", attempt=3, attempts=(*begun, Attempt(3, third, 1020.0)))
+        run.task("worker:1", attempt=3, attempts=(*begun, AttemptStart(3, third, 1020.0)))
         run.write("worker:1", b"again\n", now=1020.0)
         await shows(pilot, "── attempt 3 · ")
         await pilot.press("escape", "m")

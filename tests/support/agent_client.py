@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from launcher.agent import wire
 from launcher.agent.folders import local_folder
-from launcher.agent.wire import Decoder, Frame
+from launcher.agent.wire import Decoder, RawFrame
 from launcher.hosts import bootstrap
 from tests.support.patience import PATIENCE
 from tests.testbed import proc
@@ -64,7 +64,7 @@ class Client:
         rules.update({key: settings.pop(key) for key in rules if key in settings})
         self.rules = rules
         config: dict[str, Any] = {"run_id": run_id, "host": host, "local": False, **settings}
-        self.frames: list[Frame] = []
+        self.frames: list[RawFrame] = []
         self.logs: dict[int, bytearray] = {}
         self._decoder = wire.Decoder()
         self._ids = itertools.count(1)
@@ -203,7 +203,7 @@ class Client:
     def get(self, kind: int, **fields: Any) -> dict[str, Any]:
         """The first frame of a kind (with these fields) that nobody has taken yet, as JSON."""
 
-        def fits(frame: Frame) -> bool:
+        def fits(frame: RawFrame) -> bool:
             if frame.type != kind:
                 return False
             body = frame.json()
@@ -211,7 +211,9 @@ class Client:
 
         return self.until(fits, f"{wire.NAMES[kind]} {fields}").json()
 
-    def until(self, fits: Callable[[Frame], bool], what: str, timeout: float = PATIENCE) -> Frame:
+    def until(
+        self, fits: Callable[[RawFrame], bool], what: str, timeout: float = PATIENCE
+    ) -> RawFrame:
         """Takes the first frame that fits, and reads until there is one."""
         deadline = time.monotonic() + timeout
         while True:
@@ -246,7 +248,7 @@ class Client:
             log += chunk
         return bool(data)
 
-    def everything(self) -> list[Frame]:
+    def everything(self) -> list[RawFrame]:
         """All frames until the channel ends."""
         while self.receive():
             continue
@@ -313,12 +315,12 @@ def unattended_run() -> Iterator[Client]:
         last.leave()
 
 
-def decode(*chunks: bytes) -> list[Frame]:
+def decode(*chunks: bytes) -> list[RawFrame]:
     decoder = Decoder()
     return [frame for chunk in chunks for frame in decoder.feed(chunk)]
 
 
-def talk(client: Client, *said: bytes) -> list[Frame]:
+def talk(client: Client, *said: bytes) -> list[RawFrame]:
     """Says something on a channel of its own; returns what is answered until the end."""
     with raw_channel(client.run_id) as channel:
         answers = b""
@@ -331,7 +333,7 @@ def talk(client: Client, *said: bytes) -> list[Frame]:
         return decode(answers)
 
 
-def answer_to(client: Client, *said: bytes) -> Frame:
+def answer_to(client: Client, *said: bytes) -> RawFrame:
     """Says something on a channel of its own; returns the first answer."""
     with raw_channel(client.run_id) as channel:
         channel.sendall(b"".join(said))

@@ -42,7 +42,7 @@ class Scripted(Transport):
     def complaint(self) -> str:
         return "\x1b]52;c;eA==\x07the shell complains"
 
-    def frames(self) -> list[wire.Frame]:
+    def frames(self) -> list[wire.RawFrame]:
         """What the launcher has said after the agent's source."""
         loader = 8 + int(self.heard[:8])
         packed = int(self.heard[loader : loader + 8])

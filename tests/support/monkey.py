@@ -28,7 +28,7 @@ from launcher.cluster import ClusterModel, library, loads
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
 from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity
-from launcher.run.snapshot import Attempt, Failure
+from launcher.run.snapshot import AttemptStart, Failure
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import SLEEPERS
@@ -187,7 +187,7 @@ class Monkey:
             log.append(log.size, rng.choice(WORST_TEXTS).make(2000) + b"\n", time.time())
         elif dice < 0.93:
             size = run.logs.open(task.id).size
-            attempts = (*task.attempts, Attempt(len(task.attempts) + 2, size, time.time()))
+            attempts = (*task.attempts, AttemptStart(len(task.attempts) + 2, size, time.time()))
             run.task(str(task.id), state=rng.choice(list(TaskState)), attempts=attempts)
         elif dice < 0.97:
             notes = (*run.snapshot().notes, "a note [bold] of [@click=app.quit]x[/] [/oops")

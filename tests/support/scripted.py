@@ -27,7 +27,7 @@ from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import HostState, TaskState
 from launcher.session import host_links
-from launcher.session.run_shell import Beginning, Shell
+from launcher.session.run_shell import Beginning, RunShell
 from launcher.store.run_writer import RunWriter
 from launcher.store.runs import RunFolder
 from launcher.store.stream import Line
@@ -56,7 +56,7 @@ class Agent(Transport):
     def __init__(self, host: Host, nonce: str) -> None:
         self.host = host
         self.closed = False
-        self.heard: list[wire.Frame] = []
+        self.heard: list[wire.RawFrame] = []
         self._decoder = wire.Decoder()
         self._before: bytes | None = b""
         self._said: asyncio.Queue[bytes] = asyncio.Queue()
@@ -126,7 +126,7 @@ class Host:
         self.connections.append(Agent(self, nonce))
         return self.agent
 
-    def answer(self, agent: Agent, frame: wire.Frame) -> None:
+    def answer(self, agent: Agent, frame: wire.RawFrame) -> None:
         """Answers a frame of the launcher."""
         body = frame.json()
         if frame.type in self.answers:
@@ -188,7 +188,7 @@ class Bench:
         now = time.time()
         machine = RunStateMachine(loads(cluster, "two.toml", folder), "two-1", now)
         made = RunFolder(self.folder)
-        self.shell = Shell(made, machine, Beginning(ev.Begin(now)), failed)
+        self.shell = RunShell(made, machine, Beginning(ev.Begin(now)), failed)
         self.shell.writer = Writer(self.records, made, partial(failed, "records"))
 
     @property

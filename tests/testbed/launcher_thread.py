@@ -16,7 +16,7 @@ from launcher.errors import LauncherError
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import shell_for
-from launcher.session.run_shell import Shell
+from launcher.session.run_shell import RunShell
 
 
 class LauncherThread(LauncherProcess):
@@ -42,7 +42,7 @@ class LauncherThread(LauncherProcess):
         return ""
 
 
-def _run(shell: Shell, link: socket.socket, lock: int | None, on_close: str) -> None:
+def _run(shell: RunShell, link: socket.socket, lock: int | None, on_close: str) -> None:
     with suppress(SystemExit):
         try:
             shell.run(link, lock, on_close=on_close)

@@ -137,3 +137,29 @@ def test_names_in_prose_of_the_code_exist() -> None:
 def test_a_name_that_leads_nowhere_is_found(name: str, lacks: bool) -> None:
     """By its module, its package, or its class alone; names of other programs are not ours."""
     assert Names(_sources()).lacks(name) is lacks
+
+
+_RIDDLE = re.compile(r'^ *"""(?:All of|It|Of|So many|The same|Those)\b.*', re.MULTILINE)
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """A docstring that begins with `Of`, `It` or `Those` leaves out what it is about."""
+    tops = ("launcher", "tui", "trainer", "tests", "bench", "docs")
+    found = [
+        f"{path.relative_to(REPOSITORY)}: {line.strip()}"
+        for top in tops
+        for path in sorted((REPOSITORY / top).rglob("*.py"))
+        for line in _RIDDLE.findall(path.read_text())
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_classes_have_names_of_their_own() -> None:
+    """Two classes of launcher and screens with one name are mixed up by readers. A class within
+    another one, such as a message of a widget, has the name of that in front."""
+    places: dict[str, list[str]] = {}
+    for path, text in _sources().items():
+        for name in re.findall(r"^class (\w+)", text, re.MULTILINE):
+            places.setdefault(name, []).append(str(path.relative_to(REPOSITORY)))
+    found = [f"{name}: {', '.join(of)}" for name, of in places.items() if len(of) > 1]
+    assert not found, "\n".join(found)

@@ -75,7 +75,7 @@ async def _preflight(
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             asyncio.get_running_loop().add_signal_handler(number, end, number)
-    progress = _Progress(cluster, quiet or not sys.stderr.isatty())
+    progress = _CheckProgress(cluster, quiet or not sys.stderr.isatty())
     ask = None if quiet or not sys.stdin.isatty() else terminal_asker(progress.clear)
     try:
         return await preflight(cluster, ask, progress.show, accept_new=accept_new)
@@ -124,7 +124,7 @@ def _tables(content: tuple[list[str], list[TableRow]], console: Console) -> None
         console.print(table, crop=False, no_wrap=True, width=_UNLIMITED)
 
 
-class _Progress:
+class _CheckProgress:
     """One line on stderr with the last check of each host."""
 
     def __init__(self, cluster: ClusterModel, silent: bool) -> None:

@@ -29,7 +29,7 @@ def collect(arguments: argparse.Namespace) -> int:
         return Exit.SUCCESS
     ask = terminal_asker() if sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        work = collect_results(run, arguments.patterns, _Progress(), ask)
+        work = collect_results(run, arguments.patterns, _CollectProgress(), ask)
         found = asyncio.run(work)
     except KeyboardInterrupt:
         message("what has come stays here; the same command goes on")
@@ -50,7 +50,7 @@ def collect(arguments: argparse.Namespace) -> int:
     return Exit.SUCCESS if whole and not nowhere else Exit.FAILED
 
 
-class _Progress:
+class _CollectProgress:
     """Says every two seconds how much of a host's results is here."""
 
     def __init__(self) -> None:

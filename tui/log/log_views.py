@@ -13,14 +13,14 @@ from pathlib import Path
 
 from launcher.ids import TaskId
 from launcher.quantities import thousands
-from launcher.run.snapshot import Attempt, Snapshot, TaskView
+from launcher.run.snapshot import AttemptStart, Snapshot, TaskView
 from launcher.store.logs import LogStore
 from tui.format import time_of_day
 from tui.log.hints import task_contexts
 
 from .document import Document, Line, Lines
 from .finder import FILTER_PAUSE, Filtered, Scanner
-from .merged import Merged, Source
+from .merged import Merged, StampedLines
 from .remarks import count_text, remark_source
 from .rows import RowOptions, render_line
 from .sanitise import Span
@@ -220,7 +220,7 @@ class LogViews:
         text = self.filter_of(task)
         tasks = [task] if task is not None else self.merged
         documents = {name: Document(name, self._logs.open(name)) for name in tasks}
-        sources: dict[TaskId, Source] = {**documents}
+        sources: dict[TaskId, StampedLines] = {**documents}
         if text:
             filtered = {name: Filtered(document, text) for name, document in documents.items()}
             scans = (one.scan() for one in filtered.values())
@@ -236,7 +236,7 @@ class AttemptStarts:
 
     def __init__(self, logs: LogStore) -> None:
         self._logs = logs
-        self._attempts: dict[TaskId, tuple[Attempt, ...]] = {}
+        self._attempts: dict[TaskId, tuple[AttemptStart, ...]] = {}
         self._lines: dict[tuple[TaskId, int], int] = {}
         """The first line of each attempt, where it has printed one."""
 
@@ -248,7 +248,7 @@ class AttemptStarts:
         self._attempts = attempts
         return True
 
-    def begun(self, task: TaskId, after: int, line: int) -> list[Attempt]:
+    def begun(self, task: TaskId, after: int, line: int) -> list[AttemptStart]:
         """The attempts that begin after line `after` of a task's log, up to `line`."""
         result = []
         for attempt in self._attempts.get(task, ()):
@@ -257,7 +257,7 @@ class AttemptStarts:
                 result.append(attempt)
         return result
 
-    def _first_line(self, task: TaskId, attempt: Attempt) -> int | None:
+    def _first_line(self, task: TaskId, attempt: AttemptStart) -> int | None:
         known = self._lines.get((task, attempt.number))
         if known is not None:
             return known
@@ -273,7 +273,7 @@ class AttemptStarts:
         return first
 
 
-def separator(attempt: Attempt, task: TaskId | None) -> str:
+def separator(attempt: AttemptStart, task: TaskId | None) -> str:
     """`── attempt 2 · 12:04:11 ──`; with the task, where logs are merged."""
     when = time_of_day(attempt.time)
     whose = f"{task} " if task is not None else ""

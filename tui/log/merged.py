@@ -19,7 +19,7 @@ from launcher.ids import TaskId
 from .document import Document, Line, Lines
 
 
-class Source(Lines, Protocol):
+class StampedLines(Lines, Protocol):
     """Lines that know when they came."""
 
     def stamps(self, first: int) -> list[tuple[int, float]]:
@@ -70,7 +70,7 @@ class _Sections:
 class Merged:
     """`Lines` over several logs; each line knows its task."""
 
-    def __init__(self, sources: dict[TaskId, Source]) -> None:
+    def __init__(self, sources: dict[TaskId, StampedLines]) -> None:
         self._tasks = list(sources)
         self._numbers = {task: number for number, task in enumerate(sources)}
         self._sources = list(sources.values())

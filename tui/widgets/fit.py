@@ -15,7 +15,7 @@ _SHORTEST = 6
 """Cells of a text that is cut so far that it says nothing any more if it is cut further."""
 
 
-class Rank(IntEnum):
+class Importance(IntEnum):
     """Importance of a part of the header, the highest first."""
 
     NEWS = 0

@@ -27,7 +27,7 @@ from tui.log.hints import known_cause, task_contexts
 from tui.outcome import failure_hint, lead_text, outcome_text, queue_status, receipt_verdict
 from tui.widgets.colours import status_colours
 
-from .fit import Part, Rank, fit, row_width
+from .fit import Importance, Part, fit, row_width
 
 BEFORE = (RunPhase.QUEUED, RunPhase.CONNECTING, RunPhase.STAGING, RunPhase.STARTING)
 """Phases in which stages are still to start."""
@@ -39,7 +39,7 @@ _GAP = "  "
 _LONGEST_NAME = 24
 
 
-class Form(Enum):
+class HeaderForm(Enum):
     """Forms of the picture, from the widest on."""
 
     FULL = auto()
@@ -78,21 +78,21 @@ class RunHeader(Widget):
             return Text()
         colours = status_colours(self.app)
         now, width, key = time.time(), self.size.width, partial(key_of, self)
-        for form in Form:
+        for form in HeaderForm:
             parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
                 stalled = sum(t.stalled_since is not None for t in self._snapshot.tasks)
                 if stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
-                    parts.insert(1, Part(Rank.STATE, f"! {stalled} stalled", style))
+                    parts.insert(1, Part(Importance.STATE, f"! {stalled} stalled", style))
                     hang = self._snapshot.hang
                     told = self._snapshot.verdict is not None
                     if not told and hang is not None and hang.reason is Hang.STALLED:
-                        parts.insert(2, Part(Rank.CLOCK, printable(hang.text), style))
+                        parts.insert(2, Part(Importance.CLOCK, printable(hang.text), style))
                 if self._trouble:
                     style = f"bold {colours[StatusColor.BUSY]}"
-                    parts.append(Part(Rank.CLOCK, self._trouble, style))
-            if row_width([part for part in parts if part.rank < Rank.NAME], _GAP) <= width:
+                    parts.append(Part(Importance.CLOCK, self._trouble, style))
+            if row_width([part for part in parts if part.rank < Importance.NAME], _GAP) <= width:
                 break
         return fit(parts, width, _GAP)
 
@@ -102,7 +102,7 @@ def header_parts(
     now: float,
     colours: Mapping[StatusColor, str],
     key: Callable[[str], str],
-    form: Form = Form.FULL,
+    form: HeaderForm = HeaderForm.FULL,
     *,
     summary: bool = False,
 ) -> list[Part]:
@@ -112,7 +112,7 @@ def header_parts(
     name = snapshot.name
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 1]}…"
-    parts = [Part(Rank.NAME, name, "bold", shortens=True)]
+    parts = [Part(Importance.NAME, name, "bold", shortens=True)]
     if snapshot.state is RunPhase.KILLING:
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
@@ -121,42 +121,42 @@ def header_parts(
             text = f"every agent has answered, waiting for {snapshot.waiting}"
             if not any(task.attempt for task in snapshot.tasks):
                 text = f"cancelling {snapshot.allocation.title}: nothing has started"
-            return [*parts, Part(Rank.NEWS, text, busy)]
-        parts.append(Part(Rank.NEWS, f"killing all: TERM sent, {text}", bad))
-        parts.append(Part(Rank.STATE, f"{alive} of {len(snapshot.tasks)} alive"))
+            return [*parts, Part(Importance.NEWS, text, busy)]
+        parts.append(Part(Importance.NEWS, f"killing all: TERM sent, {text}", bad))
+        parts.append(Part(Importance.STATE, f"{alive} of {len(snapshot.tasks)} alive"))
         if left > 0 and snapshot.kill_asked:
-            parts.append(Part(Rank.CLOCK, f"{key('kill_all')} again: KILL now"))
+            parts.append(Part(Importance.CLOCK, f"{key('kill_all')} again: KILL now"))
         return parts
     if snapshot.state is RunPhase.ENDED:
         return [*parts, *_ended(snapshot, bad, colours, summary=summary)]
     if queue := queue_status(snapshot, now):
-        parts.append(Part(Rank.NEWS, queue, busy))
+        parts.append(Part(Importance.NEWS, queue, busy))
         if snapshot.allocation is not None and snapshot.allocation.advice:
-            parts.append(Part(Rank.STATE, snapshot.allocation.advice, bad))
+            parts.append(Part(Importance.STATE, snapshot.allocation.advice, bad))
         return [*parts, *stage_parts(snapshot, now, form, colours)]
     if snapshot.state is RunPhase.RESTARTING:
         text = f"{snapshot.attempt_text} — ending all tasks"
         text += f" on {snapshot.waiting}" if snapshot.waiting else ""
-        return [*parts, Part(Rank.NEWS, text, busy)]
+        return [*parts, Part(Importance.NEWS, text, busy)]
     if snapshot.attempt_text:
-        parts.append(Part(Rank.STATE, snapshot.attempt_text, busy))
+        parts.append(Part(Importance.STATE, snapshot.attempt_text, busy))
     if snapshot.state in BEFORE:
         parts += stage_parts(snapshot, now, form, colours)
-        parts.append(Part(Rank.NEWS, _waiting(snapshot, now, form), busy))
+        parts.append(Part(Importance.NEWS, _waiting(snapshot, now, form), busy))
     else:
-        parts.append(Part(Rank.STATE, f"{snapshot.state} {clock(now - snapshot.started)}"))
+        parts.append(Part(Importance.STATE, f"{snapshot.state} {clock(now - snapshot.started)}"))
     return [*parts, *_first_failure(snapshot, bad), *_progress(snapshot, now)]
 
 
-def _waiting(snapshot: Snapshot, now: float, form: Form) -> str:
+def _waiting(snapshot: Snapshot, now: float, form: HeaderForm) -> str:
     """Text of what the run waits for, and for how long if the picture does not say that."""
     if not snapshot.waiting:
         return f"{snapshot.state}"
     text = f"waiting for {snapshot.waiting}"
-    if form is Form.FULL:
+    if form is HeaderForm.FULL:
         text = f"{snapshot.state}: {text}"
     if snapshot.waiting_since is not None and (
-        form is Form.NARROW or snapshot.state is not RunPhase.STARTING
+        form is HeaderForm.NARROW or snapshot.state is not RunPhase.STARTING
     ):
         text += f" — {age(now - snapshot.waiting_since)}"
     return text
@@ -169,17 +169,17 @@ def _progress(snapshot: Snapshot, now: float) -> list[Part]:
     parts = []
     if total:
         share = min(1.0, step / total)
-        parts.append(Part(Rank.STATE, f"step {thousands(step)}/{thousands(total)}"))
-        parts.append(Part(Rank.BAR, bar(share, 10)))
-        parts.append(Part(Rank.SHARE, f"{share * 100:.0f} %"))
+        parts.append(Part(Importance.STATE, f"step {thousands(step)}/{thousands(total)}"))
+        parts.append(Part(Importance.BAR, bar(share, 10)))
+        parts.append(Part(Importance.SHARE, f"{share * 100:.0f} %"))
     else:
-        parts.append(Part(Rank.STATE, f"step {thousands(step)}"))
+        parts.append(Part(Importance.STATE, f"step {thousands(step)}"))
     if snapshot.loss is not None:
-        parts.append(Part(Rank.LOSS, f"loss {figure(snapshot.loss)}"))
+        parts.append(Part(Importance.LOSS, f"loss {figure(snapshot.loss)}"))
     if snapshot.state is not RunPhase.ENDED and rate is not None:
-        parts.append(Part(Rank.RATE, f"{figure(rate)} steps/s"))
+        parts.append(Part(Importance.RATE, f"{figure(rate)} steps/s"))
         if total and rate > 0 and step < total:
-            parts.append(Part(Rank.RATE, f"ETA {clock((total - step) / rate)}"))
+            parts.append(Part(Importance.RATE, f"ETA {clock((total - step) / rate)}"))
     return parts
 
 
@@ -188,7 +188,7 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
     if snapshot.verdict is not None:
-        return [Part(Rank.NEWS, f"cause: {snapshot.verdict.text}", bad)]
+        return [Part(Importance.NEWS, f"cause: {snapshot.verdict.text}", bad)]
     if failure is None:
         return []
     text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"
@@ -197,19 +197,19 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
         text += f" — {hint.kind}"
         if known := known_cause(hint, failure.task, task_contexts(snapshot)):
             text += f": {known}"
-    return [Part(Rank.NEWS, text, bad)]
+    return [Part(Importance.NEWS, text, bad)]
 
 
 def _ended(
     snapshot: Snapshot, bad: str, colours: Mapping[StatusColor, str], *, summary: bool
 ) -> list[Part]:
-    parts = [Part(Rank.NEWS, *outcome_text(snapshot, colours))]
+    parts = [Part(Importance.NEWS, *outcome_text(snapshot, colours))]
     if snapshot.ended is not None:
-        parts.append(Part(Rank.CLOCK, f"after {clock(snapshot.ended - snapshot.started)}"))
+        parts.append(Part(Importance.CLOCK, f"after {clock(snapshot.ended - snapshot.started)}"))
     if not summary:
         parts += _first_failure(snapshot, bad)
         if snapshot.receipt is not None:
-            rank = Rank.STATE if snapshot.clean else Rank.NEWS
+            rank = Importance.STATE if snapshot.clean else Importance.NEWS
             parts.append(Part(rank, *receipt_verdict(snapshot, colours)))
     return [*parts, *_progress(snapshot, snapshot.started)]
 
@@ -235,7 +235,7 @@ class _Group:
 
 
 def stage_parts(
-    snapshot: Snapshot, now: float, form: Form, colours: Mapping[StatusColor, str]
+    snapshot: Snapshot, now: float, form: HeaderForm, colours: Mapping[StatusColor, str]
 ) -> list[Part]:
     """The start order as parts of a row."""
     parts: list[Part] = []
@@ -246,14 +246,14 @@ def stage_parts(
         for i, group in enumerate(stage):
             text = "" if not parts else " ▸ " if i == 0 else "  "
             text += group.name
-            if form is Form.FULL:
+            if form is HeaderForm.FULL:
                 text += f" {_cells(group)}{_standing(group, snapshot, now, now_starting)}"
             else:
                 ready = group.up == len(group.tasks)
                 text += " ✓" if ready else f" {group.up}/{len(group.tasks)}"
             text += f" !{group.wrong}" if group.wrong else ""
             style = _style(group, now_starting, colours)
-            parts.append(Part(Rank.STATE, text, style, joins=bool(parts)))
+            parts.append(Part(Importance.STATE, text, style, joins=bool(parts)))
     return parts
 
 

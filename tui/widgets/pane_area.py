@@ -22,7 +22,7 @@ from tui.log.log_views import LogView, LogViews
 from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
-from tui.memory import Choices, Memory
+from tui.memory import Memory, Remembered
 from tui.pane_layout import Arrangement, PaneLayout, columns, framed, spans
 
 from .pane import Pane
@@ -638,7 +638,7 @@ def _chosen(kind: type[_Choice], word: str) -> _Choice | None:
     return kind(word) if word in list(kind) else None
 
 
-def _options(options: RowOptions, choices: Choices, started: float) -> RowOptions:
+def _options(options: RowOptions, choices: Remembered, started: float) -> RowOptions:
     """Options with what was chosen earlier."""
     return replace(
         options,

@@ -36,7 +36,7 @@ _QUEUE = re.compile(r"\S+@\S+")
 
 
 @frozen
-class _Line:
+class _HostLine:
     """One host of a list."""
 
     entry: Entry
@@ -55,7 +55,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     if (config := _ssh_config(text)) is not None:
         return config
     group, variables_of = "", ""
-    lines: list[_Line] = []
+    lines: list[_HostLine] = []
     logins: dict[SshDestination, None] = {}
     groups: dict[str, dict[str, str]] = {}
     notes: dict[str, None] = {}
@@ -79,7 +79,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
             for entry in _entries(line, known):
                 if entry.note:
                     notes[entry.note] = None
-                lines.append(_Line(entry, entry.is_task, number, group))
+                lines.append(_HostLine(entry, entry.is_task, number, group))
                 logins[entry.login] = None
                 if len(logins) > MOST_HOSTS:
                     raise ShorthandError(f"more than {MOST_HOSTS:,} hosts, and a run has no more")
@@ -92,7 +92,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     return _understood(lines, tuple(notes))
 
 
-def _understood(lines: Sequence[_Line], notes: tuple[str, ...]) -> Understood:
+def _understood(lines: Sequence[_HostLine], notes: tuple[str, ...]) -> Understood:
     roles = [
         JOB_WORDS.get(line.job.lower().replace("-", "_").removesuffix("_hosts"), "")
         for line in lines
@@ -140,7 +140,7 @@ def merged(entries: Iterator[Entry] | Sequence[Entry]) -> tuple[ListedHost, ...]
     return tuple(found.values())
 
 
-def _with_group(line: _Line, groups: dict[str, dict[str, str]]) -> Entry:
+def _with_group(line: _HostLine, groups: dict[str, dict[str, str]]) -> Entry:
     login = line.entry.login
     for name in (line.job, "all"):
         for key, value in groups.get(name, {}).items():
@@ -270,7 +270,7 @@ def option(text: str, what: str, known: Collection[str] = ()) -> Understood:
     notes = tuple(dict.fromkeys(entry.note for entry in entries if entry.note))
     if not entries:
         raise ShorthandError(f"there is no host in {what}")
-    return replace(_understood([_Line(e, e.is_task, 1, "") for e in entries], notes), form=what)
+    return replace(_understood([_HostLine(e, e.is_task, 1, "") for e in entries], notes), form=what)
 
 
 _CONFIG_LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.+?)\s*")

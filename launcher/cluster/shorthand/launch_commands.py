@@ -23,7 +23,7 @@ _MOST_COMMANDS = 5000
 
 
 @frozen
-class _Form:
+class _LaunchForm:
     """A launcher's options, without their hyphens and with `_` as `-`."""
 
     what: str
@@ -45,7 +45,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_MPI = _Form(
+_MPI = _LaunchForm(
     "mpirun",
     hosts=_words("H host hosts"),
     files=_words("hostfile machinefile f default-hostfile rankfile rf configfile"),
@@ -57,7 +57,7 @@ _MPI = _Form(
     ),
     double=_words("mca pmixmca prtemca gmca genv env-pair"),
 )
-_SLURM = _Form(
+_SLURM = _LaunchForm(
     "srun",
     hosts=_words("w nodelist"),
     files=_words("F nodefile"),
@@ -65,21 +65,21 @@ _SLURM = _Form(
         "N n c p t A J o e x nodes ntasks cpus-per-task partition time account job-name exclude"
     ),
 )
-_PDSH = _Form(
+_PDSH = _LaunchForm(
     "pdsh",
     hosts=_words("w"),
     files=_words("hostfile machinefile"),
     valued=_words("f t u x R l b"),
     user="l",
 )
-_PSSH = _Form(
+_PSSH = _LaunchForm(
     "pssh",
     hosts=_words("H host"),
     files=_words("h hosts"),
     valued=_words("p o e t l O user"),
     user="l",
 )
-_PARALLEL = _Form(
+_PARALLEL = _LaunchForm(
     "parallel",
     hosts=_words("S sshlogin"),
     files=_words("sshloginfile slf"),
@@ -231,7 +231,7 @@ class _Options:
         return found[-1] if found else ""
 
 
-def _options(words: Sequence[str], form: _Form) -> _Options:
+def _options(words: Sequence[str], form: _LaunchForm) -> _Options:
     values: dict[str, list[str]] = {}
     at = 0
     valued = form.hosts | form.files | form.valued | ({form.user} - {""})
@@ -261,7 +261,11 @@ def _options(words: Sequence[str], form: _Form) -> _Options:
 
 
 def _launcher(
-    program: str, form: _Form, words: Sequence[str], variables: Variables, known: Collection[str]
+    program: str,
+    form: _LaunchForm,
+    words: Sequence[str],
+    variables: Variables,
+    known: Collection[str],
 ) -> Understood | None:
     options = _options(words, form)
     listed = [value for name in form.hosts for value in options.values.get(name, ())]
@@ -298,7 +302,7 @@ def _launcher(
     )
 
 
-def _left(options: _Options, form: _Form) -> tuple[str, ...]:
+def _left(options: _Options, form: _LaunchForm) -> tuple[str, ...]:
     taken = form.hosts | {form.user, "n", "np", "num-proc"}
     hyphen = [
         f"{'-' if len(name) == 1 else '--'}{name}" for name in options.values if name not in taken
@@ -368,7 +372,7 @@ def _ssh(program: str, words: Sequence[str], variables: Variables) -> Understood
 
 
 def _torch(program: str, words: Sequence[str], variables: Variables) -> Understood:
-    options = _options(words, _Form(program, valued=_TORCH_VALUED))
+    options = _options(words, _LaunchForm(program, valued=_TORCH_VALUED))
     nodes = variables.fill(options.last("nnodes", "num-machines") or "1")
     each = variables.fill(options.last("nproc-per-node", "num-processes") or "1")
     first = options.last("master-addr", "main-process-ip", "rdzv-endpoint")
@@ -397,7 +401,7 @@ def _deepspeed(words: Sequence[str], variables: Variables) -> Understood:
     valued = _words(
         "hostfile H include i exclude e num-nodes num-gpus master-port master-addr launcher"
     )
-    options = _options(words, _Form("deepspeed", valued=valued))
+    options = _options(words, _LaunchForm("deepspeed", valued=valued))
     include = options.last("include", "i")
     if include:
         hosts = []

@@ -21,7 +21,7 @@ from launcher.files.collecting import Results, fetch
 from launcher.files.unpacking import Unpacker, UnpackError
 from launcher.hosts import bootstrap
 from launcher.hosts.link import Link
-from launcher.hosts.programs import Program
+from launcher.hosts.programs import HostProgram
 from launcher.hosts.transport import Transport
 from launcher.on_host.pipe import Pipe
 from launcher.on_host.transfer import collect
@@ -78,13 +78,13 @@ class Host:
     def close(self) -> None:
         """Ends what it has begun."""
 
-    async def start_program(self) -> Program:
+    async def start_program(self) -> HostProgram:
         """A session in which the host says what it has to say."""
 
         async def open_session(nonce: str) -> Session:
             return Session(nonce, lambda: self.said.pop(0) if self.said else b"")
 
-        return await Program.start("run", "far", open_session)
+        return await HostProgram.start("run", "far", open_session)
 
 
 class Honest(Host):
@@ -95,7 +95,7 @@ class Honest(Host):
         self._path = path
         self.programs: list[Running] = []
 
-    async def start_program(self) -> Program:
+    async def start_program(self) -> HostProgram:
         """Its work is done in a thread here."""
         running = Running(self._work).__enter__()
         self.programs.append(running)
@@ -115,7 +115,7 @@ class Honest(Host):
             session.aclose = hang_up  # type: ignore[method-assign]
             return session
 
-        return await Program.start("run", "far", open_session)
+        return await HostProgram.start("run", "far", open_session)
 
     def _work(self, pipe: Pipe) -> None:
         collect(pipe, [(name, str(self._path)) for name, _ in pipe.receive()["paths"]])
@@ -278,7 +278,7 @@ class _CutWhileListing(Honest):
 
     waited = 0.0
 
-    async def start_program(self) -> Program:
+    async def start_program(self) -> HostProgram:
         """Fails the first time."""
         if self.sessions == 1:
             self.waited = 3 * collecting.PATIENCE

@@ -15,25 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
-from launcher.agent.wire import Decoder, Frame, WireError
+from launcher.agent.wire import Decoder, RawFrame, WireError
 from launcher.errors import AgentError, ProtocolError
 from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.frame_checks import FrameChecker, LogBytes, Reply
 from launcher.hosts.frames import (
+    AgentNote,
     Answer,
     Credit,
-    Gpus,
     GpusAnswer,
+    GpusQuestion,
     Kill,
     KillReceipt,
     Message,
-    Note,
     Ports,
     PortsAnswer,
     Question,
     ReadLog,
-    Stacks,
     StacksAnswer,
+    StacksQuestion,
     Stats,
     StatsAnswer,
     TaskFacts,
@@ -75,8 +75,8 @@ def checker() -> FrameChecker:
     made.sent(Credit(100))
     made.expect(1, Ports((), (20000,)))
     made.expect(2, Stats())
-    made.expect(3, Gpus())
-    made.expect(4, Stacks())
+    made.expect(3, GpusQuestion())
+    made.expect(4, StacksQuestion())
     return made
 
 
@@ -99,7 +99,7 @@ def test_the_checker_lets_through_what_is_allowed_and_nothing_else(frames: list[
     """Given any frames of an agent, when the launcher checks them, then each is about the host's
     own task and within its log's credit, or breaks the protocol, in short, printable words."""
     made, decoder = checker(), Decoder()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     received = 0
     try:
         for chunk in frames:
@@ -126,10 +126,10 @@ def test_answers_of_an_agent_are_typed_or_refused(kind: type[Any], body: dict[st
     """Given an agent's answer of any shape, when the launcher checks it, then it has the type of
     the question's answer or breaks the protocol, and nothing worse is raised."""
     made = checker()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     made.expect(7, cast(Question[Any], SimpleNamespace(ANSWER=kind, accepts=bool)))
     try:
-        made.check(Frame(wire.REPLY, wire.encode(wire.REPLY, {**body, "id": 7})[5:]))
+        made.check(RawFrame(wire.REPLY, wire.encode(wire.REPLY, {**body, "id": 7})[5:]))
     except (ProtocolError, WireError):
         pass
 
@@ -176,11 +176,11 @@ def test_values_that_are_none_of_ours_are_refused_at_once(value: bytes) -> None:
     """Given a receipt whose seconds are infinite, millions of digits or deeply nested, when the
     launcher checks it, then it breaks the protocol within five seconds of a processor's time."""
     made = checker()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     body = json.dumps({**RECEIPT, "seconds": "here"}).encode().replace(b'"here"', value)
     began = time.process_time()
     with pytest.raises(ProtocolError, match="RECEIPT"):
-        made.check(Frame(wire.RECEIPT, body))
+        made.check(RawFrame(wire.RECEIPT, body))
     assert time.process_time() - began < 5
 
 
@@ -189,18 +189,18 @@ def test_text_that_is_none_is_refused(text: bytes) -> None:
     """Given a note whose text is half a character, begins with a byte order mark, is a number or
     nothing, when the launcher checks it, then it breaks the protocol."""
     made = checker()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     with pytest.raises(ProtocolError, match="NOTE"):
-        made.check(Frame(wire.NOTE, b'{"text":' + text + b"}"))
+        made.check(RawFrame(wire.NOTE, b'{"text":' + text + b"}"))
 
 
 def test_half_a_character_of_a_host_arrives_as_a_mark() -> None:
     """Given an agent's note with a path that is not UTF-8, when the launcher checks it, then a
     question mark stands for the odd byte. That is no reason to drop the host."""
     made = checker()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
-    said = made.check(Frame(wire.NOTE, wire.encode(wire.NOTE, {"text": "caf\udce9"})[5:]))
-    assert isinstance(said, Note) and said.text == "caf?"
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    said = made.check(RawFrame(wire.NOTE, wire.encode(wire.NOTE, {"text": "caf\udce9"})[5:]))
+    assert isinstance(said, AgentNote) and said.text == "caf?"
 
 
 async def one_link(folder: Path, frames: list[bytes]) -> Ears:
@@ -327,9 +327,9 @@ FRAME = ["f", "a.py", 1]
 def stacks_answer(*processes: dict[str, Any], stacks: list[Any] | None = None) -> Reply:
     """What a launcher makes of an answer to its question for stacks."""
     made = checker()
-    made.check(Frame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
+    made.check(RawFrame(wire.WELCOME, wire.encode(wire.WELCOME, welcome())[5:]))
     body = {"id": 4, "stacks": [[FRAME]] if stacks is None else stacks, "processes": processes}
-    reply = made.check(Frame(wire.REPLY, wire.encode(wire.REPLY, body)[5:]))
+    reply = made.check(RawFrame(wire.REPLY, wire.encode(wire.REPLY, body)[5:]))
     assert isinstance(reply, Reply)
     return reply
 

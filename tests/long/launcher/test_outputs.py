@@ -19,7 +19,7 @@ from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.session import output as module
-from launcher.session.output import Found, Outputs
+from launcher.session.output import OutputNews, Outputs
 from launcher.store.logs import LogFile, LogStore
 from tests.support.patience import PATIENCE
 from tests.support.shells import FakeShell
@@ -126,7 +126,7 @@ async def test_silence_is_time_in_which_something_could_be_heard(
         monkeypatch.setattr(time, "time", lambda: real() - 100)
         async with asyncio.timeout(PATIENCE):
             while not any(isinstance(event, ev.OutputStalled) for event in scene.fed):
-                outputs._handle(Found(went_on={FIRST: time.time()}))
+                outputs._handle(OutputNews(went_on={FIRST: time.time()}))
                 await asyncio.sleep(0.01)
         told = [event for event in scene.fed if isinstance(event, ev.OutputStalled)]
         assert [event.task for event in told] == [SECOND] and told[0].seconds >= 1.0

@@ -21,7 +21,7 @@ from textual.widgets import Input, TextArea
 from launcher.cluster import library, load
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
-from launcher.run.snapshot import Attempt, HostView
+from launcher.run.snapshot import AttemptStart, HostView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.support.fakes import ScriptedRun, write_end
@@ -70,7 +70,7 @@ def training(tmp_path: Path) -> Iterator[ScriptedRun]:
             run.write(f"worker:{worker}", STEP % (i * 10, step, loss), now=NOON - 62 + 2 * i)
     log = run.logs.open(TaskId("worker", 2))
     run.write("worker:2", b"MemoryError\n", now=NOON - 50)
-    begun = (Attempt(1, 0, NOON - 70), Attempt(2, log.size, NOON - 40))
+    begun = (AttemptStart(1, 0, NOON - 70), AttemptStart(2, log.size, NOON - 40))
     run.task("worker:2", state=TaskState.READY, attempt=2, attempts=begun)
     run.write("worker:2", b"\x1b[32mINFO\x1b[0m back from checkpoint 400\n", now=NOON - 39)
     hosts = tuple(

@@ -10,7 +10,7 @@ from launcher.run.states import RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, showing, until
 from tui.format import StatusColor
-from tui.widgets.header import Form, stage_parts
+from tui.widgets.header import HeaderForm, stage_parts
 
 COLOURS = dict.fromkeys(StatusColor, "red")
 PENDING, STARTING, READY = TaskState.PENDING, TaskState.STARTING, TaskState.READY
@@ -23,7 +23,7 @@ def tasks(job: str, stage: int, *states: TaskState, chief: bool = False) -> tupl
     )
 
 
-def line(form: Form, *members: TaskView, state: RunPhase = RunPhase.STARTING) -> str:
+def line(form: HeaderForm, *members: TaskView, state: RunPhase = RunPhase.STARTING) -> str:
     snapshot = Snapshot("run", "name", state, 0.0, tasks=members, waiting_since=100.0)
     return "".join(part.text for part in stage_parts(snapshot, 103.5, form, COLOURS))
 
@@ -33,11 +33,11 @@ def test_each_stage_fills_as_its_tasks_become_ready() -> None:
     ps = tasks("ps", 0, READY, READY)
     chief = tasks("chief", 1, STARTING)
     workers = tasks("worker", 2, PENDING, PENDING, PENDING)
-    text = line(Form.FULL, *ps, *chief, *workers)
+    text = line(HeaderForm.FULL, *ps, *chief, *workers)
     assert text == "ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting"
-    assert line(Form.NARROW, *ps, *chief, *workers) == "ps ✓ ▸ chief 0/1 ▸ workers 0/3"
+    assert line(HeaderForm.NARROW, *ps, *chief, *workers) == "ps ✓ ▸ chief 0/1 ▸ workers 0/3"
     chief, workers = tasks("chief", 1, READY), tasks("worker", 2, READY, STARTING, PENDING)
-    text = line(Form.FULL, *ps, *chief, *workers)
+    text = line(HeaderForm.FULL, *ps, *chief, *workers)
     assert text == "ps ██ 2/2 ▸ chief █ ✓ ▸ workers █▒░ 1/3 starting 3 s"
 
 
@@ -50,16 +50,16 @@ def test_a_worker_that_is_chief_is_a_stage_of_its_own() -> None:
         *others,
         replace(tasks("tensorboard", 2, READY)[0], in_cluster=False),
     )
-    assert line(Form.NARROW, *members) == "ps ✓ ▸ chief ✓ ▸ workers ✓  tensorboard ✓"
+    assert line(HeaderForm.NARROW, *members) == "ps ✓ ▸ chief ✓ ▸ workers ✓  tensorboard ✓"
 
 
 def test_states_are_seen_without_colours() -> None:
     """A failed task has a glyph and a count; of many tasks eight cells show the shares."""
     workers = tasks("worker", 0, READY, TaskState.FAILED, PENDING)
-    assert line(Form.FULL, *workers) == "workers █✗░ 1/3 starting 3 s !1"
-    assert line(Form.NARROW, *workers) == "workers 1/3 !1"
+    assert line(HeaderForm.FULL, *workers) == "workers █✗░ 1/3 starting 3 s !1"
+    assert line(HeaderForm.NARROW, *workers) == "workers 1/3 !1"
     many = tasks("worker", 0, *[READY] * 32, *[STARTING] * 16, *[PENDING] * 16)
-    assert line(Form.FULL, *many) == "workers ████▒▒░░ 32/64 starting 3 s"
+    assert line(HeaderForm.FULL, *many) == "workers ████▒▒░░ 32/64 starting 3 s"
 
 
 async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:

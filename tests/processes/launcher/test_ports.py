@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from launcher.agent import ports, wire
-from launcher.hosts.frames import Gpus, GpusAnswer, Ports, PortsAnswer
+from launcher.hosts.frames import GpusAnswer, GpusQuestion, Ports, PortsAnswer
 from launcher.run import events as ev
 from launcher.session import preparation as module
 from tests.support.agent_client import Client
@@ -36,9 +36,9 @@ class Here:
     connected = True
     sessions = 1
 
-    async def ask(self, question: Ports | Gpus) -> PortsAnswer | GpusAnswer:
+    async def ask(self, question: Ports | GpusQuestion) -> PortsAnswer | GpusAnswer:
         """Answers as an agent does."""
-        if isinstance(question, Gpus):
+        if isinstance(question, GpusQuestion):
             return GpusAnswer()
         said = ports.look(question.check, question.candidates)
         return PortsAnswer.read(json.dumps(said).encode())

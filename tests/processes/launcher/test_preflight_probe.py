@@ -19,7 +19,7 @@ from launcher.cluster import Shell
 from launcher.errors import AgentError
 from launcher.hosts import bootstrap
 from launcher.hosts.frames import GpusAnswer, PortsAnswer
-from launcher.hosts.programs import Program, Q
+from launcher.hosts.programs import HostProgram, Q
 from launcher.hosts.ways import LocalTransport
 from launcher.plan.shell import shell_prefix
 from launcher.preflight.probes import (
@@ -39,13 +39,13 @@ RUN = "check-20261120-183002-7f3a"
 
 
 @asynccontextmanager
-async def a_program(lease: float | None = 60.0) -> AsyncIterator[Program]:
+async def a_program(lease: float | None = 60.0) -> AsyncIterator[HostProgram]:
     """The program on this machine, as a preflight starts it."""
 
     async def open_session(nonce: str) -> LocalTransport:
         return await LocalTransport.open(bootstrap.argv(sys.executable, RUN, nonce))
 
-    program = await Program.start(RUN, "here", open_session, lease)
+    program = await HostProgram.start(RUN, "here", open_session, lease)
     try:
         yield program
     finally:
@@ -53,35 +53,37 @@ async def a_program(lease: float | None = 60.0) -> AsyncIterator[Program]:
 
 
 @pytest.fixture
-async def program(tfmux_home: Path) -> AsyncIterator[Program]:
+async def program(tfmux_home: Path) -> AsyncIterator[HostProgram]:
     """One program for a test."""
     async with a_program() as started:
         yield started
 
 
-async def ask(program: Program, kind: type[Q], **asked: Any) -> Q:
+async def ask(program: HostProgram, kind: type[Q], **asked: Any) -> Q:
     """The answer to one question."""
     [answer] = await program.ask(kind, PATIENCE, [asked])
     return answer
 
 
-async def connect(program: Program, name: str, port: int, token: str = "token") -> ConnectAnswer:
+async def connect(
+    program: HostProgram, name: str, port: int, token: str = "token"
+) -> ConnectAnswer:
     """The outcome of one connection."""
     asked = {"host": name, "port": port, "token": token, "seconds": SECONDS}
     return await ask(program, ConnectAnswer, **asked)
 
 
-async def listen(program: Program, *ports: int, pick: int = 0) -> ListenAnswer:
+async def listen(program: HostProgram, *ports: int, pick: int = 0) -> ListenAnswer:
     """Listens on ports."""
     return await ask(program, ListenAnswer, ports=ports, pick=pick, token="token")
 
 
-async def python(program: Program, name: str, shell: tuple[str, ...] = ()) -> PythonAnswer:
+async def python(program: HostProgram, name: str, shell: tuple[str, ...] = ()) -> PythonAnswer:
     """What there is of an interpreter."""
     return await ask(program, PythonAnswer, python=name, env={}, shell=shell, cwd="/")
 
 
-async def logdir(program: Program, path: Path | str, *, keep: bool = False) -> LogdirAnswer:
+async def logdir(program: HostProgram, path: Path | str, *, keep: bool = False) -> LogdirAnswer:
     """What there is of a log directory."""
     return await ask(program, LogdirAnswer, path=str(path), mark=".mark", keep=keep)
 
@@ -103,7 +105,7 @@ def process(env: dict[str, str]) -> Iterator[proc.Process]:
 # --- the program ------------------------------------------------------------------------------
 
 
-async def test_a_question_that_hangs_holds_nothing_up(program: Program, tmp_path: Path) -> None:
+async def test_a_question_that_hangs_holds_nothing_up(program: HostProgram, tmp_path: Path) -> None:
     """`setup` that never ends: others are answered meanwhile, and nothing of it stays."""
     pid_file, mark = tmp_path / "pid", f"98761.{os.getpid()}"
     shell = ("/bin/sh", "-c", f"echo $$ >{pid_file}; sleep {mark} & wait", "sh")
@@ -148,7 +150,7 @@ async def test_beats_keep_the_program(tfmux_home: Path) -> None:
         assert (await ask(kept, PathAnswer, path="/")).exists
 
 
-async def test_a_question_that_cannot_be_answered_is_said_why(program: Program) -> None:
+async def test_a_question_that_cannot_be_answered_is_said_why(program: HostProgram) -> None:
     """The question costs the others nothing."""
     with pytest.raises(AgentError, match="mark"):
         await ask(program, LogdirAnswer, path="/")
@@ -171,7 +173,7 @@ async def test_a_folder_that_cannot_be_made_is_told_at_once(
 # --- connections ------------------------------------------------------------------------------
 
 
-async def test_a_listener_is_reached_and_knows_itself(program: Program) -> None:
+async def test_a_listener_is_reached_and_knows_itself(program: HostProgram) -> None:
     """The connector reads the token: it has reached this host's probe and nothing else."""
     [port] = free_ports(1)
     assert not (await listen(program, port)).failed
@@ -181,7 +183,7 @@ async def test_a_listener_is_reached_and_knows_itself(program: Program) -> None:
     assert (await connect(program, "127.0.0.1", port, "another")).outcome == "stranger"
 
 
-async def test_a_program_that_has_ended_leaves_its_ports_free_at_once(program: Program) -> None:
+async def test_a_program_that_has_ended_leaves_its_ports_free_at_once(program: HostProgram) -> None:
     """A task must be able to take the port right after the preflight."""
     answer = await listen(program, pick=2)
     assert len(set(answer.picked)) == 2
@@ -196,7 +198,7 @@ async def test_a_program_that_has_ended_leaves_its_ports_free_at_once(program: P
         assert (await connect(other, "127.0.0.1", port)).outcome == "refused"
 
 
-async def test_a_port_that_is_taken_is_said_why(program: Program) -> None:
+async def test_a_port_that_is_taken_is_said_why(program: HostProgram) -> None:
     """The other ports are opened all the same, and who has it is known."""
     [port] = free_ports(1)
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -208,13 +210,13 @@ async def test_a_port_that_is_taken_is_said_why(program: Program) -> None:
     assert (await connect(program, "127.0.0.1", port)).outcome == "ok"
 
 
-async def test_a_name_that_nobody_knows_is_unresolved(program: Program) -> None:
+async def test_a_name_that_nobody_knows_is_unresolved(program: HostProgram) -> None:
     """The resolver's words go with it."""
     answer = await connect(program, "no-such-host.invalid", 2222, "")
     assert answer.outcome == "unresolved" and answer.text and not answer.address
 
 
-async def test_a_server_that_takes_nobody_is_filtered_until_it_does(program: Program) -> None:
+async def test_a_server_that_takes_nobody_is_filtered_until_it_does(program: HostProgram) -> None:
     """Packets that are dropped are no refusal; one that is taken when repeated is fine."""
     asked = {"host": "127.0.0.1", "token": "", "seconds": 0.3}
     with closing(socket.socket()) as server:
@@ -249,7 +251,7 @@ async def test_a_server_that_takes_nobody_is_filtered_until_it_does(program: Pro
 # --- programs ---------------------------------------------------------------------------------
 
 
-async def test_tensorflow_is_found_without_an_import(program: Program, tmp_path: Path) -> None:
+async def test_tensorflow_is_found_without_an_import(program: HostProgram, tmp_path: Path) -> None:
     """Its version comes from the package's metadata, by the interpreter of the tasks."""
     (tmp_path / "tensorflow.py").write_text("raise SystemExit('imported')\n")
     env = {"PYTHONPATH": str(tmp_path)}
@@ -260,7 +262,7 @@ async def test_tensorflow_is_found_without_an_import(program: Program, tmp_path:
     assert answer.tensorflow.startswith("2.") and answer.there
 
 
-async def test_setup_decides_which_python_runs(program: Program, tmp_path: Path) -> None:
+async def test_setup_decides_which_python_runs(program: HostProgram, tmp_path: Path) -> None:
     """A `setup` that changes PATH (conda, modules) is followed, whatever it prints."""
     (tmp_path / "python").symlink_to(sys.executable)
     setup = f"echo activated; PATH={tmp_path}:$PATH"
@@ -273,7 +275,7 @@ async def test_setup_decides_which_python_runs(program: Program, tmp_path: Path)
     [("/nowhere/python", "No such file"), ("/bin/false", "nothing"), ("/bin/ls", "-c")],
 )
 async def test_an_interpreter_that_is_none_says_why(
-    program: Program, name: str, reason: str
+    program: HostProgram, name: str, reason: str
 ) -> None:
     """A wrong path, a program that fails, another program."""
     assert reason in (await python(program, name)).failed
@@ -319,7 +321,7 @@ async def test_gpus_are_what_nvidia_smi_lists(
 
 
 async def test_a_log_directory_is_written_to_and_left_as_it_was(
-    program: Program, tmp_path: Path
+    program: HostProgram, tmp_path: Path
 ) -> None:
     """A file is made in the nearest folder that is there, and taken away."""
     logs = tmp_path / "logs"
@@ -335,7 +337,7 @@ async def test_a_log_directory_is_written_to_and_left_as_it_was(
 
 
 async def test_a_file_in_the_way_of_a_log_directory_is_told(
-    program: Program, tmp_path: Path
+    program: HostProgram, tmp_path: Path
 ) -> None:
     """Nothing can be made below a file."""
     (tmp_path / "file").touch()
@@ -343,7 +345,7 @@ async def test_a_file_in_the_way_of_a_log_directory_is_told(
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "model.ckpt-100.index", "train/ckpt-7.index"])
-async def test_an_old_checkpoint_is_found(program: Program, tmp_path: Path, name: str) -> None:
+async def test_an_old_checkpoint_is_found(program: HostProgram, tmp_path: Path, name: str) -> None:
     """TensorFlow's own names, in the directory or one below; its age is told."""
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).touch()
@@ -356,7 +358,7 @@ async def test_an_old_checkpoint_is_found(program: Program, tmp_path: Path, name
 # --- leftovers --------------------------------------------------------------------------------
 
 
-async def has(program: Program, row: tuple[str, str, int, str], *, be: bool = True) -> None:
+async def has(program: HostProgram, row: tuple[str, str, int, str], *, be: bool = True) -> None:
     """Waits until a process is left over, or is not. Between the success of `exec` and its end a
     process has no environment yet, and on a busy machine one may not be readable at once."""
     async with asyncio.timeout(PATIENCE):
@@ -364,7 +366,7 @@ async def has(program: Program, row: tuple[str, str, int, str], *, be: bool = Tr
             continue
 
 
-async def test_a_tagged_process_without_an_agent_is_left_over(program: Program) -> None:
+async def test_a_tagged_process_without_an_agent_is_left_over(program: HostProgram) -> None:
     """The process is named by run, task and pid; while an agent of its run lives it is not left
     over."""
     run = "old-20261120-183002-1234"

@@ -12,7 +12,7 @@ from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views
 from launcher.session.client import RunClient
 from launcher.session.run_list import read_run
-from launcher.session.run_shell import Shell
+from launcher.session.run_shell import RunShell
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
 from launcher.store.stream import read_end, read_stream
@@ -31,7 +31,7 @@ CLUSTER = cluster_text(
 )
 
 
-def tells(folder: RunFolder, shell: Shell) -> bool:
+def tells(folder: RunFolder, shell: RunShell) -> bool:
     """Whoever folds the stream has the launcher's own views, but for figures."""
     kept, views = read_stream(folder.events, folder.run_id).views, shell.data
     return (
@@ -59,7 +59,7 @@ def without_figures(view: TaskView) -> TaskView:
     return replace(view, step=None, loss=None, rate=None, metrics={}, last_output=None, log_size=0)
 
 
-def launched() -> tuple[RunClient, Shell]:
+def launched() -> tuple[RunClient, RunShell]:
     """A run, and its launcher's shell."""
     thread = LauncherThread()
     client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from launcher.agent import wire
-from launcher.agent.wire import Frame, WireError
+from launcher.agent.wire import RawFrame, WireError
 from tests.support.agent_client import Client, answer_to, asked, decode, hello, raw_channel, talk
 from tests.support.budgets import examples
 from tests.support.patience import PATIENCE
@@ -59,7 +59,7 @@ def test_rubbish_is_an_error_or_waits(chunks: list[bytes]) -> None:
 @given(st.sampled_from(KINDS), st.binary(max_size=100))
 def test_a_body_is_json_or_refused(kind: int, body: bytes) -> None:
     """A body that is no JSON object, or too short to be log bytes, is a `WireError`."""
-    frame = Frame(kind, body)
+    frame = RawFrame(kind, body)
     try:
         assert isinstance(frame.json(), dict)
     except WireError as error:
@@ -82,7 +82,7 @@ def test_an_oversized_frame_is_refused_by_its_head() -> None:
 def test_deep_json_is_refused() -> None:
     """A body nested a hundred thousand deep is an error like any other."""
     with pytest.raises(WireError, match="JSON"):
-        Frame(wire.START, b"[" * 100_000).json()
+        RawFrame(wire.START, b"[" * 100_000).json()
 
 
 # --- a live agent -------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from launcher.run.states import Outcome
 from launcher.session import slurm_allocation
 from launcher.session.slurm_allocation import Allocation
 from launcher.slurm.job import JobState, SlurmJob
-from launcher.slurm.limits import SlurmFinding, Verdict
+from launcher.slurm.limits import LimitsVerdict, SlurmFinding
 from launcher.slurm.login import NoAnswerError, SlurmError
 from tests.support.patience import PATIENCE
 from tests.support.queue_driver import QueueDriver
@@ -53,10 +53,12 @@ class FakeJob(SlurmJob):
 
     async def cautions(self) -> tuple[SlurmFinding, ...]:
         self.asked.append("cautions")
-        return (SlurmFinding(Verdict.WARNING, "x", "short", "KillWait is short", "write less"),)
+        return (
+            SlurmFinding(LimitsVerdict.WARNING, "x", "short", "KillWait is short", "write less"),
+        )
 
     async def examine(self) -> AsyncIterator[SlurmFinding]:
-        yield SlurmFinding(Verdict.PASSED, "", "accepted", "accepted")
+        yield SlurmFinding(LimitsVerdict.PASSED, "", "accepted", "accepted")
 
     def reach(self, job: str, node: str) -> tuple[str, ...]:
         return ("srun", node)

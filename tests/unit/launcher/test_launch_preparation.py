@@ -12,7 +12,7 @@ import pytest
 from launcher.errors import AgentError
 from launcher.files import staging
 from launcher.files.listing import Tree
-from launcher.hosts.programs import Program
+from launcher.hosts.programs import HostProgram
 from launcher.run import events as ev
 from launcher.session.preparation import LaunchPreparation
 from launcher.subprocesses import Workers
@@ -33,7 +33,7 @@ class Reached:
         self.talkers: list[Talker] = []
         self.asked = asyncio.Event()
 
-    async def start_program(self) -> Program:
+    async def start_program(self) -> HostProgram:
         """Files come."""
         self.built += 1
         said: list[dict[str, Any]] = [{}, {"missing": []}, {"built": True}]
@@ -43,7 +43,7 @@ class Reached:
             self.talkers.append(Talker(nonce, *map(message, said)))
             return self.talkers[-1]
 
-        return await Program.start("staged-1", "far", open_session)
+        return await HostProgram.start("staged-1", "far", open_session)
 
 
 async def test_files_that_go_to_a_host_again_go_once(
@@ -112,7 +112,7 @@ async def test_a_program_that_cannot_be_started_is_started_again(
     link: Any = Reached()
     works = link.start_program
 
-    async def fail() -> Program:
+    async def fail() -> HostProgram:
         raise AgentError("far", "no more processes there")
 
     preparation, told = prepared(link, tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from launcher.lines import versions
-from launcher.store.figures import Rank, figures_of
+from launcher.store.figures import FormRank, figures_of
 from launcher.store.metric_lines import Extractor
 from launcher.store.metrics import MAX_POINTS, Point, Series
 from tests.support.figure_lines import ASIDE, TRAINING, Case
@@ -32,7 +32,7 @@ def read(case: Case) -> tuple[float | None, ...]:
     """What a reader that has seen nothing else takes from a line. A number that may be a rank's
     is a step when it has grown."""
     figures = figures_of(versions(case.line.encode()))
-    if figures is None or figures.rank is Rank.ASIDE:
+    if figures is None or figures.rank is FormRank.ASIDE:
         return None, None, None
     return figures.step, figures.total, figures.loss
 

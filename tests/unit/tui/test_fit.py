@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from tui.widgets.fit import Part, Rank, fit
+from tui.widgets.fit import Importance, Part, fit
 
 NAMED = [
-    Part(Rank.NAME, "mnist-between-graph", shortens=True),
-    Part(Rank.STATE, "ps ✓"),
-    Part(Rank.STATE, " ▸ workers 3/3", joins=True),
-    Part(Rank.STATE, "step 12/90"),
-    Part(Rank.BAR, "━━━━━╌╌╌╌╌"),
-    Part(Rank.LOSS, "loss 0.21"),
+    Part(Importance.NAME, "mnist-between-graph", shortens=True),
+    Part(Importance.STATE, "ps ✓"),
+    Part(Importance.STATE, " ▸ workers 3/3", joins=True),
+    Part(Importance.STATE, "step 12/90"),
+    Part(Importance.BAR, "━━━━━╌╌╌╌╌"),
+    Part(Importance.LOSS, "loss 0.21"),
 ]
 FAILED = [
-    Part(Rank.NAME, "mnist"),
-    Part(Rank.NEWS, "first: worker:1 exit 1"),
-    Part(Rank.RATE, "331 steps/s"),
-    Part(Rank.LOSS, "loss 3"),
+    Part(Importance.NAME, "mnist"),
+    Part(Importance.NEWS, "first: worker:1 exit 1"),
+    Part(Importance.RATE, "331 steps/s"),
+    Part(Importance.LOSS, "loss 3"),
 ]
 HOST = [Part(0, "ps:0"), Part(4, " @tf1", joins=True), Part(1, "ready")]
 

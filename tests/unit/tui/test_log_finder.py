@@ -16,7 +16,7 @@ from launcher.store.logs import LogFile
 from tests.support.patience import wait_until
 from tui.log.document import Document
 from tui.log.finder import Filtered, Finder, Hits, Scanner
-from tui.log.merged import Merged, Source, _Sections
+from tui.log.merged import Merged, StampedLines, _Sections
 from tui.log.query import Query
 
 W0, W1, PS = TaskId("worker", 0), TaskId("worker", 1), TaskId("ps", 0)
@@ -106,7 +106,7 @@ def test_long_logs_are_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("key", "last"):
         monkeypatch.setattr(_Sections, name, counted(name))
-    merged = Merged({log.task: cast(Source, log) for log in (old, *logs)})
+    merged = Merged({log.task: cast(StampedLines, log) for log in (old, *logs)})
     merged.refresh()
     assert merged.count == 10_001 and max(looked.values()) < 10_100
     assert merged.origin(0) == (PS, 0) and merged.origin(10_000) == (W1, 4999)
