@@ -6,6 +6,7 @@ A text that is not valid TOML can be kept and corrected, but not saved.
 from __future__ import annotations
 
 import os
+import re
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from ..frozen import frozen
 from ..paths import Stamp
 from .edit import ClusterDocument
 from .file_model import ClusterModel
+from .generated import render_import
 from .key_lines import KeyLines
-from .library import with_schema_line
+from .library import plain_name, with_schema_line
 from .read import model_of, parse_toml
 from .saved_file import SaveError, write
+from .shorthand import MOST_BYTES, ShorthandError, understand_file
 
 
 class FileStatus(StrEnum):
@@ -117,6 +120,49 @@ class Draft:
         self._stamp = write(target, text)
         self.saved, self.path = text, target
         return text
+
+
+@frozen
+class ImportedDraft:
+    """A new cluster, made of the file of another program."""
+
+    path: Path
+    """Where the cluster will be saved: a name that no file has."""
+    text: str
+    sentence: str
+    """What was understood, and what was left out."""
+
+
+def imported(path: Path) -> ImportedDraft | None:
+    """Makes a cluster of a TFJob, a Compose file, a host file and the like; None for a cluster file
+    and where there is no file.
+
+    Raises:
+        SaveError: the file is neither, or cannot be read.
+    """
+    if path.suffix.lower() == ".toml" or not os.path.isfile(path):
+        return None
+    if os.path.getsize(path) > MOST_BYTES:
+        raise SaveError(f"{path.name} is larger than 1 MiB: this is no cluster")
+    text = _read(path) or ""
+    if not text.strip() or _is_cluster_file(text):
+        return None
+    try:
+        understood = understand_file(text, path.name)
+    except ShorthandError as error:
+        raise SaveError(f"{path.name} is no cluster file: {error}") from None
+    stem = plain_name(understood.name or path.stem)
+    names = (f"{stem}{f'-{number}' if number > 1 else ''}.toml" for number in range(1, 10**6))
+    target = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    return ImportedDraft(target, render_import(understood, target.stem), understood.sentence)
+
+
+def _is_cluster_file(text: str) -> bool:
+    """Whether a text has a table of cluster files, also where it is no valid TOML."""
+    return bool(_TABLE.search(text))
+
+
+_TABLE = re.compile(r"^\s*\[(?:hosts|jobs|run|start|slurm|defaults)(?:\.[^\]\n]+)?\]", re.MULTILINE)
 
 
 def _read(path: Path) -> str | None:

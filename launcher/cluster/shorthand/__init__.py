@@ -132,6 +132,7 @@ def _command(text: str) -> tuple[str, ...]:
     """The command of a program that gets the cluster, its lists of hosts as placeholders."""
     if len(text) > _LONGEST_SCRIPT:
         return ()
+    text = re.sub(r"'[^'\n]*\n[^']*'", "''", text)  # a TF_CONFIG of several lines
     for words in launch_commands.commands(text):
         if re.fullmatch(r"(?:\S*/)?python[\d.]*", words[0]) and len(words) > 1:
             plain = itertools.takewhile(lambda word: not set(word) <= set("<>&"), words[1:])

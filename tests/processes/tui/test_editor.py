@@ -271,6 +271,50 @@ async def test_a_cluster_is_pasted() -> None:
             await until(pilot, lambda: text_of(pilot) == before)
 
 
+async def test_a_script_is_pasted(tmp_path: Path) -> None:
+    """Given a script of several lines with a TF_CONFIG and an old line, when it is pasted over the
+    table, then the dialog says what was understood, and Enter takes it; prose is refused whole."""
+    path = tmp_path / "new.toml"
+    script = (
+        '# TF_CONFIG=\'{"cluster": {"worker": ["old:1"]}}\'\n'
+        'TF_CONFIG=\'{"cluster": {"ps": ["tf1:2222"],\n'
+        ' "worker": ["tf2:2222", "tf3:2222"]}}\' python3 train.py --lr 0.1\n'
+    )
+    async with editor(path, size=(80, 24)) as pilot:
+        pilot.app.post_message(events.Paste("please use tf1 and tf2"))
+        await shows(pilot, "'please' is no host")
+        await pilot.press("enter", "escape")
+        assert text_of(pilot) == ""
+        pilot.app.post_message(events.Paste(script))
+        await shows(pilot, "a TF_CONFIG: 1 ps and 2 workers on tf1–tf3, ports as given")
+        await pilot.press("enter")
+        await until(pilot, lambda: "[hosts.tf3]" in text_of(pilot))
+        document = screen_of(pilot).now.document
+        assert document is not None and document.tasks("worker") == ["tf2:2222", "tf3:2222"]
+        assert document.get("run", "command") == ["{python}", "train.py", "--lr", "0.1"]
+        assert "old" not in text_of(pilot)
+
+
+async def test_a_file_of_another_program_is_a_new_cluster(tmp_path: Path) -> None:
+    """Given a Compose file, when it is opened, then the editor has a new cluster of it, not saved
+    yet, with what was left out above it, and the Compose file stays as it is."""
+    path = tmp_path / "compose.yaml"
+    path.write_text("services:\n  ps: {command: a b}\n  worker: {command: a b, image: me/x}\n")
+    before = path.read_text()
+    clients = RunClients()
+    home = HomeScreen(clients)
+    app = TfmuxApp(pages=[home, home.editor(path)])
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+        await shows(pilot, "not saved")
+        await shows(pilot, "1 ps and 1 worker on this machine")
+        assert "image me/x is left out" in text_of(pilot)
+        await pilot.press("ctrl+s")
+        await until(pilot, (tmp_path / "compose.toml").exists)
+    clients.close()
+    assert path.read_text() == before
+
+
 async def test_each_key_of_a_host_has_a_column(tmp_path: Path) -> None:
     """Behind the jobs stand keys that the file sets for any host; Enter opens the form at one."""
     file = tmp_path / "keys.toml"

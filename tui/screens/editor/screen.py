@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Static, TextArea
 
 from launcher.cluster import library, loads, name_problem
-from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, parse
+from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, imported, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
@@ -88,8 +88,12 @@ class EditorScreen(Page):
 
     def compose(self) -> ComposeResult:
         try:
+            made = imported(self._path)
+            if made is not None:
+                self._path = made.path
+                self.notify(made.sentence, title="A new cluster, not saved yet", timeout=20)
             self._draft = Draft(self._path)
-            self._text = ClusterText(self.draft.saved or "")
+            self._text = ClusterText(made.text if made else self.draft.saved or "")
         except SaveError as error:
             self.notify(str(error), severity="error", timeout=15)
             self.call_after_refresh(self.app.pop_screen)
