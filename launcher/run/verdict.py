@@ -95,7 +95,7 @@ class _Words:
 
 _MOST_LINES = 200
 _LONGEST = 300
-MOST_FAREWELLS = 20
+_MOST_FAREWELLS = 20
 """Lines behind an exception."""
 _RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
 _EXCEPTION = re2.compile(
@@ -184,18 +184,18 @@ _SIGNALS = {
 }
 
 
-def last_exception(tail: Sequence[str]) -> str:
-    """The exception whose traceback is the last that a task has said; empty where there is none.
-    A few lines of libraries may follow."""
+def last_exception(tail: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The exception whose traceback is the last that a task has said, empty where there is none;
+    and the few lines of libraries that follow."""
     lines = [_RANK_PREFIX.sub("", _clean(line)) for line in tail[-_MOST_LINES:]]
     begin = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_TRACEBACK)), None)
     if begin is None:
-        return ""
+        return "", ()
     for number in range(begin + 1, len(lines)):
         found = _EXCEPTION.search(lines[number]) or _OTHER_EXCEPTION.search(lines[number])
-        if found and len(lines) - number <= MOST_FAREWELLS:
-            return str(found["text"][:_LONGEST])
-    return ""
+        if found and len(lines) - number <= _MOST_FAREWELLS:
+            return str(found["text"][:_LONGEST]), lines[number + 1 :]
+    return "", ()
 
 
 def is_ending(stack: Sequence[StackFrame]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from ..run.cause import Verdict
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
 from ..run.states import HostState, RunPhase, StoppedBy, TaskState
-from ..run.verdict import MOST_FAREWELLS, TaskEvidence, is_ending, judge, last_exception
+from ..run.verdict import TaskEvidence, is_ending, judge, last_exception
 from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 
@@ -104,11 +104,11 @@ class Judge:
         """The exceptions of those tasks that have raised, and whose interpreters are ending: the
         text of a traceback alone is none, for programs print it and go on."""
         tails = await self._tails([self._data.tasks[task] for task in tasks])
-        raised = {
-            task: exception
-            for task, tail in tails.items()
-            if (exception := last_exception(tail)) and not _has_figures(tail[-MOST_FAREWELLS:])
-        }
+        raised = {}
+        for task, tail in tails.items():
+            exception, rest = last_exception(tail)
+            if exception and not _has_figures(rest):
+                raised[task] = exception
         if not raised:
             return {}
         found = await self._shell.stacks.take(tuple(raised))
@@ -217,6 +217,6 @@ def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:
     return tail
 
 
-def _has_figures(lines: tuple[str, ...]) -> bool:
+def _has_figures(lines: Sequence[str]) -> bool:
     found = (figures_of(line.encode(errors="replace")) for line in lines)
     return any(figures is not None and figures.step is not None for figures in found)

@@ -178,7 +178,7 @@ def save():
     time.sleep(1000)
 
 how, rank = sys.argv[1], int(os.environ["RANK"])
-print("begins", flush=True)
+print("step 1 loss 0.5", flush=True)
 if rank == 0:  # prints a traceback, and goes on
     try:
         raise KeyError("skipped sample")
