@@ -87,7 +87,7 @@ class Judge:
     ) -> Verdict | None:
         """The cause of a hang, by the stacks that were taken now; `hanging` are the tasks that seem
         to hang, and for how many seconds, `moving` those whose metric lines come as usual."""
-        stacks = {one.task: await self._confirmed(one) for one in found.tasks}
+        stacks = await self._confirmed(found)
         views = self._views()
         tails = await self._tails(views)
         facts = []
@@ -114,14 +114,20 @@ class Judge:
         found = await self._shell.stacks.take(tuple(raised))
         return {one.task: raised[one.task] for one in found.tasks if is_ending(one.stack)}
 
-    async def _confirmed(self, one: TaskStacks) -> TaskStacks:
-        """The stacks of a task, where a process waits in the kernel those of a second later: who
-        reads and writes much does so now and then."""
-        if not any(process.state.startswith(_IN_KERNEL) for process in one.processes):
-            return one
-        await asyncio.sleep(_SECOND_LOOK)
-        again = await self._shell.stacks.take((one.task,))
-        return next((other for other in again.tasks if other.task == one.task), one)
+    async def _confirmed(self, found: Stacks) -> Mapping[TaskId, TaskStacks]:
+        """The stacks by their tasks; where a process waits in the kernel those of a second later:
+        who reads and writes much does so now and then."""
+        stacks = {one.task: one for one in found.tasks}
+        doubtful = tuple(
+            one.task
+            for one in found.tasks
+            if any(process.state.startswith(_IN_KERNEL) for process in one.processes)
+        )
+        if doubtful:
+            await asyncio.sleep(_SECOND_LOOK)
+            again = await self._shell.stacks.take(doubtful)
+            stacks |= {one.task: one for one in again.tasks}
+        return stacks
 
     def _views(self) -> list[TaskView]:
         """The tasks that are judged: those of the cluster, and what has failed beside them."""

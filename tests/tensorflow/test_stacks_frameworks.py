@@ -168,3 +168,41 @@ def test_a_rank_of_jax_that_is_late(tmp_path: Path, testbed: Testbed, tfmux_home
         assert found["worker:1"] == ["late", "<module>"]
         up.press_ctrl_c()
         assert up.wait() == 130
+
+
+RAISES_IN_JAX = """
+import time
+import jax
+jax.distributed.initialize()
+import jax.numpy as jnp
+from jax.experimental import multihost_utils
+for step in range(1000):
+    if jax.process_index() == 1 and step == 5:
+        raise ValueError("bad sample in shard 17")
+    multihost_utils.process_allgather(jnp.ones(1))
+    print(f"step {step} loss {1 / (step + 1):.3f}", flush=True)
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.soak
+def test_a_rank_of_jax_that_has_raised_ends_the_run(tmp_path: Path) -> None:
+    """Given a rank that raises and waits for all others in the barrier of its exit, while they wait
+    for it in a collective, when it has been silent for `finish_timeout`, then the run ends for its
+    exception."""
+    if importlib.util.find_spec("jax") is None:
+        pytest.skip("jax is not installed: pip install jax, or make .venv/ready")
+    (tmp_path / "raises.py").write_text(RAISES_IN_JAX)
+    text = cluster_text(
+        {"worker": 3},
+        command=["{python}", "raises.py"],
+        framework="jax",
+        finish_timeout=15,
+        grace=1,
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+        end = up.of("run")[-1]
+        assert end["first_failure"]["task"] == "worker:1"
+        assert end["first_failure"]["how"].endswith(", and hangs in its exit")
+        assert (end["verdict"]["tasks"], end["verdict"]["kind"]) == (["worker:1"], "raised")
