@@ -63,6 +63,7 @@ def one_run(text: str, process: LauncherProcess | None = None) -> Measured:
     spec = loads(text, "bench", Path.cwd())
     began = time.perf_counter()
     client = RunClient.launch(spec, text, process=process)
+    client.await_state()
 
     def started() -> bool:
         snapshot = client.snapshot()

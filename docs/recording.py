@@ -115,6 +115,7 @@ def main() -> None:
         file = home / "mnist-async.toml"
         file.write_text(text)
         session = RunClient.launch(load(file), text)
+        session.await_state()
         try:
             picture = asyncio.run(_record(session, testbed))
         finally:

@@ -151,6 +151,7 @@ def picture(
     """Launches a cluster for the pictures that need its run, and ends it."""
     file.write_text(text)
     session = RunClient.launch(load(file), text)
+    session.await_state()
     try:
         asyncio.run(screens(session))
     finally:

@@ -80,6 +80,7 @@ class Cluster:
         detach: bool = False,
         ask: PromptHandler | None = None,
         process: LauncherProcess | None = None,
+        begun: Callable[[RunClient], None] = lambda client: None,
     ) -> AbstractAsyncContextManager[Run]:
         """Launches a run, which the end of the `async with` block ends.
 
@@ -94,10 +95,12 @@ class Cluster:
             ask: answers SSH prompts (passphrases, passwords, host keys), on a loop of its own;
                 without it they are refused.
             process: a launcher process that was started beforehand.
+            begun: gets the client of the run, which can be killed from then on, before the
+                launcher process has told its tasks and the block is entered.
 
         Raises:
             RunNotFoundError: on entering; `resume` is no run, or several.
-            TfmuxError: on entering; the cluster cannot be planned, or the run's folder not be made.
+            TfmuxError: on entering; the run's folder cannot be made.
         """
 
         def start(on_end: Callable[[], None]) -> _Started:
@@ -112,7 +115,7 @@ class Cluster:
             )
             return client, EventFiles(client.folder, from_end=False)
 
-        return opened(start, detach=detach)
+        return opened(start, detach=detach, begun=begun)
 
 
 class Run:
@@ -135,7 +138,7 @@ class Run:
         self.attached = attached
         """The run was there before; its log lines are those from now on."""
         self._lost_launchers = 0
-        """As many as have been told of."""
+        """Deaths of launcher processes that events have told."""
         self._killed = False
         """`kill` has been called."""
         self._changed = asyncio.Event()
@@ -152,6 +155,7 @@ class Run:
         file: Path | str | None = None,
         detach: bool = True,
         ask: PromptHandler | None = None,
+        begun: Callable[[RunClient], None] = lambda client: None,
     ) -> AbstractAsyncContextManager[Run]:
         """Follows a run that goes on; one whose launcher process has died gets another one.
 
@@ -160,6 +164,7 @@ class Run:
             file: the cluster file, for a run that another machine has launched.
             detach: lets the run go on when the block is left; False kills it then.
             ask: as for `Cluster.launch`.
+            begun: as for `Cluster.launch`.
 
         Raises:
             RunNotFoundError: on entering; it is not known here.
@@ -174,7 +179,7 @@ class Run:
             files = EventFiles(folder, from_end=True)
             return RunClient.attach(folder, ask=ask, on_end=on_end), files
 
-        return opened(start, detach=detach, attached=True)
+        return opened(start, detach=detach, attached=True, begun=begun)
 
     def snapshot(self) -> Snapshot:
         """The run as it stands: states, metrics, hosts, the first failure."""
@@ -372,6 +377,10 @@ class Run:
             self._error = LauncherError(f"{text}left is ended by: tfmux kill {self.id}")
             self._ended.set()
 
+    async def begin(self) -> None:
+        """Waits until the run's tasks are known."""
+        await self._until(lambda _: self.client.heard)
+
     async def _until(self, condition: Callable[[Snapshot], bool]) -> None:
         """Waits until a condition holds, or nothing follows any more."""
         ended = asyncio.create_task(self._ended.wait())
@@ -439,7 +448,11 @@ def _lines(reader: RunLogs, *, last: bool = False) -> list[LogEvent]:
 
 @asynccontextmanager
 async def opened(
-    start: Callable[[Callable[[], None]], _Started], *, detach: bool, attached: bool = False
+    start: Callable[[Callable[[], None]], _Started],
+    *,
+    detach: bool,
+    attached: bool = False,
+    begun: Callable[[RunClient], None] = lambda client: None,
 ) -> AsyncIterator[Run]:
     """Opens the run of a client that `start` makes, in a thread since files are read there."""
     call, ended, cancelled = loop_caller(), asyncio.Event(), False
@@ -453,6 +466,8 @@ async def opened(
     try:
         if cancelled:
             raise asyncio.CancelledError
+        begun(run.client)
+        await run.begin()
         yield run
     finally:
         await run.leave(detach=detach)

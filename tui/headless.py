@@ -43,21 +43,22 @@ _AT_ONCE = 1 << 18
 
 
 def run_headless(
-    opening: AbstractAsyncContextManager[Run], *, as_json: bool, quiet_remarks: bool = False
+    open_run: Callable[[Callable[[RunClient], None]], AbstractAsyncContextManager[Run]],
+    *,
+    as_json: bool,
+    quiet_remarks: bool = False,
 ) -> int:
-    """Follows a run until it has ended; returns the exit code. `quiet_remarks` leaves remarks of
-    TensorFlow and its like out of the merged log; JSON has every line."""
-    return asyncio.run(_follow(opening, as_json, quiet_remarks, _SignalRequests()))
+    """Follows a run until it has ended; returns the exit code. `open_run` is given what takes the
+    run's client, to which signals go. `quiet_remarks` leaves remarks of TensorFlow and its like out
+    of the merged log; JSON has every line."""
+    signals = _SignalRequests()
+    return asyncio.run(_follow(open_run(signals.hand_to), as_json, quiet_remarks))
 
 
 async def _follow(
-    opening: AbstractAsyncContextManager[Run],
-    as_json: bool,
-    quiet_remarks: bool,
-    signals: _SignalRequests,
+    opening: AbstractAsyncContextManager[Run], as_json: bool, quiet_remarks: bool
 ) -> int:
     async with opening as run:
-        signals.hand_to(run.client)
         out = _Output(run, as_json, quiet_remarks)
         with suppress(LauncherError):  # the report says it first
             await _print(run, out)
@@ -110,7 +111,7 @@ class _Output:
         self._pictures = self._terminal and not as_json
         self._run = run
         self._tasks: dict[str, str] = {}
-        """What was said last of each task."""
+        """The last message about each task."""
         self._hosts: dict[str, tuple[str, str]] = {}
         self._told: dict[str, tuple[float, str]] = {}
         """When was said last how far a host's files are, and what."""
@@ -287,7 +288,7 @@ def _print_receipt(run: Run) -> bool:
 
 
 class _SignalRequests:
-    """What signals ask of a run; until there is one it is kept."""
+    """Signals that ask something of a run, kept until there is one."""
 
     def __init__(self) -> None:
         self._client: RunClient | None = None

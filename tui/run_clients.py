@@ -44,15 +44,16 @@ class RunClients:
     def launch(
         self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunControl:
-        """Launches a cluster; `text` is its file as it stands.
+        """Launches a cluster; `text` is its file as it stands. Waits until its tasks are known.
 
         Raises:
-            TfmuxError: it cannot be planned, or the run's folder not be made.
+            TfmuxError: the run's folder cannot be made.
         """
         process = self._standby.take() if self._standby is not None else None
         client = RunClient.launch(cluster, text, resume=resume, process=process, ask=ask)
         self._launched = [_kept(run) for run in self._launched]
-        self._launched.append(client)
+        self._launched.append(client)  # before the wait: a signal may come
+        client.await_state()
         return client
 
     def expect_launch(self, *, ssh: bool) -> None:

@@ -35,7 +35,7 @@ from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
 from .prompts import PROMPTS, PromptResponder
 from .stored import StoredRun, find_resumed
-from .supervision import HEARD_SECONDS, Action, ClientState, LinkState, Seen, Supervision, Tried
+from .supervision import HEARD_SECONDS, START_SECONDS, Action, ClientState, LinkState, Seen, Supervision, Tried
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -128,14 +128,14 @@ class RunClient:
         """The run as launcher processes have told it."""
         self._notes: tuple[str, ...] = ()
         """Notes of this client, shown behind those of the launcher processes."""
-        self._unsupervised = link is None
+        self._unsupervised = True
         """No launcher process has told of the run since one was lost, or since the beginning."""
         self._snapshot = views.snapshot()
         """The views and the notes, as listeners have got them last."""
         self._outdated = False
         """Views or notes have changed since the snapshot was made."""
         self._heard = Latch()
-        """Listeners have got a state that a launcher process has told, or the last one."""
+        """The snapshot has become one that a launcher process has told, or the last one."""
         self._done = Latch()
         """Listeners have got the last state."""
         self._closed = Latch()
@@ -173,16 +173,17 @@ class RunClient:
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> RunClient:
-        """Launches a new run of a cluster; `text` is its file as it stands.
+        """Launches a new run of a cluster; `text` is its file as it stands. Does not wait for the
+        run's state: which hosts and tasks it has, the launcher process tells (`await_state`).
 
         Args:
             process: a launcher process that was started beforehand.
             on_close: None for what the cluster file says (`on_hangup`).
 
         Raises:
-            TfmuxError: `resume` is no run; no plan or no folder of the run can be made.
+            TfmuxError: `resume` is no run; no folder of the run can be made.
         """
-        run_id, now = new_run_id(cluster.name), time.time()
+        run_id = new_run_id(cluster.name)
         source = None if resume is None else find_resumed(resume, cluster.name)
         process = process or LauncherProcess()
         try:
@@ -197,11 +198,8 @@ class RunClient:
             raise
         on_close = on_close or _ON_HANGUP[cluster.run.on_hangup]
         link = process.order({"launch": run_id, "resume": source, "on_close": on_close}, lock)
-        # The launcher makes its plan at the same time.
-        from ..run.state import RunData  # of which a kill knows nothing
-
-        views = RunData(cluster, run_id, now, source)
-        views.refresh_waiting()
+        views = unknown(folder)
+        views.update_run(name=cluster.name, resume=source)
         return cls(folder, views, link, process=process, on_close=on_close, ask=ask, on_end=on_end)
 
     @classmethod
@@ -223,10 +221,8 @@ class RunClient:
         lock = take_lock(folder)
         if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask, on_end=on_end)
-            deadline = time.monotonic() + _FIRST_SECONDS
-            while time.monotonic() < deadline:
-                if client._heard.wait(_PACE):
-                    return client
+            if client.await_state(_FIRST_SECONDS):
+                return client
             client.close()
             pid = folder.launcher_pid()
             awake = f"let it go on (kill -CONT {pid}) or " if pid else ""
@@ -379,6 +375,16 @@ class RunClient:
         """Nothing is followed any more."""
         return self._closed.is_set()
 
+    @property
+    def heard(self) -> bool:
+        """A launcher process has told of the run, or none ever will."""
+        return self._heard.is_set()
+
+    def await_state(self, timeout: float = START_SECONDS) -> bool:
+        """Waits until a launcher process has told of the run, with its hosts and tasks; False after
+        `timeout`."""
+        return self._heard.wait(timeout)
+
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run has ended and its hosts are released; False after `timeout`."""
         return self._done.wait(timeout)
@@ -529,9 +535,9 @@ class RunClient:
         if self._unsupervised and seen.state is not RunPhase.ENDED:
             seen = seen.with_lost_tasks(_UNSUPERVISED)
         self._snapshot = replace(seen, notes=notes)
-        self._tell()
         if not self._unsupervised:
             self._heard.set()
+        self._tell()
         if self._supervision.state in (ClientState.ALONE, ClientState.OVER):
             self._done.set()
 

@@ -23,7 +23,7 @@ _AT_ONCE = 16
 
 @frozen
 class HostResults:
-    """What has been brought from a host, or why nothing was."""
+    """Results that have been brought from a host, or why none were."""
 
     host: str
     fetched: Fetched | None = None

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from .launcher_process import LauncherProcess
 
+_AFTER_LAUNCH_SECONDS = 3.0
+"""Pause before another process waits when one has been handed over for a launch."""
 _AGAIN_SECONDS = 10.0
 """Pause before a process is replaced that has died while it waited."""
 
@@ -55,6 +57,8 @@ class Standby:
         with self._lock:
             process, self._waiting = self._waiting, None
             surroundings = self._surroundings
+            # The screen still shows the cluster until that of the run has taken its place.
+            self._not_before = time.monotonic() + _AFTER_LAUNCH_SECONDS
         if process is None or (process.alive and surroundings == _surroundings()):
             return process
         process.cancel()

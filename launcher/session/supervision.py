@@ -114,7 +114,7 @@ class LockState(Enum):
 
     FREE = auto()
     NEW = auto()
-    """Its holder has not written down who it is: it begins."""
+    """The holder has not written down who it is: it begins."""
     HELD = auto()
     UNKNOWN = auto()
     """The file system does not say."""

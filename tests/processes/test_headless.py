@@ -143,7 +143,7 @@ def test_no_line_is_lost_before_the_output_begins(
             await asyncio.to_thread(wait_until, written, "the task has written")
             yield run
 
-    assert run_headless(late(), as_json=False) == 0
+    assert run_headless(lambda _: late(), as_json=False) == 0
     assert capfd.readouterr().out.splitlines() == [f"worker:0 | line {n}" for n in range(6)]
 
 

@@ -34,6 +34,7 @@ CLUSTER = cluster_text(
 def launch() -> None:
     """A real run on this machine, whose logs are read when it has ended, as panes do."""
     session = RunClient.launch(loads(CLUSTER, "many.toml", Path("/")), CLUSTER)
+    session.await_state()
     assert session.wait(PATIENCE)
     session.close()
     for view in session.snapshot().tasks:

@@ -57,8 +57,10 @@ def _crash(where: str, error: BaseException, story: Iterable[str]) -> NoReturn:
 
 
 def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
-    """Launches a run on a thread; returns its first client."""
-    return RunClient.launch(cluster, text, process=LauncherThread(), **options)
+    """Launches a run on a thread; returns its first client, which knows its tasks."""
+    client = RunClient.launch(cluster, text, process=LauncherThread(), **options)
+    client.await_state()
+    return client
 
 
 def launch_file(file: Path, **options: Any) -> RunClient:

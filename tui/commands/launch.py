@@ -50,9 +50,14 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
         message(f"no terminal on {missing}, going on headless")
         headless = True
     if headless:
-        opening = api.Cluster(cluster, text).launch(resume=resume, process=process)
         quiet = getattr(arguments, "quiet_remarks", False)
-        return run_headless(opening, as_json=as_json, quiet_remarks=quiet)
+        return run_headless(
+            lambda begun: api.Cluster(cluster, text).launch(
+                resume=resume, process=process, begun=begun
+            ),
+            as_json=as_json,
+            quiet_remarks=quiet,
+        )
     prompts = _prompts()
     client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
     return show(client, prompts)
@@ -61,8 +66,11 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
 def attach(folder: RunFolder, arguments: argparse.Namespace) -> int:
     """Follows a run that goes on; returns its exit code."""
     if arguments.headless or arguments.json or missing_terminal():
-        opening, quiet = api.Run.attach(folder.run_id), arguments.quiet_remarks
-        return run_headless(opening, as_json=arguments.json, quiet_remarks=quiet)
+        return run_headless(
+            lambda begun: api.Run.attach(folder.run_id, begun=begun),
+            as_json=arguments.json,
+            quiet_remarks=arguments.quiet_remarks,
+        )
     prompts = _prompts()
     return show(RunClient.attach(folder, ask=prompts), prompts)
 
@@ -82,6 +90,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     from tui.outcome import report
 
     pass_on_signals(lambda: client)
+    client.await_state()
     error: BaseException | None = None
     try:
         error = crash.run_app_twice(

@@ -357,6 +357,25 @@ def test_a_file_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert folder.cluster_file.read_text() == TEXT and folder.origin == tmp_path
 
 
+def test_a_launch_is_planned_by_its_launcher_alone(tmp_path: Path) -> None:
+    """Given a program that launches a run, when the run's tasks are known and it has ended, then
+    the program has not even imported what plans."""
+    (tmp_path / "c.toml").write_text(TEXT.replace(TICKER, "print('step 1 loss 0.5')"))
+    code = """
+import asyncio, sys
+from launcher import Cluster
+async def main():
+    async with Cluster.from_file(sys.argv[1]).launch() as run:
+        print([str(task.id) for task in run.snapshot().tasks])
+        await run.wait()
+    print([name for name in sys.modules if name.endswith(".planner")])
+asyncio.run(main())
+"""
+    argv = [sys.executable, "-c", code, str(tmp_path / "c.toml")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=REPOSITORY)
+    assert done.stdout.splitlines() == ["['worker:0', 'worker:1']", "[]"]
+
+
 def test_the_package_imports_nothing_until_it_is_asked() -> None:
     """`tfmux --help` imports `launcher`, too."""
     code = "import sys, launcher; print([m for m in sys.modules if m.startswith('launcher.')])"

@@ -58,6 +58,7 @@ def launched(folder: Path, text: str = CLUSTER) -> Iterator[RunClient]:
     """A run with its launcher process, and the first client of it."""
     file = write(folder, text)
     client = RunClient.launch(load(file), text)
+    client.await_state()
     try:
         yield client
     finally:
@@ -192,10 +193,13 @@ def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path
 
 def test_a_kill_right_after_the_launch_is_not_lost(tmp_path: Path) -> None:
     """The key was pressed while the launcher process was still importing."""
-    with launched(tmp_path) as first:
-        first.kill_all()
-        ended = wait(first, lambda s: s.state is RunPhase.ENDED, "the end")
-        assert ended.outcome is Outcome.KILLED
+    first = RunClient.launch(load(write(tmp_path, CLUSTER)), CLUSTER)
+    first.kill_all()
+    assert not first.heard and not first.snapshot().tasks
+    ended = wait(first, lambda s: s.state is RunPhase.ENDED, "the end")
+    assert ended.outcome is Outcome.KILLED and [task.id for task in ended.tasks]
+    assert first.wait(PATIENCE)
+    first.close()
 
 
 def test_a_kill_waits_for_a_launcher_that_is_slow_to_start(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from launcher import Cluster
 from launcher.cluster import load
 from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
@@ -120,6 +122,30 @@ def test_a_launcher_that_sends_no_message_is_left(
         seen = wait(client, lambda s: s.notes, "a note")
         assert "sends what this program does not know" in seen.notes[0]
         wait(client, lambda _: silent, "another launcher")
+
+
+async def test_a_run_is_killed_before_its_launcher_has_told_its_tasks(tmp_path: Path) -> None:
+    """Given a launcher process that has not said anything, when its run is killed as by Ctrl-C,
+    then the kill is sent at once; when the launcher process says what is wrong, then the block
+    opens with that end."""
+    silent = Silent()
+    begun: asyncio.Future[RunClient] = asyncio.get_running_loop().create_future()
+    silent.theirs.settimeout(PATIENCE)
+    file = write(tmp_path, 'name = "seen"\n[jobs.worker]\ntasks = ["localhost:auto"]\n')
+    text = file.read_text() + 'command = ["true"]\n'
+    opening = Cluster.from_text(text, tmp_path).launch(process=silent, begun=begun.set_result)
+    entering = asyncio.create_task(opening.__aenter__())
+    client = await asyncio.wait_for(begun, PATIENCE)
+    client.press_kill()
+    with silent.theirs.makefile("rb") as lines:
+        said = [json.loads(await asyncio.to_thread(lines.readline)) for _ in range(2)]
+    assert [one["command"] for one in said] == ["subscribe", "kill_all"]
+    assert not entering.done() and not client.heard
+    silent.theirs.sendall(b'{"error": "it cannot begin"}\n')
+    run = await asyncio.wait_for(entering, PATIENCE)
+    assert (run.exit_code, run.snapshot().launcher_error) == (4, "it cannot begin")
+    await opening.__aexit__(None, None, None)
+    silent.theirs.close()
 
 
 # --- `tfmux kill` of a run whose launcher process does not answer --------------------------------

@@ -63,6 +63,7 @@ def launched() -> tuple[RunClient, RunShell]:
     """A run, and its launcher's shell."""
     thread = LauncherThread()
     client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)
+    client.await_state()
     return client, thread.shell
 
 
