@@ -47,13 +47,13 @@ class RunClients:
         """Launches a cluster; `text` is its file as it stands. Waits until its tasks are known.
 
         Raises:
-            TfmuxError: the run's folder cannot be made.
+            TfmuxError: the run's folder cannot be made, or no launcher process can begin.
         """
         process = self._standby.take() if self._standby is not None else None
         client = RunClient.launch(cluster, text, resume=resume, process=process, ask=ask)
         self._launched = [_kept(run) for run in self._launched]
         self._launched.append(client)  # before the wait: a signal may come
-        client.await_state()
+        client.check_begun()
         return client
 
     def expect_launch(self, *, ssh: bool) -> None:

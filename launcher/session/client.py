@@ -35,7 +35,16 @@ from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
 from .prompts import PROMPTS, PromptResponder
 from .stored import StoredRun, find_resumed
-from .supervision import HEARD_SECONDS, START_SECONDS, Action, ClientState, LinkState, Seen, Supervision, Tried
+from .supervision import (
+    HEARD_SECONDS,
+    START_SECONDS,
+    Action,
+    ClientState,
+    LinkState,
+    Seen,
+    Supervision,
+    Tried,
+)
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
@@ -384,6 +393,17 @@ class RunClient:
         """Waits until a launcher process has told of the run, with its hosts and tasks; False after
         `timeout`."""
         return self._heard.wait(timeout)
+
+    def check_begun(self) -> None:
+        """Waits until the run's tasks are known.
+
+        Raises:
+            LauncherError: they are not, since no launcher process could begin; nothing was started.
+        """
+        self.await_state()
+        if not (now := self.snapshot()).tasks:
+            self.kill_all(by_person=False)
+            raise LauncherError(now.launcher_error or "its launcher process does not answer")
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run has ended and its hosts are released; False after `timeout`."""

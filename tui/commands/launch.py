@@ -82,24 +82,25 @@ def _prompts() -> PromptDialogs:
 
 
 def show(client: RunClient, prompts: PromptDialogs) -> int:
-    """Opens the run screen; returns the exit code. A screen that fails is opened once more; the
-    run goes on in any case."""
+    """Opens the run screen, unless the run could not begin; returns the exit code. A screen that
+    fails is opened once more; the run goes on in any case."""
     from tui import crash
     from tui.app import TfmuxApp
     from tui.job_signals import pass_on_signals
     from tui.outcome import report
 
     pass_on_signals(lambda: client)
-    client.await_state()
     error: BaseException | None = None
     try:
-        error = crash.run_app_twice(
-            lambda: TfmuxApp(client, prompts=prompts),
-            lambda: client.folder.path,
-            terminate=client.terminate,
-            hang_up=client.hang_up,
-            is_ending=lambda: client.ending,
-        )
+        client.await_state()
+        if client.snapshot().tasks:
+            error = crash.run_app_twice(
+                lambda: TfmuxApp(client, prompts=prompts),
+                lambda: client.folder.path,
+                terminate=client.terminate,
+                hang_up=client.hang_up,
+                is_ending=lambda: client.ending,
+            )
     finally:
         # However the screen ended, the run must not go on unwatched.
         if error is not None:

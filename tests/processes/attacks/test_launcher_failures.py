@@ -17,6 +17,8 @@ import pytest
 
 from launcher.agent.folders import FolderError
 from launcher.cluster import load
+from launcher.errors import LauncherError
+from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase, TaskState
@@ -36,6 +38,9 @@ from tests.support.scenario import FaultScenario
 from tests.support.snapshots import wait
 from tests.testbed import guard
 from tests.testbed.launcher_thread import LauncherThread, launch
+from tui.commands.launch import show
+from tui.run_clients import RunClients
+from tui.screens.prompt_dialogs import PromptDialogs
 
 FILE = """
 name = "breaks"
@@ -395,6 +400,39 @@ def test_a_launcher_that_cannot_listen_is_said(tmp_path: Path) -> None:
     assert run.wait(PATIENCE)
     assert run.snapshot().exit_code == 4 and "no room" in run.snapshot().launcher_error
     run.close()
+
+
+@pytest.mark.parametrize("unusable", ERRORS[:1], ids=repr, indirect=True)
+@pytest.mark.usefixtures("unusable")
+def test_a_screen_says_that_a_launcher_cannot_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a launcher that cannot listen, when a run is launched from a screen, then that is an
+    error with the reason, as there are no tasks to be shown, and nothing waits."""
+    monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+    clients = RunClients()
+    with pytest.raises(LauncherError, match="no room"):
+        clients.launch(load(write(tmp_path, FILE)), FILE, nobody)
+    (ended,) = clients.close()
+    assert ended.snapshot.exit_code == 4
+
+
+@pytest.mark.parametrize("unusable", ERRORS[:1], ids=repr, indirect=True)
+@pytest.mark.usefixtures("unusable")
+def test_a_command_opens_no_screen_of_a_run_that_cannot_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a launcher that cannot listen, when a command would open the screen of its run, then it
+    prints the end and the reason, and exits with 4."""
+    run = launch(load(write(tmp_path, FILE)), FILE)
+    assert show(run, PromptDialogs()) == 4
+    assert "no room" in capsys.readouterr().err
+    run.close()
+
+
+async def nobody(prompt: AuthPrompt) -> str | None:
+    """Answers no prompt."""
+    return None
 
 
 @pytest.fixture
