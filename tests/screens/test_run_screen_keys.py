@@ -257,11 +257,13 @@ async def test_arrows_scroll_where_one_pane_is_shown(run: ScriptedRun) -> None:
     async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("2", "z")
         await shows(pilot, "line 199")
+        layout = run_screen(app).area.pane_layout
+        await until(pilot, lambda: layout.zoomed and layout.focused == TaskId("worker", 0))
         await pilot.press(*["up"] * 3)
         await until(pilot, lambda: not visible(app, "line 199") and visible(app, "line 196"))
-        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 0)
+        assert layout.focused == TaskId("worker", 0)
         await pilot.press("right")
-        assert run_screen(app).area.pane_layout.focused == TaskId("worker", 1)
+        await until(pilot, lambda: layout.focused == TaskId("worker", 1))
 
 
 async def test_ending_a_task_asks_and_killing_it_does_not(run: ScriptedRun) -> None:
