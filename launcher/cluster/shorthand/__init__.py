@@ -38,7 +38,7 @@ _PROMPT = re.compile(
     r"^[ \t]*(?:\([\w.-]+\)[ \t]*)?(?:[\w.-]+@[\w.-]+[ :][^\s$#%]*)?[$%] (?=\S)|^(?:>>>|\.\.\.) ?",
     re.MULTILINE,
 )
-_FENCE = re.compile(r"^\s*(?:```|~~~).*$", re.MULTILINE)
+_FENCE = re.compile(r"^[ \t]*+(?:```|~~~).*$", re.MULTILINE)
 _BATCH = re.compile(r"^#SBATCH[ \t]+(?=-)", re.MULTILINE)
 _HOST_VARIABLES = (
     "LSB_MCPU_HOSTS", "LSB_HOSTS", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "COBALT_PARTNAME",

@@ -31,7 +31,7 @@ _PROGRAM = re.compile(
     r"(?:\S*/)?(?:python[\d.]*|sh|bash|env|exec|torchrun|\./\S+|\S+\.(?:py|sh))\b"
 )
 _SHELL_SIGNS = frozenset("|&;<>$*~`")
-_REDIRECTIONS = re.compile(r"(?:\s*(?:[12]?>{1,2}\s*[\w./-]+|2>&1|&))+\s*$")
+_REDIRECTIONS = re.compile(r"(?:\s{0,20}(?:[12]?>{1,2}\s*[\w./-]+|2>&1|&))+\s*$")
 """End of a command that writes a log file, which each task has anyway."""
 _INDEX = re.compile(r"[-_.]?\d+$")
 HERE = SshDestination(None, LOCALHOST, None)

@@ -18,6 +18,7 @@ from .entries import Entry, expanded, looks_like_host, parse, quoted, split, thi
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
 
 _MOST_SLOTS = 1_000_000
+_MOST_WORDS = 16_384
 _SLOTS = frozenset({"slots", "slot", "cpu", "cpus", "ppn", "ncpus", "mpiprocs"})
 _USERS = frozenset({"user", "username", "ansible_user", "ansible_ssh_user"})
 _PORTS = frozenset({"port", "ansible_port", "ansible_ssh_port"})
@@ -26,7 +27,7 @@ _IGNORED = frozenset(
     {"max_slots", "binding", "ifname", "weight", "gpus", "ansible_connection"}
     | {"ansible_python_interpreter", "ansible_ssh_private_key_file"}
 )
-_ANY_VALUE = re.compile(r"\s+=\s*|\s*=\s+")
+_ANY_VALUE = re.compile(r"(?<!\s)(?:\s++=\s*|=\s+)")
 _PBS = re.compile(r"[\w.-]+/\d+(?:\*\d+)?(?:\+[\w.-]+/\d+(?:\*\d+)?)*")
 _PBS_NODES = re.compile(r"(?:nodes=)?[\w.-]+:ppn=\d+(?:\+[\w.-]+:ppn=\d+)*")
 _PARALLEL = re.compile(r"(\d{1,5})/(\S+)")
@@ -57,6 +58,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     group, variables_of = "", ""
     lines: list[_HostLine] = []
     logins: dict[SshDestination, None] = {}
+    read: dict[str, tuple[Entry, ...]] = {}
     groups: dict[str, dict[str, str]] = {}
     notes: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -76,7 +78,9 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
                 groups.setdefault(variables_of, {})[key.strip()] = value.strip()
             continue
         try:
-            for entry in _entries(line, known):
+            if line not in read:
+                read[line] = tuple(_entries(line, known))
+            for entry in read[line]:
                 if entry.note:
                     notes[entry.note] = None
                 lines.append(_HostLine(entry, entry.is_task, number, group))
@@ -186,6 +190,8 @@ def _items(line: str) -> Iterator[str]:
 
 
 def _item(words: Sequence[str], known: Collection[str]) -> Iterator[Entry]:
+    if len(words) > _MOST_WORDS:
+        raise ShorthandError(f"a line has more than {_MOST_WORDS:,} words")
     plain = [word for word in words if "=" not in word or word.startswith("-")]
     values = dict(_value(word) for word in words if word not in plain)
     if len(plain) == 4 and plain[1].isdecimal() and _QUEUE.fullmatch(plain[2]):  # Grid Engine

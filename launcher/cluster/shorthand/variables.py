@@ -14,7 +14,7 @@ _REFERENCE = re.compile(rf"\$(?:\{{({NAME})(?:\[[@*]\])?\}}|({NAME}))")
 _VALUE = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|\([^()]*\)|[^\s;&|()\"']*"
 _SIMPLE = re.compile(rf"(?<![\w.$-])({NAME})(\+?=)({_VALUE})")
 _WORDS_FORM = re.compile(
-    rf"^\s*(?:setenv|ENV|set\s+-gx|set\s+-x)\s+({NAME})\s+({_VALUE})", re.MULTILINE
+    rf"^[ \t]*+(?:setenv|ENV|set\s+-gx|set\s+-x)\s+({NAME})\s+({_VALUE})", re.MULTILINE
 )
 _MOST_VALUES = 2000
 

@@ -167,6 +167,34 @@ def test_any_pieces_are_understood_or_explained(text: str) -> None:
         assert str(error)
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "a",
+        "{",
+        "{}",
+        "[",
+        "a=",
+        "--ps_hosts=",
+        " \n",
+        "#a\n",
+        "t[1]",
+        '{\\"',
+        "a ",
+        "x='",
+        "PS=$A ",
+        "job {",
+    ],
+)
+def test_a_long_text_of_one_piece(piece: str) -> None:
+    """Given a long text of one piece, when it is read, then it is understood or refused within the
+    time that a test of this folder may take."""
+    try:
+        assert understand("b" + piece * (20_000 // len(piece))).sentence
+    except ShorthandError as error:
+        assert str(error)
+
+
 def test_a_text_that_is_too_long() -> None:
     """Given more than a megabyte, when it is read, then it is refused."""
     with pytest.raises(ShorthandError, match="larger than 1 MiB"):
