@@ -104,6 +104,9 @@ _EXCEPTION = re2.compile(
 )
 _OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?)$")
 _TRACEBACK = "Traceback (most recent call last)"
+_CHAIN = re2.compile(r"^(?:During handling of|The above exception was the direct cause of)")
+_RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
+"""The beginning of a log's record, which is no part of an exception before it."""
 _FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
 _LEAVING = ("SystemExit", "KeyboardInterrupt")
@@ -256,7 +259,11 @@ class _Case:
     @cached_property
     def placed(self) -> tuple[TaskEvidence, ...]:
         """Tasks whose stacks are known and tell something."""
-        return tuple(one for one in self.tasks if one.stack and not (one.serves or one.moves))
+        return tuple(
+            one
+            for one in self.tasks
+            if any(frame.file for frame in one.stack) and not (one.serves or one.moves)
+        )
 
     @cached_property
     def votes(self) -> Counter[TaskId]:
@@ -573,8 +580,14 @@ def _read(tail: Sequence[str]) -> _Words:
             if begin is not None:
                 break
     victim, peers = "", list[str]()
-    # What follows the exception belongs to it; without one all that was said last.
-    for number in range(end if exception else max(0, len(lines) - 60), len(lines)):
+    # What follows the exception up to the next record of a log belongs to it, and what it was
+    # raised for; without one all that was said last.
+    said = [*range(max(0, len(lines) - 60), len(lines))]
+    if exception:
+        after = (n for n in range(end + 1, len(lines)) if _RECORD.search(lines[n]))
+        whole = range(_chain_begins(lines, first), next(after, len(lines)))
+        said = [n for n in whole if n >= end or not lines[n].startswith(" ")]
+    for number in said:
         line = lines[number]
         if _VICTIM.search(line):
             victim = victim or line.strip()
@@ -589,6 +602,21 @@ def _read(tail: Sequence[str]) -> _Words:
         peers += _peers(line)
     named = tuple(dict.fromkeys(peers))
     return _Words(exception[:_LONGEST], at, victim[:_LONGEST], named, *_collectives(lines))
+
+
+def _chain_begins(lines: Sequence[str], first: int) -> int:
+    """The last line of a traceback's exception if it stands alone, else the first line of the
+    tracebacks of those for which it was raised; `first` is the line behind its own headline."""
+    while True:
+        chain = next(
+            (n for n in range(first - 2, max(-1, first - 5), -1) if _CHAIN.search(lines[n])), None
+        )
+        if chain is None:
+            return first
+        before = next((n for n in reversed(range(chain)) if _TRACEBACK in lines[n]), None)
+        if before is None:
+            return 0
+        first = before + 1
 
 
 def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str]:

@@ -709,6 +709,71 @@ case(
     None,
 )
 
+case(
+    "jax: a rank raises, and is aborted when its shutdown barrier fails",
+    [
+        task(
+            2,
+            tail=[
+                *BAD,
+                "E1127 14:39:44.427749    4927 coordination_service_agent.cc:289] Polled an error "
+                "from coordination service (this can be an error from this or another task).",
+                *jax_lost(0),
+            ],
+            stack=SHUTDOWN,
+            signal="ABRT",
+            ended_at=20.0,
+        ),
+        *others(2, ended),
+    ],
+    2,
+    Kind.RAISED,
+)
+case(
+    "an exception that is raised while a victim's is handled",
+    [
+        task(0, signal="KILL", ended_at=20.0),
+        victim(
+            1,
+            [
+                *closed(0),
+                "[rank0]: ",
+                "[rank0]: During handling of the above exception, another exception occurred:",
+                "[rank0]: ",
+                *traceback("TrainingFailed: step 4", prefix="[rank0]: "),
+            ],
+            19.0,
+        ),
+    ],
+    0,
+    Kind.KILLED,
+)
+case(
+    "an exception with its message in several lines",
+    [
+        task(0, signal="KILL", ended_at=20.0),
+        victim(
+            1,
+            [
+                *traceback("torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:219"),
+                "ncclRemoteError: A call failed possibly due to a network error",
+            ],
+            19.0,
+        ),
+    ],
+    0,
+    Kind.KILLED,
+)
+UNKNOWN = (StackFrame("python runs"),)
+case(
+    "ranks whose places are not known are not where the others wait",
+    [
+        task(0, stack=ALL_REDUCE),
+        *(task(index, stack=UNKNOWN) for index in (1, 2, 3)),
+    ],
+    None,
+)
+
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_case(name: str) -> None:
