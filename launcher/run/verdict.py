@@ -125,7 +125,7 @@ _VICTIM = re2.compile(
     # JAX's and TensorFlow's coordination service
     r"|heartbeat timeout|stopped sending heartbeats|tasks are unhealthy"
     r"|distributed service detected fatal errors|Barrier (?:failed|timed out)|barrier has failed"
-    r"|Shutdown barrier|coordination service"
+    r"|Shutdown barrier|error from coordination service|disconnect from coordination service"
     # TensorFlow
     r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
     r"|failed to connect to all addresses|Socket closed|recvmsg:|Step was cancelled"
@@ -302,6 +302,9 @@ class _Case:
             return self._alike([one for one in found if _likeness(one) == likeness])
         found.sort(key=_end)
         first = found[0]
+        same = [one for one in self.tasks if _raises_like(one, first)]
+        if len(same) == len(self.tasks) > 1:  # some were ended by us before they had left
+            return self._alike(same)
         named = self.votes.most_common(1)
         sure = len(found) == 1 or bool(named and named[0][0] == first.task)
         if not sure and first.ended_at is not None and found[1].ended_at is not None:
@@ -527,8 +530,15 @@ def _how(one: TaskEvidence) -> str:
 def _likeness(one: TaskEvidence) -> str:
     """Equal for tasks that fail alike: numbers and addresses differ."""
     if one.words.exception:
-        return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.exception)
+        return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.exception) + f" ({one.words.at})"
     return f"signal {one.signal}" if one.signal is not None else f"status {one.status}"
+
+
+def _raises_like(one: TaskEvidence, other: TaskEvidence) -> bool:
+    """Both have raised the same exception in the same line, which is no victim's."""
+    words, others = one.words, other.words
+    raised = bool(words.exception and others.exception) and not (words.victim or others.victim)
+    return raised and _likeness(one) == _likeness(other)
 
 
 def _waits(one: TaskEvidence) -> bool:

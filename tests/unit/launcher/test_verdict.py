@@ -764,6 +764,45 @@ case(
     0,
     Kind.KILLED,
 )
+case(
+    "all ranks raise the same, and most are ended before they have left",
+    [
+        task(0, tail=BAD, status=1, ended_at=20.0),
+        ended(1, tail=BAD),
+        ended(2, tail=BAD, status=1, signal=None),
+        ended(3, tail=BAD),
+    ],
+    (0, 1, 2, 3),
+    Kind.ALIKE,
+)
+case(
+    "another rank has raised elsewhere before it was ended",
+    [
+        task(0, tail=BAD, status=1, ended_at=20.0),
+        *(ended(index, tail=BAD) for index in (1, 2)),
+        ended(3, tail=traceback("ValueError: bad sample in shard 17", "/job/other.py", 13)),
+    ],
+    0,
+    Kind.RAISED,
+    None,
+)
+case(
+    "a rank that keeps the coordination service is killed",
+    [
+        task(
+            0,
+            tail=[
+                "I0000 00:00:1795790733.743969     532 coordination_service.h:529] /job:worker/"
+                "replica:0/task:1 has connected to coordination service. Incarnation: 1290281985"
+            ],
+            signal="KILL",
+            ended_at=20.0,
+        ),
+        *others(0, lambda index: victim(index, tf_lost(0))),
+    ],
+    0,
+    Kind.KILLED,
+)
 UNKNOWN = (StackFrame("python runs"),)
 case(
     "ranks whose places are not known are not where the others wait",
