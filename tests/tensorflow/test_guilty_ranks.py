@@ -1,0 +1,86 @@
+"""The guilty rank of real programs is named: four ranks of a framework, of which one goes wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import guilty
+from tests.support.budgets import soak
+from tests.support.command import Up, write
+from tests.support.patience import PATIENCE
+from tests.testbed.namespaces import Testbed
+
+HERE = ("raises", "slowly", "memory", "killed", "crashes", "leaves", "stopped", "sleeps", "alike")
+CHEAP = [("jax", "raises"), ("jax", "leaves"), ("jax", "sleeps")]
+DEAR = [(one, how) for one in guilty.FRAMEWORKS for how in HERE if (one, how) not in CHEAP]
+HARMLESS = [("async", "leaves")]
+"""Nobody waits for a worker that trains by itself."""
+
+
+def require(framework: str) -> None:
+    if framework in ("jax", "torch") and importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+
+
+def verdicts(up: Up, told: Any = lambda: None) -> list[dict[str, Any]]:
+    """What is said of a run until it ends, or, of one that hangs, until it is known."""
+    deadline = time.monotonic() + 2 * PATIENCE
+    while up.process.poll() is None:
+        assert time.monotonic() < deadline, up.transcript()
+        told()
+        if any("verdict" in event for event in up.of("run")):
+            break
+        time.sleep(0.1)
+    if any(event["state"] == "running" for event in up.of("run")[-1:]):
+        up.press_ctrl_c()
+    up.wait()
+    return [event["verdict"] for event in up.of("run") if "verdict" in event]
+
+
+@pytest.mark.parametrize(("framework", "how"), [*CHEAP, *(soak(*cell) for cell in DEAR)])
+def test_the_guilty_rank_of_a_framework_is_named(tmp_path: Path, framework: str, how: str) -> None:
+    """Given four ranks of a framework, when one that is drawn by lot goes wrong, then the run's
+    record names it, and at no time another one for sure."""
+    require(framework)
+    if (framework, how) in HARMLESS:
+        pytest.skip("nobody misses it")
+    rank = random.randrange(4)
+    guilty.copy_programs(tmp_path)
+    text = guilty.cluster(framework, how, rank, start={"timeout": PATIENCE})
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        said = verdicts(up)
+    wrong = [one for one in said if one["sure"] and not guilty.names(one, how, rank)]
+    assert said and not wrong, f"worker:{rank} {how}: {said}\n{up.transcript()}"
+    assert guilty.names(said[-1], how, rank), f"worker:{rank} {how}: {said}\n{up.transcript()}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["power", "network"])
+@pytest.mark.parametrize("framework", guilty.FRAMEWORKS)
+def test_the_host_of_a_rank_is_lost(
+    testbed: Testbed, tmp_path: Path, tfmux_home: Path, framework: str, how: str
+) -> None:
+    """Given four ranks on four hosts, when one host loses its power, or its cable is pulled, then
+    the record names its rank."""
+    require(framework)
+    testbed.give_access(tfmux_home)
+    rank = random.randrange(4)
+    host = testbed[f"tf{rank + 1}"]
+    guilty.copy_programs(tmp_path)
+    text = guilty.cluster(
+        framework, how, rank, "tf1 tf2 tf3 tf4", testbed.hosts_toml(), start={"timeout": PATIENCE}
+    )
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        up.wait_for(
+            lambda e: e["event"] == "metric" and e["values"].get("step", 0) >= guilty.STEP - 1,
+            "steps",
+        )
+        host.crash() if how == "power" else host.pull()
+        said = verdicts(up)
+    assert said and guilty.names(said[-1], how, rank), f"{how}: {said}\n{up.transcript()}"
