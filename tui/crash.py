@@ -14,6 +14,7 @@ from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
+from launcher.session.latch import Latch
 from tui.streams import message
 
 FILE_NAME = "screen-errors.txt"
@@ -43,12 +44,13 @@ def run_app_twice(
     The error is saved in `folder`. TERM calls `terminate`, a closed terminal `hang_up`, before
     the app ends: the screen may be gone already. Returns the error of the second crash.
     """
+    told = Latch()
     for again in (True, False):
         app = make()
-        _on_signal(signal.SIGTERM, terminate, app)
-        _on_signal(signal.SIGHUP, hang_up, app)
+        _on_signal(signal.SIGTERM, terminate, app, told)
+        _on_signal(signal.SIGHUP, hang_up, app, told)
         error = run_app(app)
-        if error is None:
+        if error is None or told.is_set():  # a page that is just being opened fails on its way out
             return None
         report(error, folder())
         if is_ending():
@@ -58,8 +60,11 @@ def run_app_twice(
     return error
 
 
-def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int]) -> None:
+def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int], told: Latch) -> None:
+    """Has a signal `act` and end the app, which has been `told` then."""
+
     def handle(*_: object) -> None:
+        told.set()
         act()
         app.exit()
 

@@ -19,7 +19,7 @@ from tests.testbed import guard
 from tui.crash import FILE_NAME
 
 PROGRAM = """
-import sys, time
+import os, signal, sys, time
 from pathlib import Path
 
 where, trigger, *words = sys.argv[1:]
@@ -49,6 +49,12 @@ elif where == "thread":
     PaneArea.action_wrap = act
 elif where == "key":
     PaneArea.action_wrap = fail
+elif where == "told to end":
+    def told(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        fail()
+    from tui.screens.editor.screen import EditorScreen
+    EditorScreen.on_mount = told
 elif where == "hangs":
     def hang(self):
         Path(trigger).touch()
@@ -126,6 +132,20 @@ def test_the_run_goes_on_when_the_screen_fails(
         ended = command.run("kill", "--all")
     assert ended.returncode == 0 and "nothing is left on any host" in ended.stdout
     assert not living()
+
+
+def test_a_screen_that_fails_when_it_is_told_to_end_is_not_opened_again(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path
+) -> None:
+    """Given a page that is just being opened, when the screen gets SIGTERM and the page fails on
+    its way out, then the command ends."""
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    window = terminal(200, 50)
+    words = ["told to end", str(tmp_path / "never"), "open", str(cluster(tmp_path))]
+    window.start([sys.executable, str(program), *words])
+    screen = window.wait_for("EXIT-CODE 0")
+    assert "failed" not in screen
 
 
 def test_a_crash_after_f9_does_not_save_the_run(
