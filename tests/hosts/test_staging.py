@@ -11,6 +11,7 @@ from typing import Any
 
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write
+from tests.support.patience import wait_until
 from tests.testbed.faults import allow_one_session, full_home
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
@@ -282,7 +283,7 @@ def test_a_full_home_is_told_with_the_path(testbed: Testbed, tmp_path: Path) -> 
         assert up.wait() == 3, up.transcript()
     assert "tf1" in up.said and "/tfmux/" in up.said
     assert "No space left on device" in up.said and "nothing was started" in up.said
-    assert not testbed["tf1"].leftovers()
+    wait_until(lambda: not testbed["tf1"].leftovers(), "the last interpreter has ended")
 
 
 def test_a_login_that_may_have_but_one_session_is_no_hindrance(

@@ -233,17 +233,19 @@ def test_a_process_that_dies_is_not_replaced_at_once(ready: Standby) -> None:
     assert len(started) <= 1 + (time.monotonic() - began) / 10
 
 
-def test_a_dead_process_is_not_told(ready: Standby) -> None:
+def test_a_run_outlives_the_process_that_was_to_be_told(ready: Standby) -> None:
     """Given the launcher process that waits has just died, when a person launches, then the run
-    has a new one, and none is lost."""
+    has a new one, whether the death was noticed before the order or after it."""
     ready.prepare(ssh=False)
     dead = waiting().pid
     os.kill(dead, signal.SIGKILL)
-    wait_until(lambda: not launchers(), "it is dead")
     client = launched(ready)
-    wait_until(client.folder.launcher_pid, "the launcher has its lock")
-    assert client.folder.launcher_pid() != dead
-    end(client)
+    wait_until(guard.tasks_here, "its task runs")
+    assert [each.pid for each in launchers()] == [client.folder.launcher_pid()] != [dead]
+    client.kill_all()
+    assert client.wait(PATIENCE)
+    client.close()
+    assert client.snapshot().clean
 
 
 def change_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
