@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -71,6 +71,11 @@ class ThreadStack:
     name: str
     frames: tuple[StackFrame, ...]
 
+    @property
+    def works(self) -> bool:
+        """The thread is in code that is not Python's own."""
+        return any(one.in_framework or not one.in_library for one in self.frames)
+
 
 @frozen
 class ProcessStack:
@@ -121,12 +126,13 @@ class TaskStacks:
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:
-        """Where the task stands: the frames of that process's first thread; what the kernel says
-        where it has none."""
+        """Where the task stands: the frames of that process's first thread, or of the one for which
+        this one waits; what the kernel says where it has none."""
         process = self.main
         frames = process.threads[0].frames if process.threads else ()
         if process.way != "proc" and frames:
-            return frames
+            others = [one.frames for one in process.threads[1:] if one.works]
+            return others[0] if len(others) == 1 and _joins(frames) else frames
         program = os.path.basename(process.command.split(" ", 1)[0]) or "process"
         return (StackFrame(f"{program} {process.state or 'shows nothing'}"),)
 
@@ -219,6 +225,12 @@ class Stacks:
         if len(rest) > 1:
             text += f"; {len(rest) - 1} more in other places"
         return text
+
+
+def _joins(frames: Sequence[StackFrame]) -> bool:
+    """A thread waits for the end of another one."""
+    inner = (f for f in frames[:3] if f.function == "join")
+    return any(os.path.basename(frame.file) == "threading.py" for frame in inner)
 
 
 @cache  # most runs are over before anybody asks

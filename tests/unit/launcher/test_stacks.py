@@ -42,6 +42,30 @@ def taken(*tasks: TaskStacks) -> Stacks:
     return Stacks(1000.0, tasks)
 
 
+JOIN = (
+    StackFrame("_wait_for_tstate_lock", "/usr/lib/python3.11/threading.py", 1139),
+    StackFrame("join", "/usr/lib/python3.11/threading.py", 1123),
+    StackFrame("main", "/srv/a/train.py", 60),
+)
+
+
+def joining(*others: tuple[StackFrame, ...]) -> ProcessStack:
+    """A process whose first thread waits for the end of another one."""
+    threads = [ThreadStack("main", JOIN), *(ThreadStack("0x7f", frames) for frames in others)]
+    return ProcessStack(7, "python train.py", "python", "sleeps", tuple(threads))
+
+
+def test_a_task_stands_where_its_only_working_thread_does() -> None:
+    """Given first threads that wait for another one, then a task stands where that one does: what
+    tells who is late. Of several others none is taken, nor one of Python's own."""
+    idle = (StackFrame("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81),)
+    late = task(1, joining(idle, USER))
+    assert taken(task(0, joining(WAIT)), late, task(2, joining(WAIT))).headline() == (
+        "worker:1 stands in __next__ data.py:12; 2 others wait in step train.py:44"
+    )
+    assert task(0, joining(USER, WAIT)).stack == task(0, joining(idle)).stack == JOIN
+
+
 def test_one_of_twelve_stands_elsewhere() -> None:
     """The smallest group comes first, and names what the others wait for."""
     late, rest = task(3, process(*USER)), [task(n, process(*WAIT)) for n in range(12) if n != 3]
