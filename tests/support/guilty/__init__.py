@@ -34,8 +34,6 @@ def cluster(
         settings = {}
         if framework != "all-reduce":
             jobs["ps"] = {"tasks": "localhost" if isinstance(places, int) else "tf1"}
-        if framework == "sync":
-            command.append(f"--slow-worker={rank}")
     env = {"FAULT": f"{how} {rank} {STEP}", "PATIENCE": str(PATIENCE)}
     return cluster_text(
         jobs,
