@@ -307,7 +307,8 @@ def test_a_list_of_hosts(
         assert done.returncode == 0, done.stdout + done.stderr
         assert up.wait() == 130, up.transcript()
     assert set(receipt(up)) == {"node0", "node1"} and confirmed(up)
-    assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
+    hosts = (testbed["tf1"], testbed["tf2"])
+    wait_until(lambda: not any(host.leftovers() for host in hosts), "interpreters have ended")
     failed = command.run("up", str(path), "--headless", "--hosts-from", "hostfile")
     assert failed.returncode == 2 and "No such file" in failed.stderr
 
