@@ -132,7 +132,7 @@ class TaskStacks:
         frames = process.threads[0].frames if process.threads else ()
         if process.way != "proc" and frames:
             others = [one.frames for one in process.threads[1:] if one.works]
-            return others[0] if len(others) == 1 and _joins(frames) else frames
+            return others[0] if len(others) == 1 and joins(frames) else frames
         program = os.path.basename(process.command.split(" ", 1)[0]) or "process"
         return (StackFrame(f"{program} {process.state or 'shows nothing'}"),)
 
@@ -227,7 +227,7 @@ class Stacks:
         return text
 
 
-def _joins(frames: Sequence[StackFrame]) -> bool:
+def joins(frames: Sequence[StackFrame]) -> bool:
     """A thread waits for the end of another one."""
     inner = (f for f in frames[:3] if f.function == "join")
     return any(os.path.basename(frame.file) == "threading.py" for frame in inner)

@@ -22,7 +22,7 @@ from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
 from .cause import Kind, Verdict
-from .stack_groups import StackFrame
+from .stack_groups import StackFrame, joins
 
 
 @frozen
@@ -258,12 +258,15 @@ class _Case:
 
     @cached_property
     def placed(self) -> tuple[TaskEvidence, ...]:
-        """Tasks whose stacks are known and tell something."""
-        return tuple(
+        """Tasks whose stacks are known and tell something. A thread that waits for threads of its
+        own tells something only where all other tasks stand in one place."""
+        known = tuple(
             one
             for one in self.tasks
             if any(frame.file for frame in one.stack) and not (one.serves or one.moves)
         )
+        certain = tuple(one for one in known if not _is_elsewhere(one))
+        return certain if len(set(map(_function, certain))) > 1 else known
 
     @cached_property
     def votes(self) -> Counter[TaskId]:
@@ -390,6 +393,8 @@ class _Case:
         """The only task that hangs, where no other one is known to be waited for."""
         hanging = [one for one in self.tasks if one.hangs_for]
         if len(hanging) != 1 or not hanging[0].stack or len(self.tasks) < 2:
+            return None
+        if _is_elsewhere(hanging[0]):
             return None
         early = [one for one in self.tasks if one.status == 0 and not one.by_us]
         if _waits(hanging[0]) and early:
@@ -694,3 +699,9 @@ def _listed(lines: Sequence[str]) -> list[str]:
             break
         found += _names(match.groupdict())
     return found
+
+
+def _is_elsewhere(one: TaskEvidence) -> bool:
+    """Whether a task's first thread waits for threads of its own, several of which work: where it
+    stands says nothing of them."""
+    return joins(one.stack) and not is_ending(one.stack)

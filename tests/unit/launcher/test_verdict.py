@@ -50,6 +50,12 @@ POOL = (
     StackFrame("shutdown", f"{LIBRARY}concurrent/futures/thread.py", 235),
     StackFrame("<module>", "/job/train.py", 30),
 )
+THREADS = (
+    StackFrame("_wait_for_tstate_lock", f"{LIBRARY}threading.py", 1139),
+    StackFrame("join", f"{LIBRARY}threading.py", 1119),
+    StackFrame("run", "/job/stop.py", 115),
+    StackFrame("<module>", "/job/train.py", 30),
+)
 LOADER = (StackFrame("next_batch", "/job/data.py", 12), StackFrame("<module>", "/job/train.py", 18))
 TRAINS = (StackFrame("step", "/job/train.py", 44), StackFrame("<module>", "/job/train.py", 60))
 
@@ -578,6 +584,23 @@ case(
     ],
     2,
     Kind.STUCK,
+)
+case(
+    "a rank is in its loader, and the chief waits for several threads of its own",
+    [
+        task(0, stack=THREADS, hangs_for=12.0),
+        task(1, stack=EXECUTE, hangs_for=12.0),
+        task(2, stack=LOADER, hangs_for=12.0),
+        task(3, stack=EXECUTE, hangs_for=12.0),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "the only one that hangs waits for several threads of its own",
+    [task(0, stack=THREADS, hangs_for=12.0), *others(0, lambda i: task(i))],
+    None,
+    None,
 )
 case(
     "the only one that is not ready is in its own code",
