@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
-    from tui.screens.hosts_screen import HostsScreen
-    from tui.screens.metrics_screen import MetricsScreen
     from tui.screens.prompt_dialogs import PromptDialogs
+    from tui.screens.run_page import RunPage
     from tui.screens.run_screen import RunScreen
-    from tui.screens.stacks_screen import StacksScreen
 
 SCREENS = Binding.Group("Metrics, hosts")
 RECEIPT_SECONDS = 1.5
@@ -114,6 +112,13 @@ class TfmuxApp(App[int]):
             "Stacks of all tasks",
             id="stacks",
             tooltip="Where every task stands now, in groups: who waits, and for whom",
+        ),
+        Binding(
+            "C",
+            "cause",
+            "Cause of a failure or hang",
+            id="cause",
+            tooltip="The guilty task, and the evidence, each line with its place in the log",
         ),
         Binding("question_mark,f1", "help", "Help", id="help", tooltip="All keys of this screen"),
         Binding(
@@ -347,7 +352,7 @@ class TfmuxApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Some commands mean something while there is a run only, or until it has ended."""
-        if action in ("metrics", "hosts") and self.control is None:
+        if action in ("metrics", "hosts", "cause") and self.control is None:
             return False
         if action in ("detach", "stacks") and self.is_over:
             return False
@@ -373,13 +378,23 @@ class TfmuxApp(App[int]):
 
         self._switch(StacksScreen)
 
-    def _switch(self, kind: type[MetricsScreen] | type[HostsScreen] | type[StacksScreen]) -> None:
+    def action_cause(self) -> None:
+        """Opens the cause of a failure or a hang of the run on the screen."""
+        from tui.screens.cause_screen import CauseScreen
+
+        self._switch(CauseScreen)
+
+    def _switch(self, kind: type[RunPage]) -> None:
         from tui.screens.run_screen import RunScreen
 
         if self.screen.is_modal or self.control is None or isinstance(self.screen, kind):
             return
         show = self.push_screen if isinstance(self.screen, RunScreen) else self.switch_screen
-        show(kind(self.control))
+        show(kind(self.control, self._alert))
+
+    def _alert(self) -> str:
+        """The newest complaint of a task, while nothing has failed."""
+        return self._run_screen.monitor.alert if self._run_screen is not None else ""
 
     def action_help(self) -> None:
         """Shows all keys of the present screen, unless a dialog is open."""

@@ -58,11 +58,12 @@ SAME: Mapping[str, set[str]] = {
     "H": {"hosts", "hosts.back"},  # opens and closes
     "M": {"metrics", "metrics.back"},
     "b": {"stacks", "stacks.back"},
+    "C": {"cause", "cause.back"},
     "z": {"stacks.zoom", "zoom"},
-    "enter": {"edit.form", "home.open", "zoom"},  # opens what has the cursor
+    "enter": {"edit.form", "home.open", "cause.go", "zoom"},  # opens what has the cursor
     "escape": {
         *("edit.to_table", "edit.back", "hosts.back", "metrics.back", "stacks.back"),
-        *("check.back", "back"),
+        *("check.back", "cause.back", "back"),
     },
     # The one exception: lines are added where there are rows, and in a log the prefix goes.
     "a": {"edit.add", "home.new", "log.prefix"},

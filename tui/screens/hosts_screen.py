@@ -14,7 +14,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from launcher.printable import printable
@@ -25,9 +24,10 @@ from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
 from tui.outcome import host_verdict, queue_status
 from tui.screens.page import fit
+from tui.screens.run_page import RunPage
 from tui.tables import Cells, TableRow, right
 from tui.widgets.colours import status_colours
-from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
+from tui.widgets.footer import KeyFooter, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -54,16 +54,15 @@ _MEMORY_LEVELS = ((0.95, StatusColor.BAD), (0.8, StatusColor.BUSY), (0.0, Status
 Colours = dict[StatusColor, str]
 
 
-class HostsScreen(Screen[None]):
+class HostsScreen(RunPage):
     """Shows the last reports of the hosts' agents, once a second; asks no host itself."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,H", "app.pop_screen", "Back to the logs", id="hosts.back"),
     ]
 
-    def __init__(self, control: RunControl) -> None:
-        super().__init__()
-        self._control = control
+    def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
+        super().__init__(control, alert)
         # Kept, not looked up: the screen may be left before all of its parts are there.
         self._hosts = Table("hosts", "Hosts", fits=True)
         self._allocation = Static(id="allocation", markup=False)
@@ -94,10 +93,8 @@ class HostsScreen(Screen[None]):
             return
         snapshot, now = self._control.snapshot(), time.time()
         colours = status_colours(self.app)
-        self.query_one(RunHeader).show(snapshot)
-        hints = [kill_hint(snapshot.state), ("hosts.back", "back"), ("metrics", "metrics")]
-        hints += [("help", "help"), *stacks_hint(snapshot.state)]
-        self.query_one(KeyFooter).show(hints)
+        hints = [("hosts.back", "back"), ("metrics", "metrics"), ("help", "help")]
+        self.show_run([*hints, *stacks_hint(snapshot.state)])
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)

@@ -13,7 +13,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import Screen
 
 from launcher.quantities import thousands
 from launcher.run.snapshot import TaskView
@@ -21,8 +20,9 @@ from launcher.session.control import RunControl
 from tui.curves import curve, rates, smoothed, value_at
 from tui.format import clock, figure
 from tui.screens.page import fit
+from tui.screens.run_page import RunPage
 from tui.tables import Cells, TableRow, right
-from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
+from tui.widgets.footer import KeyFooter, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.plot import Drawn, Plot, marker, style
 from tui.widgets.table import Table
@@ -53,7 +53,7 @@ _ORDERS: Sequence[Callable[[TaskView], Any]] = (
 )
 
 
-class MetricsScreen(Screen[None]):
+class MetricsScreen(RunPage):
     """Drawn anew once a second."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -64,9 +64,8 @@ class MetricsScreen(Screen[None]):
         Binding("right", "cursor(1)", "Values later", id="metrics.later", priority=True),
     ]
 
-    def __init__(self, control: RunControl) -> None:
-        super().__init__()
-        self._control = control
+    def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
+        super().__init__(control, alert)
         self._smoothing = 1
         self._cursor: float | None = None
         """Moment at which values are read, as a share of the time; None is now."""
@@ -109,9 +108,7 @@ class MetricsScreen(Screen[None]):
         if self.app.screen is not self:
             return
         snapshot = self._control.snapshot()
-        self.query_one(RunHeader).show(snapshot)
-        phase = snapshot.state
-        self.query_one(KeyFooter).show([kill_hint(phase), *_HINTS, *stacks_hint(phase)])
+        self.show_run([*_HINTS, *stacks_hint(snapshot.state)])
         series = {task.id: self._control.series(task.id).points for task in snapshot.tasks}
         tasks = [task for task in snapshot.tasks if series[task.id].times]
         numbers = {task.id: number for number, task in enumerate(snapshot.tasks)}

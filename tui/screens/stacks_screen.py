@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import ClassVar
 
@@ -13,19 +13,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import DataTable, Static
 
 from launcher.errors import TfmuxError
-from launcher.ids import named_tasks
+from launcher.ids import TaskId, named_tasks
 from launcher.quantities import counted
 from launcher.run.stack_groups import StackGroup, Stacks
 from launcher.run.states import RunPhase
 from launcher.session.control import STACKS_SECONDS, RunControl
 from tui.format import time_of_day
 from tui.screens.page import fit
+from tui.screens.run_page import RunPage
 from tui.tables import Cells, TableRow, right
-from tui.widgets.footer import KeyFooter, kill_hint
+from tui.widgets.footer import KeyFooter
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -34,7 +34,7 @@ _MOST_TASKS = 32
 _TITLES: list[str | Text] = [right("tasks"), "which", "stand in"]
 
 
-class StacksScreen(Screen[None]):
+class StacksScreen(RunPage):
     """Asks all hosts when it is opened and when a person asks again; what is shown stays."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -43,9 +43,15 @@ class StacksScreen(Screen[None]):
         Binding("z", "zoom", "The group alone, or beside", id="stacks.zoom"),
     ]
 
-    def __init__(self, control: RunControl) -> None:
-        super().__init__()
-        self._control = control
+    def __init__(
+        self,
+        control: RunControl,
+        alert: Callable[[], str] = str,
+        task: TaskId | None = None,
+    ) -> None:
+        """The cursor is on the group of `task` at first."""
+        super().__init__(control, alert)
+        self._sought = task
         self._found: Stacks | None = None
         self._groups = Table("groups", "Groups", fills=2, fits=True)
         self._missing = Static(id="missing", markup=False)
@@ -68,10 +74,8 @@ class StacksScreen(Screen[None]):
 
     def _show_header(self) -> None:
         if self.app.screen is self:
-            snapshot = self._control.snapshot()
-            self.query_one(RunHeader).show(snapshot)
-            hints = [kill_hint(snapshot.state), ("stacks.back", "back"), ("stacks.again", "again")]
-            self.query_one(KeyFooter).show([*hints, ("stacks.zoom", "zoom"), ("help", "help")])
+            hints = [("stacks.back", "back"), ("stacks.again", "again"), ("stacks.zoom", "zoom")]
+            self.show_run([*hints, ("cause", "cause"), ("help", "help")])
 
     def action_again(self) -> None:
         """Asks all hosts; until they have answered, what they said before stays."""
@@ -96,6 +100,9 @@ class StacksScreen(Screen[None]):
             if first:
                 self._groups.display = self._box.display = True
                 self.set_focus(self._groups)
+                groups = enumerate(found.groups)
+                if at := [str(n) for n, one in groups if self._sought in one.tasks]:
+                    self._groups.go_to(at[0])
 
     def _say(self, text: str) -> None:
         self._missing.update(Content(text))

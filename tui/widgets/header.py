@@ -70,6 +70,12 @@ class RunHeader(Widget):
         self._row = self._make()
         self.refresh()
 
+    async def on_click(self) -> None:
+        """Opens the page of the cause, where the row names one."""
+        snapshot = self._snapshot
+        if snapshot is not None and (snapshot.culprit or _stalled(snapshot)):
+            await self.app.run_action("cause")
+
     def render(self) -> Text:
         return self._row
 
@@ -81,8 +87,7 @@ class RunHeader(Widget):
         for form in HeaderForm:
             parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
-                stalled = sum(t.stalled_since is not None for t in self._snapshot.tasks)
-                if stalled:
+                if stalled := len(_stalled(self._snapshot)):
                     style = f"bold {colours[StatusColor.BAD]}"
                     parts.insert(1, Part(Importance.STATE, f"! {stalled} stalled", style))
                     hang = self._snapshot.hang
@@ -95,6 +100,10 @@ class RunHeader(Widget):
             if row_width([part for part in parts if part.rank < Importance.NAME], _GAP) <= width:
                 break
         return fit(parts, width, _GAP)
+
+
+def _stalled(snapshot: Snapshot) -> list[TaskView]:
+    return [task for task in snapshot.tasks if task.stalled_since is not None]
 
 
 def header_parts(
@@ -188,7 +197,7 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
     if snapshot.verdict is not None:
-        return [Part(Importance.NEWS, f"cause: {snapshot.verdict.text}", bad)]
+        return [Part(Importance.NEWS, f"cause: {printable(snapshot.verdict.text)}", bad)]
     if failure is None:
         return []
     text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"

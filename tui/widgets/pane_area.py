@@ -594,9 +594,7 @@ class PaneArea(Horizontal, can_focus=True):
         if culprit is None:
             self.notify("no task has failed", timeout=2)
             return
-        document = Document(culprit, self._control.logs.open(culprit))
-        document.refresh()
-        self._show_line(culprit, max(0, document.count - 1))
+        self.show_line(culprit)
 
     def _show_error(self) -> None:
         """Shows the error that was asked for, once all logs have been searched."""
@@ -609,11 +607,16 @@ class PaneArea(Horizontal, can_focus=True):
         found = errors.follow()
         if found is not None:
             place, total = errors.place()
-            self._show_line(*errors.lines.origin(found))
+            self.show_line(*errors.lines.origin(found))
             self.notify(f"error {place} of {total}", timeout=2)
 
-    def _show_line(self, task: TaskId, line: int) -> None:
-        """Brings a line of a task's log into sight, whatever its pane showed before."""
+    def show_line(self, task: TaskId, line: int | None = None) -> None:
+        """Brings a line of a task's log into sight, or its last one, whatever its pane showed
+        before."""
+        if line is None:
+            document = Document(task, self._control.logs.open(task))
+            document.refresh()
+            line = max(0, document.count - 1)
         if self.pane_layout.effective is Arrangement.MERGED:
             self.pane_layout.arrangement = Arrangement.GRID
         self.focus_task(task)

@@ -1,0 +1,165 @@
+"""The cause screen: the verdict, its evidence, and where each line of it leads."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.cause import Kind, Verdict
+from launcher.run.snapshot import Failure
+from launcher.run.stack_groups import ProcessStack, StackFrame, Stacks, TaskStacks, ThreadStack
+from launcher.run.states import Outcome, RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import focused_task, screen_text, showing, shows, until, visible
+from tui.app import TfmuxApp
+from tui.screens.cause_screen import CauseScreen
+from tui.screens.run_screen import RunScreen
+from tui.screens.stacks_screen import StacksScreen
+from tui.widgets.table import Table
+
+SIZES = [(80, 24), (200, 50)]
+RAISED = "ValueError: bad batch 17"
+FAILED = Verdict(
+    (TaskId("worker", 1),),
+    Kind.RAISED,
+    True,
+    f"worker:1 on tf3 raised {RAISED} (data.py:12); 2 others waited for it",
+    (f"worker:1: {RAISED}", "worker:2: RuntimeError: Connection closed by peer [10.0.0.3]:2222"),
+)
+HANGS = Verdict(
+    (TaskId("worker", 2),),
+    Kind.STUCK,
+    False,
+    "probably worker:2 on tf4: it has been in next_batch (data.py:12) for 62 s",
+    ("worker:2: in next_batch data.py:12",),
+)
+
+
+def in_pane(app: TfmuxApp, text: str) -> bool:
+    """A row begins with the text, in or outside of a frame."""
+    return any(row.strip("│┃ ").startswith(text) for row in screen_text(app))
+
+
+def fail(run: ScriptedRun) -> None:
+    """One worker raises and prints on, and another misses it."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    rest = b"".join(b"later line %d\n" % number for number in range(60))
+    run.write("worker:1", b"first\n\x1b[31m" + RAISED.encode() + b"\x1b[0m\n" + rest)
+    run.write("worker:2", b"[rank2]: RuntimeError: Connection closed by peer [10.0.0.3]:2222\n")
+    run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=time.time())
+    failure = Failure(TaskId("worker", 1), "tf3", "exit 1", time.time(), (TaskId("worker", 2),))
+    run.change(verdict=FAILED)
+    run.end(Outcome.FAILED, 1, failure=failure)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_each_line_leads_to_its_place_in_the_log(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a run that has failed, when its cause is opened, then the sentence, how sure it is, the
+    guilty task with its host and the evidence are there; Enter on a line shows it in the pane of
+    its task, and Esc leads back to the logs."""
+    fail(run)
+    async with showing(run, size) as (app, pilot):
+        await shows(pilot, "cause: worker:1 on tf3 raised")
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "this is sure")
+        await shows(pilot, "! worker:1")
+        await shows(pilot, "Connection closed by peer [10.0.0.3]")
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("C", "down")
+        await until(pilot, lambda: app.screen.query_one(Table).cursor_row == 1)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: focused_task(app) == "worker:1")
+        await until(pilot, lambda: in_pane(app, RAISED))
+        await pilot.press("C", "down", "down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: focused_task(app) == "worker:2")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_line_that_no_log_has_leads_to_the_stacks(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a run that hangs, when a line of the evidence tells of a stack, then Enter opens the
+    stacks with the cursor on the group of its task; a click on the header opens the cause."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.task("worker:2", stalled_since=time.time() - 95)
+    run.change(state=RunPhase.RUNNING, verdict=HANGS)
+    async with showing(run, size) as (app, pilot):
+        await shows(pilot, "probably worker:2 on tf4")
+        await pilot.click("RunHeader", offset=(30, 0))
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "not sure")
+        await shows(pilot, "running, stalled for 1:3")
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen))
+        await until(pilot, lambda: bool(run.looks))
+
+        def stack(index: int, function: str) -> TaskStacks:
+            threads = (ThreadStack("main", (StackFrame(function, "/srv/data.py", 12),)),)
+            return TaskStacks(
+                TaskId("worker", index), "tf1", (ProcessStack(7, "python", "python", "", threads),)
+            )
+
+        names = ["all_reduce", "save", "next_batch"]
+        run.looks[0].set_result(Stacks(0.0, tuple(map(stack, range(3), names))))
+        await shows(pilot, "worker:2 on tf1")
+        # when the run goes on, the page says so
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        run.task("worker:2", stalled_since=None)
+        run.change(verdict=None)
+        await shows(pilot, "No task has failed, and none has stalled.")
+        await pilot.press("enter", "down", "enter")
+        assert isinstance(app.screen, CauseScreen)
+
+
+async def test_without_a_verdict_it_says_what_is_known(run: ScriptedRun) -> None:
+    """A failure to which nothing points has the tasks that failed, the first one on top, and Enter
+    shows the end of its log."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.write("worker:0", b"one\ntwo\nthree\n")
+    run.task("worker:0", state=TaskState.FAILED, exit_code=3, ended=time.time())
+    run.end(Outcome.FAILED, 1, failure=Failure(TaskId("worker", 0), "tf2", "exit 3", 1.0))
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("C")
+        await shows(pilot, "This task failed first")
+        await shows(pilot, "! worker:0")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await shows(pilot, "three")
+
+
+async def test_hostile_evidence_is_bounded_and_printable(run: ScriptedRun) -> None:
+    """Given evidence with escape sequences, markup, foreign tasks, and far too much of it, the page
+    stays a page, and Enter on any of its lines does no harm."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    evil = "\x1b]52;c;YQ==\x07\x1b[2J[bold red]x[/]\u202e\n" + "y" * 3_000
+    lines = ("no task at all", "worker:99: gone", f"worker:1: {evil}", *(["worker:1: z"] * 500))
+    tasks = tuple(TaskId("worker", number) for number in range(500))
+    run.change(
+        state=RunPhase.RUNNING,
+        verdict=Verdict(tasks, Kind.ALIKE, True, f"all raised {evil}", lines),
+    )
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("C")
+        await shows(pilot, "no task at all")
+        await shows(pilot, "and 468 other tasks")
+        rows = screen_text(app)
+        assert len(rows) == 24 and all(row.isprintable() for row in rows)
+        await pilot.press(*["down"] * 4)
+        await until(pilot, lambda: app.screen.query_one(Table).cursor_row == 4)
+        await pilot.press("enter")
+        notes = app._notifications
+        await until(pilot, lambda: any("leads to no task" in note.message for note in notes))
+        await pilot.press("down", "down")
+        await shows(pilot, "[bold red]x[/]")
+        assert not visible(app, "\x1b")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen))

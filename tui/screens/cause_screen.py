@@ -1,0 +1,212 @@
+"""Cause screen: which task is guilty of a failure or a hang, and the evidence, each line of which
+leads to its place in a log or among the stacks."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import ClassVar
+
+from rich.text import Text
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import DataTable, Static
+
+from launcher.frozen import frozen
+from launcher.ids import TaskId
+from launcher.printable import printable
+from launcher.quantities import counted
+from launcher.run.snapshot import Snapshot, TaskView
+from launcher.run.states import RunPhase
+from launcher.session.control import RunControl
+from tui.format import StatusColor, clock
+from tui.log.document import Document
+from tui.log.sanitise import plain_text
+from tui.screens.page import fit
+from tui.screens.run_page import RunPage
+from tui.screens.run_screen import RunScreen
+from tui.screens.stacks_screen import StacksScreen
+from tui.tables import Cells, TableRow
+from tui.widgets.colours import status_colours
+from tui.widgets.footer import KeyFooter
+from tui.widgets.header import RunHeader
+from tui.widgets.table import Table
+
+_MOST_TASKS = 32
+_MOST_LINES = 64
+"""Lines of evidence that are shown."""
+_SEARCHED_LINES, _SEARCHED_BYTES = 2_000, 2_000_000
+"""The end of a log in which evidence is looked for: the verdict has read far less."""
+_TITLES: list[str | Text] = ["task", "host", "what points to it"]
+
+
+@frozen
+class EvidenceRow:
+    """A row of the page."""
+
+    text: str
+    """What it says, printable."""
+    task: TaskId | None = None
+    """The task to which it leads."""
+    host: str = ""
+    line: str = ""
+    """Text that its line in the log holds; empty for the end of the log."""
+    guilty: bool = False
+    """The task is the cause itself."""
+
+
+class CauseScreen(RunPage):
+    """Follows the run: the verdict of a hang goes when the run goes on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,C", "app.pop_screen", "Back to the logs", id="cause.back"),
+        Binding("enter", "go", "To its place in the log", id="cause.go"),
+    ]
+
+    def compose(self) -> ComposeResult:
+        yield RunHeader()
+        yield Static(id="sentence", markup=False)
+        yield Table("evidence", "Evidence", fills=2, fits=True)
+        yield Static(id="whole", markup=False)
+        yield KeyFooter()
+
+    def on_mount(self) -> None:
+        fit(self)
+        self._rows: list[EvidenceRow] = []
+        self._show()
+        self.set_focus(self.query_one(Table))
+        self.set_interval(1.0, self._show)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        if self.app.screen is not self:
+            return
+        hints = [("cause.back", "back"), ("cause.go", "to its place"), ("stacks", "stacks")]
+        snapshot = self.show_run([*hints, ("help", "help")])
+        bad = status_colours(self.app)[StatusColor.BAD]
+        text, surety = cause_sentence(snapshot)
+        sentence = Text(text, f"bold {bad}" if surety else "")
+        self.query_one("#sentence", Static).update(
+            sentence.append(f"\n{surety}", "default not bold") if surety else sentence
+        )
+        self._rows = list(evidence_rows(snapshot, time.time()))
+        table = self.query_one(Table)
+        table.display = bool(self._rows)
+        table.show(
+            _TITLES,
+            [TableRow(str(n), partial(_cells, row)) for n, row in enumerate(self._rows)],
+        )
+        self._show_whole()
+
+    @on(DataTable.RowHighlighted, "#evidence")
+    def _show_whole(self) -> None:
+        """Shows the row under the cursor as a whole: its line may have no room in the table."""
+        row = self._row
+        self.query_one("#whole", Static).update(Content(row.text if row is not None else ""))
+
+    @property
+    def _row(self) -> EvidenceRow | None:
+        key = self.query_one(Table).key
+        return self._rows[int(key)] if key is not None and int(key) < len(self._rows) else None
+
+    @on(DataTable.RowSelected, "#evidence")
+    @work(group="commands", exclusive=True)
+    async def action_go(self) -> None:
+        """Goes to the line in the log of its task; to the stacks where the log has no such line and
+        the task lives; else to the end of the log."""
+        row = self._row
+        if row is None or row.task is None:
+            self.notify("this line leads to no task", timeout=3)
+            return
+        snapshot = self._control.snapshot()
+        found = await asyncio.to_thread(_place, self._control, row.task, row.line)
+        if self.app.screen is not self:  # a person has gone elsewhere meanwhile
+            return
+        if found is None and snapshot.task(row.task).state.live:
+            self.app.switch_screen(StacksScreen(self._control, self._alert, row.task))
+            return
+        below = next(one for one in self.app.screen_stack if isinstance(one, RunScreen))
+        self.app.pop_screen()
+        below.area.show_line(row.task, found)
+        if found is None:
+            kept = f"; the stacks are in {snapshot.hang.file}" if snapshot.hang else ""
+            self.app.notify(f"no line of the log of {row.task} says that{kept}", timeout=8)
+
+
+def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
+    """The verdict, and how sure it is; where there is none, what is known without it."""
+    verdict = snapshot.verdict
+    if verdict is not None:
+        kind = str(verdict.kind).replace("-", " ")
+        sure = "this is sure" if verdict.sure else "probable, not sure: another task may be guilty"
+        tasks = counted(len(verdict.tasks), "task")
+        return printable(verdict.text), f"{kind}; {tasks}; {sure}"
+    if snapshot.first_failure is not None:
+        return "Nothing points to one cause. This task failed first:", ""
+    if any(task.stalled_since is not None for task in snapshot.tasks):
+        return "Nothing points to one cause. These tasks have stalled:", ""
+    return "No task has failed, and none has stalled.", ""
+
+
+def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
+    """The guilty tasks, then what points to them; without a verdict, the tasks that failed or have
+    stalled."""
+    tasks = {task.id: task for task in snapshot.tasks}
+    verdict, failure = snapshot.verdict, snapshot.first_failure
+    if verdict is not None:
+        guilty = verdict.tasks
+    elif failure is not None:
+        guilty = (failure.task, *failure.others)
+    else:
+        guilty = tuple(task.id for task in snapshot.tasks if task.stalled_since is not None)
+    for name in guilty[:_MOST_TASKS]:
+        if name in tasks:
+            text = _state(tasks[name], snapshot, now)
+            yield EvidenceRow(text, name, printable(tasks[name].host), guilty=True)
+    if len(guilty) > _MOST_TASKS:
+        yield EvidenceRow(f"and {counted(len(guilty) - _MOST_TASKS, 'other task')}")
+    names = {str(name): name for name in tasks}
+    for line in verdict.evidence[:_MOST_LINES] if verdict is not None else ():
+        before, _, rest = line.partition(": ")
+        if (task := names.get(before)) is None:
+            yield EvidenceRow(printable(line))
+        else:
+            yield EvidenceRow(printable(rest), task, printable(tasks[task].host), rest)
+
+
+def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
+    text = task.exit_text
+    if snapshot.state is not RunPhase.ENDED and task.stalled_since is not None:
+        text += f", stalled for {clock(now - task.stalled_since)}"
+    return printable(f"{text} ({task.reason})" if task.reason else text)
+
+
+def _cells(row: EvidenceRow) -> Cells:
+    mark = "! " if row.guilty else ""
+    style = "bold" if row.guilty else ""
+    name = "" if row.task is None else f"{mark}{row.task}"
+    return [Text(name, style, no_wrap=True), Text(row.host, no_wrap=True), Text(row.text, style)]
+
+
+def _place(control: RunControl, task: TaskId, text: str) -> int | None:
+    """Number of the last line of a task's log that holds the text; of the last line where no text
+    is given; None where there is none."""
+    document = Document(task, control.logs.open(task))
+    document.refresh()
+    if not text:
+        return max(0, document.count - 1)
+    read = 0
+    for number in reversed(range(max(0, document.count - _SEARCHED_LINES), document.count)):
+        data = document.line(number).data
+        read += len(data)
+        if text in plain_text(data):
+            return number
+        if read > _SEARCHED_BYTES:
+            break
+    return None

@@ -1,0 +1,29 @@
+"""Page about a run beside its logs: metrics, hosts, stacks, cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from textual.screen import Screen
+
+from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
+from tui.widgets.footer import KeyFooter, kill_hint
+from tui.widgets.header import RunHeader
+
+
+class RunPage(Screen[None]):
+    """Has the header and the footer of the run; what is wrong with it is told on each page."""
+
+    def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
+        """`alert` returns the newest complaint of a task, as the run screen's header has it."""
+        super().__init__()
+        self._control = control
+        self._alert = alert
+
+    def show_run(self, hints: Sequence[tuple[str, str]]) -> Snapshot:
+        """Shows how the run goes, and the keys behind that for kill-all; returns the run."""
+        snapshot = self._control.snapshot()
+        self.query_one(RunHeader).show(snapshot, self._alert())
+        self.query_one(KeyFooter).show([kill_hint(snapshot.state), *hints])
+        return snapshot
