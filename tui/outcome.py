@@ -209,10 +209,12 @@ def _task_state(task: TaskView) -> str:
     return " ".join(words)
 
 
-def failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
-    """The cause of a failure, then the first failure with at most `tail` last lines of its log;
-    empty if none."""
-    text = cause_text(snapshot, colours)
+def failure_text(
+    snapshot: Snapshot, colours: Colours, tail: int, evidence: int = _MOST_EVIDENCE
+) -> StyledText:
+    """The cause of a failure and what points to it, then the first failure with at most `tail` last
+    lines of its log; empty if none."""
+    text = cause_text(snapshot, colours, evidence)
     text.append_text(_first_failure_text(snapshot, colours, tail))
     return text
 
@@ -253,7 +255,7 @@ def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Styl
     return text
 
 
-def cause_text(snapshot: Snapshot, colours: Colours) -> StyledText:
+def cause_text(snapshot: Snapshot, colours: Colours, evidence: int = _MOST_EVIDENCE) -> StyledText:
     """Which task is guilty of a failure, and why, and what else points to it; empty where it is not
     known."""
     text = StyledText()
@@ -261,7 +263,7 @@ def cause_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     if verdict is None:
         return text
     text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
-    for line in verdict.evidence[:_MOST_EVIDENCE]:
+    for line in verdict.evidence[:evidence]:
         text.append(f"  · {printable(line)}\n")
     return text
 

@@ -544,6 +544,20 @@ class Snapshot(RunView):
         return None if self.first_failure is None else self.first_failure.task
 
     @property
+    def stalled(self) -> tuple[TaskView, ...]:
+        """The tasks that have stalled, the first one first."""
+        found = [(t.stalled_since, t) for t in self.tasks if t.stalled_since is not None]
+        return tuple(task for _, task in sorted(found, key=lambda one: one[0]))
+
+    @property
+    def trouble(self) -> TaskId | None:
+        """The task to look at first: the culprit, else the one that stalled first, else one whose
+        host is lost."""
+        lost = (task for task in self.tasks if task.state is TaskState.LOST)
+        first = next(iter((*self.stalled, *lost)), None)
+        return self.culprit or (None if first is None else first.id)
+
+    @property
     def rate(self) -> float | None:
         """Global steps a second: the chief's view, else the fastest task's."""
         rates = [t for t in self.tasks if t.rate is not None and t.state.live]

@@ -163,3 +163,44 @@ async def test_hostile_evidence_is_bounded_and_printable(run: ScriptedRun) -> No
         assert not visible(app, "\x1b")
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_stall_is_named_on_every_page_and_one_key_away(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """The header of logs, metrics, hosts, stacks and cause names task, host and since when; `!`
+    leads from each of them to the end of the log of the task that stalled first."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.task("worker:2", stalled_since=time.time() - 95)
+    run.change(state=RunPhase.RUNNING)
+    run.write("worker:2", b"one\nits last line\n")
+    named = "! worker:2 on tf4 stalled for "
+    async with showing(run, size) as (app, pilot):
+        await until(pilot, lambda: named in screen_text(app)[0])
+        for key in ("M", "H", "b", "C"):
+            await pilot.press("1", key)
+            await until(pilot, lambda: not isinstance(app.screen, RunScreen))
+            await until(pilot, lambda: named in screen_text(app)[0])
+            await pilot.press("exclamation_mark")
+            await until(pilot, lambda: isinstance(app.screen, RunScreen))
+            await until(pilot, lambda: focused_task(app) == "worker:2")
+
+
+async def test_the_summary_has_cause_last_lines_and_keys_on_a_low_terminal(
+    run: ScriptedRun,
+) -> None:
+    """The cause comes before the receipt; the keys that lead on stand in its frame."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.change(verdict=FAILED)
+    tail = ("zero", "one", "two", RAISED)
+    run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=time.time())
+    async with showing(run, (80, 24)) as (app, pilot):
+        await shows(pilot, "worker:1")
+        run.end(Outcome.FAILED, 1, Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0, (), tail))
+        await shows(pilot, "! its log  C cause and evidence  Esc hide  q leave")
+        await shows(pilot, "| one")
+        rows = screen_text(app)
+        cause = next(i for i, row in enumerate(rows) if "cause: worker:1 on tf3" in row)
+        assert cause < next(i for i, row in enumerate(rows) if f"| {RAISED}" in row)
+        assert not visible(app, "| zero")

@@ -33,7 +33,8 @@ async def test_the_first_failure_is_shown_though_a_filter_hides_it(run: Scripted
         view = screen.area.views.of(TaskId("worker", 1))
         await pilot.press("exclamation_mark", "apostrophe", *"nobody", "enter")
         told = [note.message for note in app._notifications]
-        assert told == ["no task has failed", "no task is called 'nobody'"]
+        none = "no task has failed, and none has stalled"
+        assert told == [none, "no task is called 'nobody'"]
         await pilot.press("3", "ampersand", *"fine", "enter")
         await until(pilot, lambda: view.lines.count == 1)
         run.end(failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), ()))

@@ -211,7 +211,7 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     run.task("worker:1", stalled_since=now - 91)
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "! no step for 9")
-        await shows(pilot, "! 1 stalled")
+        await shows(pilot, "! worker:1 on tf3 stalled for ")
         run.task("worker:1", stalled_since=None)
         await until(pilot, lambda: not any("! " in row for row in screen_text(app)))
 

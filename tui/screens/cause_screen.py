@@ -28,7 +28,6 @@ from tui.log.document import Document
 from tui.log.sanitise import plain_text
 from tui.screens.page import fit
 from tui.screens.run_page import RunPage
-from tui.screens.run_screen import RunScreen
 from tui.screens.stacks_screen import StacksScreen
 from tui.tables import Cells, TableRow
 from tui.widgets.colours import status_colours
@@ -131,9 +130,9 @@ class CauseScreen(RunPage):
         if found is None and snapshot.task(row.task).state.live:
             self.app.switch_screen(StacksScreen(self._control, self._alert, row.task))
             return
-        below = next(one for one in self.app.screen_stack if isinstance(one, RunScreen))
+        logs = self.logs
         self.app.pop_screen()
-        below.area.show_line(row.task, found)
+        logs.area.show_line(row.task, found)
         if found is None:
             kept = f"; the stacks are in {snapshot.hang.file}" if snapshot.hang else ""
             self.app.notify(f"no line of the log of {row.task} says that{kept}", timeout=8)
@@ -149,7 +148,7 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
         return printable(verdict.text), f"{kind}; {tasks}; {sure}"
     if snapshot.first_failure is not None:
         return "Nothing points to one cause. This task failed first:", ""
-    if any(task.stalled_since is not None for task in snapshot.tasks):
+    if snapshot.stalled:
         return "Nothing points to one cause. These tasks have stalled:", ""
     return "No task has failed, and none has stalled.", ""
 
@@ -164,7 +163,7 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
     elif failure is not None:
         guilty = (failure.task, *failure.others)
     else:
-        guilty = tuple(task.id for task in snapshot.tasks if task.stalled_since is not None)
+        guilty = tuple(task.id for task in snapshot.stalled)
     for name in guilty[:_MOST_TASKS]:
         if name in tasks:
             text = _state(tasks[name], snapshot, now)

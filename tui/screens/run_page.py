@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from launcher.run.snapshot import Snapshot
 from launcher.session.control import RunControl
+from tui.screens.run_screen import RunScreen
 from tui.widgets.footer import KeyFooter, kill_hint
 from tui.widgets.header import RunHeader
 
 
 class RunPage(Screen[None]):
     """Has the header and the footer of the run; what is wrong with it is told on each page."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("exclamation_mark", "trouble", "Trouble: the failed task", id="failure"),
+    ]
 
     def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
         """`alert` returns the newest complaint of a task, as the run screen's header has it."""
@@ -27,3 +34,14 @@ class RunPage(Screen[None]):
         self.query_one(RunHeader).show(snapshot, self._alert())
         self.query_one(KeyFooter).show([kill_hint(snapshot.state), *hints])
         return snapshot
+
+    @property
+    def logs(self) -> RunScreen:
+        """The screen of the logs, above which the page is."""
+        return next(one for one in self.app.screen_stack if isinstance(one, RunScreen))
+
+    def action_trouble(self) -> None:
+        """Goes to the log of the task to look at first."""
+        logs = self.logs
+        self.app.pop_screen()
+        logs.area.action_trouble()

@@ -16,6 +16,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.command import Hit, Hits, Provider
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Static
@@ -27,6 +28,7 @@ from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl, loop_caller
 from tui.clipboard import copy
+from tui.keys import key_hints
 from tui.memory import Memory
 from tui.outcome import (
     failure_text,
@@ -60,7 +62,9 @@ _MOST_TASKS = 64
 _NOTE_SECONDS = 8
 TALL = 36
 LAST_LINES = 5
-"""Last lines of a failure on a tall terminal; on a low one they stand in the pane of the task."""
+"""Last lines of a failure on a tall terminal."""
+LOW_LINES = 3
+"""Last lines of a failure on a low terminal; none where a host has not confirmed its end."""
 FRAME = 1 / 30
 SEARCH_FRAME = 1 / 10
 INPUT_FRAMES = 10
@@ -479,10 +483,17 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         """Shows the first failure and the receipt; outcome and time stand in the header."""
         colours = status_colours(self.app)
         tall = self.app.size.height >= TALL
-        failure = failure_text(snapshot, colours, LAST_LINES if tall else 0)
+        clean = snapshot.receipt is None or snapshot.clean
+        lines, evidence = (LAST_LINES, LAST_LINES) if tall else (LOW_LINES if clean else 0, 0)
+        failure = failure_text(snapshot, colours, lines, evidence)
         receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
         texts = (refusals_text(snapshot, colours), failure, receipt)
         self._text.update(paragraphs(*texts, apart=tall).rich)
+        keys = [("back", "hide"), ("leave", "leave")]
+        if snapshot.culprit is not None:
+            keys = [("failure", "its log"), ("cause", "cause and evidence"), *keys]
+        named = (f"{hint.keys} {hint.does}" for hint in key_hints(self, keys))
+        self.border_title = Content("  ".join(named))
         self.display = True
 
 

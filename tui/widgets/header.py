@@ -17,6 +17,7 @@ from textual.widget import Widget
 
 from launcher.cluster.roles import plural
 from launcher.frozen import frozen
+from launcher.ids import named_tasks
 from launcher.printable import printable
 from launcher.quantities import age, thousands
 from launcher.run.snapshot import Snapshot, TaskView
@@ -37,6 +38,8 @@ _MOST_CELLS = 8
 _READY, _STARTING, _WAITING, _FAILED = "█▒░✗"
 _GAP = "  "
 _LONGEST_NAME = 24
+_MOST_RANGES = 2
+"""Ranges of tasks that are named, such as `worker:0–2`."""
 
 
 class HeaderForm(Enum):
@@ -73,7 +76,7 @@ class RunHeader(Widget):
     async def on_click(self) -> None:
         """Opens the page of the cause, where the row names one."""
         snapshot = self._snapshot
-        if snapshot is not None and (snapshot.culprit or _stalled(snapshot)):
+        if snapshot is not None and (snapshot.culprit or snapshot.stalled):
             await self.app.run_action("cause")
 
     def render(self) -> Text:
@@ -87,9 +90,9 @@ class RunHeader(Widget):
         for form in HeaderForm:
             parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
-                if stalled := len(_stalled(self._snapshot)):
+                if self._snapshot.stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
-                    parts.insert(1, Part(Importance.STATE, f"! {stalled} stalled", style))
+                    parts.insert(1, Part(Importance.NEWS, _stall(self._snapshot, now), style))
                     hang = self._snapshot.hang
                     told = self._snapshot.verdict is not None
                     if not told and hang is not None and hang.reason is Hang.STALLED:
@@ -102,8 +105,15 @@ class RunHeader(Widget):
         return fit(parts, width, _GAP)
 
 
-def _stalled(snapshot: Snapshot) -> list[TaskView]:
-    return [task for task in snapshot.tasks if task.stalled_since is not None]
+def _stall(snapshot: Snapshot, now: float) -> str:
+    """`! worker:3 on tf4 stalled for 2:05`; beside a verdict, which names the task, without it."""
+    stalled = snapshot.stalled
+    since = f"stalled for {clock(now - (stalled[0].stalled_since or now))}"
+    if snapshot.verdict is not None:
+        return f"! {since}"
+    hosts = {task.host for task in stalled}
+    where = f" on {min(hosts)}" if len(hosts) == 1 else ""
+    return printable(f"! {named_tasks((task.id for task in stalled), _MOST_RANGES)}{where} {since}")
 
 
 def header_parts(
@@ -197,7 +207,9 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
     exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
     if snapshot.verdict is not None:
-        return [Part(Importance.NEWS, f"cause: {printable(snapshot.verdict.text)}", bad)]
+        return [
+            Part(Importance.NEWS, f"cause: {printable(snapshot.verdict.text)}", bad, shortens=True)
+        ]
     if failure is None:
         return []
     text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"

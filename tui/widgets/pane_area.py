@@ -172,10 +172,10 @@ class PaneArea(Horizontal, can_focus=True):
         Binding("E", "error(-1)", "Previous error in any pane", id="error.previous", group=_ERROR),
         Binding(
             "exclamation_mark",
-            "first_failure",
-            "First failure",
+            "trouble",
+            "Trouble: the failed task",
             id="failure",
-            tooltip="The end of the log of the task that failed first",
+            tooltip="The end of the log of the task that is to blame, has stalled, or failed first",
         ),
         Binding(
             "t",
@@ -588,13 +588,13 @@ class PaneArea(Horizontal, can_focus=True):
             self._errors = Finder(Merged({**logs}), ERRORS)
         self._errors.step(by)
 
-    def action_first_failure(self) -> None:
-        """The end of the log of the task that is to blame for a failure."""
-        culprit = self._control.snapshot().culprit
-        if culprit is None:
-            self.notify("no task has failed", timeout=2)
+    def action_trouble(self) -> None:
+        """The end of the log of the task to look at first: it is to blame, or has stalled."""
+        task = self._control.snapshot().trouble
+        if task is None:
+            self.notify("no task has failed, and none has stalled", timeout=2)
             return
-        self.show_line(culprit)
+        self.show_line(task)
 
     def _show_error(self) -> None:
         """Shows the error that was asked for, once all logs have been searched."""
