@@ -305,6 +305,7 @@ class LaunchPreparation:
         host = plan.host(name)
         if not plan.sends_files(host):
             self._shell.feed(ev.Staged(time.time(), name))
+            await self._drop_program(name)  # it may have answered questions
             return
         if name in self._staging:
             self._staging[name].cancel()

@@ -166,6 +166,7 @@ def test_homes_that_are_one_disk(scenario: Scenario, monkeypatch: pytest.MonkeyP
     """Given nodes that keep their state on one shared disk, when a run starts, then each has a
     folder of its own there; a kill is confirmed by all and leaves no folder."""
     monkeypatch.setenv("XDG_STATE_HOME", str(scenario.bed.folder / "state-of-tests"))
+    monkeypatch.setenv("HOME", str(scenario.bed.folder))  # the directory of tasks, on each node
     with scenario.up() as up:
         ready(up, *ALL)
         assert len(folders(scenario, up.run_id, "sl1")) == 3

@@ -24,7 +24,7 @@ from launcher.cluster import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.session.process import crash
-from launcher.session.run_shell import Beginning, Shell
+from launcher.session.run_shell import Beginning, RunShell
 from launcher.store.runs import RunFolder
 for count in map(int, sys.argv[1:]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))
@@ -35,7 +35,7 @@ for count in map(int, sys.argv[1:]):
     spec = loads(text, "many.toml", Path.cwd())
     folder = RunFolder.create(f"many-20261120-183002-{count:04}", text, spec)
     machine = RunStateMachine(spec, folder.run_id, 1.0)
-    Shell(folder, machine, Beginning(ev.Begin(1.0)), crash)
+    RunShell(folder, machine, Beginning(ev.Begin(1.0)), crash)
     print(*resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 PREFLIGHT = """

@@ -59,7 +59,7 @@ def check(calls: Sequence[Call], modules: int, functions: int) -> None:
 def test_the_way_of_a_kill_can_be_read(calls: list[Call]) -> None:
     """Given a run, when a client kills it, then few modules and functions are on the way from the
     command that the control socket hands over to the KILL frame, and to the last message out."""
-    begin, frame = first(calls, "Shell.command"), first(calls, "encode", str(wire.KILL))
+    begin, frame = first(calls, "RunShell.command"), first(calls, "encode", str(wire.KILL))
     assert begin < frame
     check(calls[begin : frame + 1], 8, 24)
     check(calls[: first(calls, "LocalTransport.write") + 1], 10, 25)

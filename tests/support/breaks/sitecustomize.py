@@ -27,10 +27,10 @@ PLACES: dict[str, tuple[str, str, str]] = {
     "a release": ("launcher.session.release", "Teardown", "release"),
     "the end": ("launcher.session.run_shell", "Executor", "_finish"),
     "the links' end": ("launcher.session.host_links", "HostLinks", "_close"),
-    "the last wait": ("launcher.session.run_shell", "Shell", "_finish_writing"),
+    "the last wait": ("launcher.session.run_shell", "RunShell", "_finish_writing"),
     # In the beginning.
     "the take-up": ("launcher.run.machine", "RunStateMachine", "handle:HostsChecked"),
-    "the start": ("launcher.session.run_shell", "Shell", "_begin"),
+    "the start": ("launcher.session.run_shell", "RunShell", "_begin"),
 }
 
 
