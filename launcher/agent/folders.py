@@ -404,7 +404,7 @@ def _read_end(path: str) -> dict[str, Any]:
 def _write(path: str, text: str) -> None:
     """Writes a whole file or none: half of one is no word."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
-    with open(os.open(path + ".new", flags, 0o600), "w") as file:
+    with open(os.open(path + ".new", flags, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     os.rename(path + ".new", path)
 

@@ -303,10 +303,10 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
             needed = not f"{package}.{stem}".startswith(_NOT_SENT[main])
             if stem != file.name != "__init__.py" and needed:
                 name = f"launcher.{package}.{stem}"
-                modules[name] = _code(name) if code else file.read_text()
+                modules[name] = _code(name) if code else file.read_text(encoding="utf-8")
     scripts = resources.files("launcher.on_host")
     names = _TOOLS if main == _AGENT else ()
-    sent = modules, {name: scripts.joinpath(name).read_text() for name in names}
+    sent = modules, {name: scripts.joinpath(name).read_text(encoding="utf-8") for name in names}
     return marshal.dumps(sent) if code else marshal.dumps(sent, _MARSHAL_VERSION)
 
 
