@@ -62,7 +62,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     groups: dict[str, dict[str, str]] = {}
     notes: dict[str, None] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        line = re.sub(r"^\s*[-*•]\s+", "", line).strip()
+        line = re.sub(r"^\s*[-*\u2022]\s+", "", line).strip()
         line = re.sub(r"^(?:-l\s+)?(?:nodes|select)=(?=\w[\w.-]*:ppn=)", "", line)
         if not line or line == "---":
             continue

@@ -365,7 +365,7 @@ def test_stacks_that_break_a_bound_break_the_protocol(
 ) -> None:
     """Given stacks with an index, a count, a number or a name out of bounds, when the launcher
     checks them, then the answer breaks the protocol."""
-    with pytest.raises(ProtocolError, match=r"REPLY \(Stacks\)"):
+    with pytest.raises(ProtocolError, match=r"REPLY \(StacksQuestion\)"):
         stacks_answer({**PROCESS, **process}, stacks=stacks)
 
 

@@ -10,7 +10,7 @@ from launcher.agent import wire
 from launcher.hosts.transport import Transport
 from launcher.run.states import HostState, TaskState
 from tests.support.agent_frames import Body, facts, welcome
-from tests.support.scripted import Agent, Bench, Host, bench
+from tests.support.scripted import CLUSTER, Agent, Bench, Host, bench
 from tests.support.short_programs import Talker
 
 
@@ -41,7 +41,9 @@ async def test_a_cut_while_files_are_about_to_come_is_no_refusal(
 ) -> None:
     """Given a connection that ends while the program for the files is being started, then the host
     is lost, and gets its files when it is back."""
-    async with bench(tmp_path, monkeypatch) as run:
+    cluster = CLUSTER.replace('workdir = ""', 'workdir = ""\nenv = { CODE = "{trainer}" }')
+    assert cluster != CLUSTER
+    async with bench(tmp_path, monkeypatch, cluster) as run:
         opened: list[CutOff] = []
 
         async def open_session(
