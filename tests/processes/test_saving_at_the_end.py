@@ -109,13 +109,13 @@ def test_what_a_handler_starts_ends_by_itself(tmp_path: Path, how: str) -> None:
 LOADS = """
 import os, signal, sys, time
 def told(*_):
-    print(name, "told")
+    print(f"{name} told")
     time.sleep(0.5)
-    print(name, "ends")
+    print(f"{name} ends")
     sys.exit(0)
 name = "loader" if os.fork() == 0 else "trainer"
 signal.signal(signal.SIGUSR1, told)
-print(name, "up")
+print(f"{name} up")
 while True:
     time.sleep(0.01)
 """

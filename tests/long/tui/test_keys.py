@@ -149,7 +149,7 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
         await press("home.copy", "the name of the new file")
         await press("dialog.back", "demos")
         await press("home.open", "this machine")
-        await press("edit.add", "SSH destinations")
+        await press("edit.add", "Add hosts")
         await press("dialog.back", "adds a task")
         await press("edit.form", "Enter accepts")
         await press("dialog.back", "adds a task")
