@@ -109,13 +109,13 @@ def test_what_a_handler_starts_ends_by_itself(tmp_path: Path, how: str) -> None:
 LOADS = """
 import os, signal, sys, time
 def told(*_):
-    print(f"{name} told")
+    print(f"{name} told\\n", end="")
     time.sleep(0.5)
-    print(f"{name} ends")
+    print(f"{name} ends\\n", end="")
     sys.exit(0)
 name = "loader" if os.fork() == 0 else "trainer"
 signal.signal(signal.SIGUSR1, told)
-print(f"{name} up")
+print(f"{name} up\\n", end="")
 while True:
     time.sleep(0.01)
 """
