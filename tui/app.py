@@ -212,7 +212,8 @@ class TfmuxApp(App[int]):
             self.notify(problem, severity="warning", timeout=10)
 
     def _keep_theme(self, theme: Theme) -> None:
-        if theme.name != self._memory.choices.theme:
+        """Keeps a person's choice; that of the settings holds in each screen anyway."""
+        if theme.name not in (self._config.theme, self._memory.choices.theme):
             self._memory.keep(theme=theme.name)
 
     def _check_keys(self) -> None:

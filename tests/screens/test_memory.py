@@ -76,3 +76,14 @@ async def test_a_broken_memory_is_no_reason_to_stop(run: ScriptedRun, text: str)
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "a-line")
         assert app.theme == "textual-dark"
+
+
+async def test_a_theme_of_the_settings_is_no_choice(run: ScriptedRun) -> None:
+    """Given a theme in config.toml, when a screen opens and closes, then nothing is remembered: a
+    person has chosen nothing."""
+    app = TfmuxApp(run, config=Config(theme="nord"))
+    async with app.run_test() as pilot:
+        await until(pilot, lambda: app.theme == "nord")
+        await pilot.press("w")  # a choice, behind which the theme's would have been kept
+        await patiently(partial(is_stored, "wrap", False), "wrap")
+    assert stored("theme") == ""
