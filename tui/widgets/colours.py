@@ -88,6 +88,11 @@ def has_sixteen_colours(app: App[Any]) -> bool:
     return app.console.color_system == "standard"
 
 
+def has_few_colours(app: App[Any]) -> bool:
+    """Whether the terminal has sixteen colours, or none are wanted (`NO_COLOR`)."""
+    return app.no_color or has_sixteen_colours(app)
+
+
 def status_defaults(*, dark: bool, sixteen: bool = False) -> dict[str, str]:
     """Colours of the status colours, for themes that do not name them."""
     column = 2 * sixteen + (not dark)

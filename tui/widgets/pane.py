@@ -41,7 +41,13 @@ from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_dra
 from tui.log.viewport import MOST_HIDDEN, Viewport
 from tui.memory import Memory
 
-from .colours import TEXT_CONTRAST, has_sixteen_colours, readable_style, theme_colour
+from .colours import (
+    TEXT_CONTRAST,
+    has_few_colours,
+    has_sixteen_colours,
+    readable_style,
+    theme_colour,
+)
 from .fit import Part, fit
 from .prompt import Prompt
 from .titles import NAME, NOTE, Title
@@ -425,8 +431,7 @@ class Pane(Widget, can_focus=True):
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters of a screen with few colours or none: else everything is drawn as it is to be,
         and text is drawable and readable."""
-        few = self.app.no_color or has_sixteen_colours(self.app)
-        return super().get_line_filters() if few else ()
+        return super().get_line_filters() if has_few_colours(self.app) else ()
 
     def render_line(self, y: int) -> Strip:
         """A row inside the border."""

@@ -475,32 +475,30 @@ class PaneArea(Horizontal, can_focus=True):
         """Times before lines: none, time of day, since the start."""
         order = list(Stamps)
         stamps = order[(order.index(self.views.options.stamps) + 1) % len(order)]
-        started = self._control.snapshot().started
-        self._change_options(f"timestamps: {stamps}", stamps=stamps, started=started)
-        self._memory.keep(stamps=str(stamps))
+        self._change_options(f"timestamps: {stamps}", stamps=stamps)
 
     def action_wrap(self) -> None:
         """Wraps long lines, or cuts them at the pane's edge."""
         wrap = not self.views.options.wrap
         self._change_options(f"wrap: {'on' if wrap else 'off'}", wrap=wrap)
-        self._memory.keep(wrap=wrap)
 
     def action_prefix(self) -> None:
         """Hides TensorFlow's prefix of date and source file, or shows it."""
         hide = not self.views.options.hide_prefix
         text = f"TensorFlow's log prefix: {'hidden' if hide else 'shown'}"
         self._change_options(text, hide_prefix=hide)
-        self._memory.keep(hide_prefix=hide)
 
     def action_remarks(self) -> None:
         """Shows remarks of TensorFlow and its like, or hides them."""
         remarks = not self.views.options.remarks
         text = f"TensorFlow's remarks: {'shown' if remarks else 'hidden'}"
         self._change_options(text, remarks=remarks)
-        self._memory.keep(remarks=remarks)
 
     def _change_options(self, message: str, **changes: Any) -> None:
-        self.set_options(replace(self.views.options, **changes))
+        """Changes how lines are shown, here and on the next screen."""
+        started = self._control.snapshot().started
+        self.set_options(replace(self.views.options, started=started, **changes))
+        self._memory.keep(**changes)
         self.notify(message, timeout=2)
 
     # search

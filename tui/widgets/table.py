@@ -15,7 +15,7 @@ from textual.widgets import DataTable
 
 from tui.tables import Cells, TableRow
 
-from .colours import has_sixteen_colours
+from .colours import has_few_colours
 
 Item = TypeVar("Item")
 _ALL_BELOW = 200
@@ -92,7 +92,7 @@ class Table(DataTable[Text]):
         """Column by which a person wants the rows ordered, and whether the largest comes first."""
 
     def on_mount(self) -> None:
-        self.set_class(self.app.no_color or has_sixteen_colours(self.app), "-few-colours")
+        self.set_class(has_few_colours(self.app), "-few-colours")
 
     def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
         """Textual's cursor goes to the row above the first one at the end of an empty table."""

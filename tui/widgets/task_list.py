@@ -17,7 +17,7 @@ from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import TaskState
 from tui.format import StatusColor, state_mark, status_color
 from tui.pane_layout import listed
-from tui.widgets.colours import has_sixteen_colours, status_colours, theme_colour
+from tui.widgets.colours import has_few_colours, status_colours, theme_colour
 
 MAX_ROWS = 4
 SUMMARY_ROWS = 2
@@ -143,7 +143,7 @@ class StatusStrip(Widget):
         if self._snapshot is None:
             return row
         colours = status_colours(self.app)
-        few = self.app.no_color or has_sixteen_colours(self.app)
+        few = has_few_colours(self.app)
         lit = "reverse" if few else f"on {theme_colour(self.app, 'primary-muted')}"
         x = y = 0
         for cell in self._cells:
