@@ -277,9 +277,8 @@ class Block:
         """Takes the next bytes."""
         text = self._rest + self._decoder.decode(data)
         self._rest = ""
-        at, last = 0, text.rfind("\x1b", max(0, len(text) - _LONGEST_SEQUENCE * 2))
-        end = len(text)
-        if text and (unfinished := self._unfinished(text, last)) is not None:
+        at, end = 0, len(text)
+        if (unfinished := _unfinished(text)) is not None:
             end = unfinished
             self._rest = _shortened(text[end:])
         for token in _TOKEN.finditer(text, 0, end):
@@ -289,20 +288,6 @@ class Block:
             self._obey(token)
         if at < end:
             self._put(text[at:end])
-
-    @staticmethod
-    def _unfinished(text: str, last: int) -> int | None:
-        """Where an escape sequence begins that the text does not finish."""
-        if last < 0:  # it may be longer than what was looked at
-            last = text.rfind("\x1b")
-            if last < 0:
-                return None
-        # The escape may be the first half of what ends a control string.
-        before = text.rfind("\x1b", 0, last) if last == len(text) - 1 else -1
-        for begin in (before, last):
-            if begin >= 0 and _UNFINISHED.match(text, begin):
-                return begin
-        return None
 
     def finish(self) -> None:
         """Nothing more comes: what is not finished is dropped, or shown where it is text."""
@@ -534,14 +519,24 @@ def cells_of(char: str) -> int:
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
 
 
+def _unfinished(text: str) -> int | None:
+    """Where an escape sequence begins that the text does not finish."""
+    last = text.rfind("\x1b")
+    # The escape may be the first half of what ends a control string.
+    before = text.rfind("\x1b", 0, last) if last == len(text) - 1 else -1
+    for begin in (before, last):
+        if begin >= 0 and _UNFINISHED.match(text, begin):
+            return begin
+    return None
+
+
 def _shortened(rest: str) -> str:
     """An unfinished sequence without what has no effect: it may go on for ever."""
     if rest[1:2] == "[":
-        if len(rest) <= _LONGEST_SEQUENCE + 3:
+        most, between = _LONGEST_SEQUENCE + 3, " !\"#$%&'()*+,-./"
+        if len(rest) <= most:
             return rest
-        return rest[: _LONGEST_SEQUENCE + 3].rstrip(" !\"#$%&'()*+,-./") + (
-            " " if rest[-1] in " !\"#$%&'()*+,-./" else ""
-        )
+        return rest[:most].rstrip(between) + (" " if rest[-1] in between else "")
     if rest[1:2] in ("]", "P", "X", "^", "_"):
         return rest[:2] + ("\x1b" if rest.endswith("\x1b") else "")
     return rest[:2]
