@@ -205,17 +205,22 @@ class Row:
         """The characters, without styles."""
         return "".join(self.chars).rstrip(" ")
 
+    def spans(self) -> Iterator[tuple[str, TextStyle]]:
+        """The parts of one style, each with it."""
+        at = 0
+        for style, cells in groupby(self.styles):
+            end = at + len(list(cells))
+            yield "".join(self.chars[at:end]), style
+            at = end
+
     def encoded(self) -> str:
         """The characters with the SGR sequences of their styles."""
         if self.styles.count(PLAIN) == len(self.styles):
             return self.text()
         parts: list[str] = []
-        at = 0
-        for style, cells in groupby(self.styles):
-            end = at + len(list(cells))
+        for text, style in self.spans():
             parts.append(sequence_of(style) or ("\x1b[m" if parts else ""))
-            parts.append("".join(self.chars[at:end]))
-            at = end
+            parts.append(text)
         if self.styles[-1] != PLAIN:
             parts.append("\x1b[m")
         return "".join(parts).rstrip(" ")

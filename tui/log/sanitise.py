@@ -7,7 +7,6 @@ a newline. The file keeps it byte for byte; the screen gets text with colours an
 from __future__ import annotations
 
 import re
-from itertools import groupby
 from typing import NamedTuple
 
 import re2
@@ -19,7 +18,6 @@ from launcher.lines import (
     TAB_CELLS,
     TRUE_COLOUR,
     Attr,
-    Row,
     TextStyle,
     rewrites,
     row_of,
@@ -56,7 +54,8 @@ def parse_spans(raw: bytes, style: TextStyle = PLAIN) -> list[Span]:
         return [Span(raw.decode("ascii"), style)]
     raw = raw.rstrip(b"\r")
     if rewrites(raw):
-        return _row_spans(row_of(raw, style))
+        found = [Span(make_drawable(part), its) for part, its in row_of(raw, style).spans()]
+        return found or [Span("", PLAIN)]
     text = raw.decode("utf-8", "replace")
     if "\x1b" not in text:
         return [Span(make_drawable(text, 0), style)]
@@ -68,16 +67,6 @@ def parse_spans(raw: bytes, style: TextStyle = PLAIN) -> list[Span]:
         if tabs:
             cells += cell_len(clean)
         result.append(Span(clean, its_style))
-    return result or [Span("", PLAIN)]
-
-
-def _row_spans(row: Row) -> list[Span]:
-    result: list[Span] = []
-    at = 0
-    for style, cells in groupby(row.styles):
-        end = at + len(list(cells))
-        result.append(Span(make_drawable("".join(row.chars[at:end])), style))
-        at = end
     return result or [Span("", PLAIN)]
 
 
