@@ -81,9 +81,9 @@ class Query:
         """The numbers of the lines that hit, and how many hits there are."""
         data = chunk.data
         if not chunk.is_shown:
-            if not rewrites(data):
-                if self._prefilter is not None and not self._prefilter.search(data):
-                    return [], 0
+            first = self._prefilter
+            if first is not None and not first.search(data) and not rewrites(data):
+                return [], 0
             data = all_displayed(data)
         hits: list[int] = []
         count = at = here = 0
