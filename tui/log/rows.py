@@ -65,7 +65,7 @@ def render_line(
 ) -> tuple[list[Span], int]:
     """A line as coloured text, and how many cells at its beginning are not the line's own. `of`
     is the task whose log this is, where the line itself does not say it."""
-    data = latest(line.data) if b"\r" in line.data else line.data
+    data = latest(line.data)
     cut = line.cut + max(0, len(data) - MAX_DRAWN)
     data = data[:MAX_DRAWN]
     if options.hide_prefix:
