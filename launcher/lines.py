@@ -549,8 +549,9 @@ def _shortened(rest: str) -> str:
 
 def style_after(data: bytes, style: TextStyle) -> TextStyle:
     """The style behind some bytes before which another one was set."""
-    begin = 0
-    for reset in _RESET.finditer(data, max(data.rfind(b"\x1b[0m"), data.rfind(b"\x1b[m"), 0)):
+    begin = max(0, data.rfind(b"\x1b[0m"))
+    begin = max(begin, data.rfind(b"\x1b[m", begin))
+    for reset in _RESET.finditer(data, begin):
         begin, style = reset.end(), PLAIN
     for codes in _SGR.findall(data, begin):
         if len(codes) <= _LONGEST_SEQUENCE:

@@ -95,7 +95,7 @@ class _Block:
     def __post_init__(self) -> None:
         self.size = len(self.data)
         self.lines = self.data.split(b"\n")
-        self.has_escapes = b"\x1b" in self.data
+        self.first_escape = self.data.find(b"\x1b")
 
     def start(self, at: int) -> int:
         """Offset in the file of line `at` of the block. Near the block's end, where a pane
@@ -197,16 +197,10 @@ class Document:
     def _style(self, block: _Block, start: int) -> TextStyle:
         """The style that is set where a line begins: a colour lasts until it is ended, as far as
         its beginning is at hand."""
-        if not block.has_escapes:
-            return block.style
         here = start - block.offset
-        last = block.data.rfind(b"\x1b", 0, here)
-        if last < 0:
+        if not 0 <= block.first_escape < here:
             return block.style
-        if block.data.startswith((b"\x1b[0m", b"\x1b[m"), last):
-            return PLAIN
-        reset = max(block.data.rfind(mark, 0, here) for mark in (b"\x1b[0m", b"\x1b[m"))
-        begin = max(0, reset, here - _STYLED_BYTES)
+        begin = max(0, here - _STYLED_BYTES)
         return style_after(block.data[begin:here], PLAIN if begin else block.style)
 
     def stamps(self, first: int) -> list[tuple[int, float]]:
