@@ -12,14 +12,14 @@ from rich.cells import cell_len, chop_cells
 
 from launcher.frozen import frozen
 from launcher.ids import TaskId
-from launcher.lines import latest
+from launcher.lines import PLAIN, Attr, TextStyle, latest
 from launcher.quantities import thousands
 from tui.format import time_of_day
 from tui.log.hints import TaskContexts, explain_hint, hint_for
 
 from .document import Line
 from .query import Query
-from .sanitise import PLAIN, Attr, Span, TextStyle, parse_spans
+from .sanitise import Span, parse_spans
 
 DIM = TextStyle(attr=Attr.DIM)
 HINT = TextStyle(3, -1, Attr.ITALIC)

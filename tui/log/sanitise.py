@@ -16,16 +16,12 @@ from launcher.lines import (
     MOST_MARKS,
     PLAIN,
     TAB_CELLS,
-    TRUE_COLOUR,
-    Attr,
     TextStyle,
     rewrites,
     row_of,
     spans,
 )
 from launcher.printable import JOINER, PICTURES
-
-__all__ = ["PLAIN", "TRUE_COLOUR", "Attr", "Span", "TextStyle"]
 
 
 class Span(NamedTuple):

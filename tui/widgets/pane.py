@@ -32,12 +32,13 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from launcher.errors import TfmuxError
+from launcher.lines import PLAIN, TRUE_COLOUR, Attr, TextStyle
 from launcher.paths import expand_user, tilde
 from launcher.quantities import counted, thousands
 from tui.clipboard import copy
 from tui.log.log_views import LogView
 from tui.log.rows import wrap
-from tui.log.sanitise import PLAIN, TRUE_COLOUR, Attr, Span, TextStyle, make_drawable, plain_text
+from tui.log.sanitise import Span, make_drawable, plain_text
 from tui.log.viewport import MOST_HIDDEN, Viewport
 from tui.memory import Memory
 

@@ -10,11 +10,12 @@ import pytest
 from rich.cells import cell_len
 
 from launcher.ids import TaskId
+from launcher.lines import Attr, TextStyle
 from launcher.store.logs import LogFile
 from tui.log.document import MAX_LINE, Document
 from tui.log.query import Query
 from tui.log.rows import highlight, wrap
-from tui.log.sanitise import Attr, Span, TextStyle, parse_spans, plain_text
+from tui.log.sanitise import Span, parse_spans, plain_text
 from tui.log.viewport import Viewport
 
 
