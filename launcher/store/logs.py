@@ -378,14 +378,13 @@ class LogFile:
     def _count(self, data: bytes | bytearray, length: int, now: float) -> None:
         """Counts the first `length` bytes of `data`, which follow on what was counted."""
         before, self._unfinished = self._unfinished, b""
-        goes_up = before and UP.match(before + data[: min(length, _LONGEST_UP)]) is not None
+        goes_up = bool(before) and UP.match(before + data[: min(length, _LONGEST_UP)]) is not None
         if self._stretches.block is None and not goes_up and not _goes_up(data, length):
             self._count_lines(data, length, now)
         else:
-            self._count_rewritten(bytes(memoryview(data)[:length]), now, goes_up=bool(goes_up))
+            self._count_rewritten(bytes(memoryview(data)[:length]), now, goes_up=goes_up)
         if self._stretches.block is None:
-            last = bytes(memoryview(data)[max(0, length - _LONGEST_UP) : length])
-            found = _UNFINISHED.search(before + last if length < _LONGEST_UP else last)
+            found = _UNFINISHED.search(before + data[max(0, length - _LONGEST_UP) : length])
             self._unfinished = found.group() if found is not None else b""
 
     def _count_rewritten(self, data: bytes, now: float, *, goes_up: bool) -> None:
