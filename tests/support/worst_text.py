@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-LINE_BYTES = 64 * 1024
-"""The longest line that is drawn."""
-
 
 @dataclass(frozen=True)
 class WorstText:
@@ -136,8 +133,3 @@ WORST_TEXTS: tuple[WorstText, ...] = (
     WorstText("blanks of a prefix", repeated(" ", "I1120 18:30:02.1")),
     WorstText("a prefix's long source", repeated("a", "2026-11-20 18:30:02.1: I ")),
 )  # fmt: skip
-
-
-def worst_lines(size: int = LINE_BYTES) -> list[bytes]:
-    """A line of each kind."""
-    return [text.make(size) for text in WORST_TEXTS]
