@@ -88,7 +88,9 @@ class Stretches:
         self._count = 0
         """Stretches, with those that are forgotten."""
         self._next_state = 0
-        self._ups = self._last_line = 0
+        self._ups = 0
+        self.last_line = 0
+        """The number of the lowest line of the block that has ended last."""
         self._calm: tuple[int, int] | None = None
         """Offset and number of the first line since the last movement upwards."""
 
@@ -124,12 +126,14 @@ class Stretches:
         the offset from which marks count."""
         at = bisect.bisect_right(self._lines, line) - 1
         at -= at >= 0 and self[at].has(line)
-        return (self._ends[at], self._afters[at], self._noticed[at]) if at >= 0 else (0, 0, 0)
+        return self._behind(at)
 
     def place_before(self, offset: int) -> tuple[int, int, int]:
         """Offset behind the last stretch that begins at or before a byte, the line's number there,
         and the offset from which marks count."""
-        at = bisect.bisect_right(self._begins, offset) - 1
+        return self._behind(bisect.bisect_right(self._begins, offset) - 1)
+
+    def _behind(self, at: int) -> tuple[int, int, int]:
         return (self._ends[at], self._afters[at], self._noticed[at]) if at >= 0 else (0, 0, 0)
 
     def line_of_mark(self) -> int:
@@ -139,11 +143,6 @@ class Stretches:
         assert block is not None
         low, block.low = block.low, block.line
         return min(low, block.line)
-
-    @property
-    def last_line(self) -> int:
-        """The number of the lowest line of the block that has ended last."""
-        return self._last_line
 
     def after_offset(self, offset: int) -> Stretch | None:
         """The first stretch that begins at an offset or behind it."""
@@ -188,7 +187,7 @@ class Stretches:
                     block.last - self._calm[1] >= BLOCK_LINES
                     or offset + at - self._calm[0] >= BLOCK_BYTES
                 ):
-                    self._last_line = block.last
+                    self.last_line = block.last
                     self._record("end", offset + at, *self._calm)
                     self._close(offset + at, *self._calm)
                     return at
@@ -247,7 +246,7 @@ class Stretches:
                 return False
             if at < self._at:
                 return True
-            live = len(self) > 0 and self._ends[-1] == _OPEN
+            live = self.goes_on
             if kind == "begin" and not live and first >= self.end and self._count < _MOST:
                 self._open(first, int(second))
             elif kind == "state" and live:
