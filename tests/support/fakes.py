@@ -142,6 +142,24 @@ class ScriptedRun:
         with self._lock:
             self.change(tasks=tuple(replace(view, **fields) for view in self._snapshot.tasks))
 
+    def occupy_hosts(self, *states: HostState, now: float) -> None:
+        """Gives each host a state and the load of one task."""
+        hosts = tuple(
+            HostView(
+                f"tf{i + 1}",
+                f"ubuntu@tf{i + 1}",
+                state,
+                lease_until=now + 14,
+                last_heard=now - 1,
+                cpu=0.25 * (i + 1),
+                memory_used=2_000_000_000 * (i + 1),
+                memory_total=8_000_000_000,
+                usage={self._snapshot.tasks[i].id: (0.9, 512_000_000)},
+            )
+            for i, state in enumerate(states)
+        )
+        self.change(hosts=hosts)
+
     def write(self, name: str, data: bytes, now: float | None = None) -> None:
         """Bytes that a task has printed; metric lines count."""
         task = TaskId.parse(name)

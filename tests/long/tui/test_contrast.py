@@ -18,7 +18,6 @@ from textual.widgets import Input, TextArea
 
 from launcher.cluster import library, load
 from launcher.cluster.templates import PS_WORKERS, render
-from launcher.run.snapshot import HostView
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.support.fakes import ScriptedRun, write_end
@@ -155,21 +154,7 @@ def run(tmp_path: Path) -> Iterator[ScriptedRun]:
     run.task("worker:1", state=TaskState.STARTING)
     run.task("worker:2", state=TaskState.FAILED, exit_code=1)
     run.write("worker:2", b"MemoryError\n", now=now - 50)
-    hosts = tuple(
-        HostView(
-            f"tf{i + 1}",
-            f"ubuntu@tf{i + 1}",
-            state,
-            lease_until=now + 14,
-            last_heard=now - 1,
-            cpu=0.25 * (i + 1),
-            memory_used=2_000_000_000 * (i + 1),
-            memory_total=8_000_000_000,
-            usage={run.snapshot().tasks[i].id: (0.9, 512_000_000)},
-        )
-        for i, state in enumerate((HostState.UP, HostState.UP, HostState.LOST, HostState.UP))
-    )
-    run.change(hosts=hosts)
+    run.occupy_hosts(HostState.UP, HostState.UP, HostState.LOST, HostState.UP, now=now)
     yield run
     run.logs.close()
 

@@ -21,7 +21,7 @@ from textual.widgets import Input, TextArea
 from launcher.cluster import library, load
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
-from launcher.run.snapshot import AttemptStart, HostView
+from launcher.run.snapshot import AttemptStart
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.support.fakes import ScriptedRun, write_end
@@ -73,21 +73,7 @@ def training(tmp_path: Path) -> Iterator[ScriptedRun]:
     begun = (AttemptStart(1, 0, NOON - 70), AttemptStart(2, log.size, NOON - 40))
     run.task("worker:2", state=TaskState.READY, attempt=2, attempts=begun)
     run.write("worker:2", b"\x1b[32mINFO\x1b[0m back from checkpoint 400\n", now=NOON - 39)
-    hosts = tuple(
-        HostView(
-            f"tf{i + 1}",
-            f"ubuntu@tf{i + 1}",
-            HostState.UP,
-            lease_until=NOON + 14,
-            last_heard=NOON - 1,
-            cpu=0.25 * (i + 1),
-            memory_used=2_000_000_000 * (i + 1),
-            memory_total=8_000_000_000,
-            usage={run.snapshot().tasks[i].id: (0.9, 512_000_000)},
-        )
-        for i in range(4)
-    )
-    run.change(hosts=hosts)
+    run.occupy_hosts(*[HostState.UP] * 4, now=NOON)
     yield run
     run.logs.close()
 
