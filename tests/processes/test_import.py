@@ -94,6 +94,15 @@ def test_a_host_list_becomes_workers(tmp_path: Path) -> None:
     assert (tmp_path / "two.toml").read_text() == before
 
 
+def test_a_pipe_that_is_written_later() -> None:
+    """Given a pipe as the file, into which a program writes only after a while, when it is
+    imported, then the command waits for the text."""
+    script = 'exec "$@" <(sleep 2; echo tf1,tf2)'
+    done = command.run("import", prefix=("bash", "-c", script, "bash"))
+    assert done.returncode == 0, done.stderr
+    assert set(tomllib.loads(done.stdout)["hosts"]) == {"tf1", "tf2"}
+
+
 @pytest.mark.parametrize(
     ("name", "text", "tasks", "command_line", "said"),
     [

@@ -73,6 +73,7 @@ def _text(file: Path | None) -> str:
         else:
             # A named pipe without a writer would block the open for ever.
             with open(os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+                os.set_blocking(opened.fileno(), True)  # bytes of a pipe may come later
                 data = opened.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
