@@ -143,7 +143,7 @@ def render_import(understood: Understood, name: str) -> str:
         _start_at_once(file, framework)
     above = [f"# {printable(understood.what)}"]
     above += [f"# {printable(each, 200)}" for each in (*understood.notes, *understood.left_out)]
-    if file["run"].get("command") == list(EXAMPLE):
+    if understood.lacks_command:
         above.append(f"# {NO_COMMAND}")
     if not file["run"]:
         del file["run"]

@@ -94,6 +94,15 @@ def test_a_host_list_becomes_workers(tmp_path: Path) -> None:
     assert (tmp_path / "two.toml").read_text() == before
 
 
+def test_a_command_like_the_example(tmp_path: Path) -> None:
+    """Given a command line whose program is that of the example, when it is imported, then the file
+    has it, and does not say that it is an example."""
+    done = run(tmp_path, "import", stdin="torchrun --nproc-per-node=2 train.py\n")
+    assert done.returncode == 0, done.stderr
+    assert tomllib.loads(done.stdout)["run"]["command"] == ["{python}", "train.py"]
+    assert "example" not in done.stdout + done.stderr
+
+
 def test_a_pipe_that_is_written_later() -> None:
     """Given a pipe as the file, into which a program writes only after a while, when it is
     imported, then the command waits for the text."""

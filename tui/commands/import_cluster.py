@@ -11,7 +11,7 @@ from pathlib import Path
 from launcher.cluster import library, loads
 from launcher.cluster.generated import EXAMPLE, NO_COMMAND, render_import
 from launcher.cluster.saved_file import write
-from launcher.cluster.shorthand import MOST_BYTES, ShorthandError, Understood, understand_file
+from launcher.cluster.shorthand import MOST_BYTES, ShorthandError, understand_file
 from launcher.errors import TfmuxError
 from launcher.printable import pictured, printable
 from tui import streams
@@ -40,24 +40,14 @@ def import_cluster(arguments: argparse.Namespace) -> int:
     rendered = render_import(understood, library.plain_name(stem))
     target = save if save is not None else Path("cluster.toml")
     loads(rendered, source, target.absolute().parent)  # a text may name what no cluster can have
-    message(f"{source}: {_said(understood)}")
+    example = f"; {NO_COMMAND} ({' '.join(EXAMPLE)})" if understood.lacks_command else ""
+    message(f"{source}: {understood.sentence}{example}")
     if save is None:
         screen = sys.stdout.isatty()
         streams.write([pictured(rendered) if screen else rendered])
         return Exit.SUCCESS
     write(save, library.with_schema_line(rendered, save))
     return Exit.SUCCESS
-
-
-def _said(understood: Understood) -> str:
-    """The sentence, and that there is no command where the text names none."""
-    jobs = set(understood.tasks())
-    example = not understood.command and not jobs <= set(understood.commands)
-    return (
-        f"{understood.sentence}; {NO_COMMAND} ({' '.join(EXAMPLE)})"
-        if example
-        else understood.sentence
-    )
 
 
 def _text(file: Path | None) -> str:

@@ -89,6 +89,11 @@ class Understood:
         return tuple(found.values())
 
     @property
+    def lacks_command(self) -> bool:
+        """Whether there are tasks whose command the text does not name."""
+        return not self.command and not set(self.tasks()) <= set(self.commands)
+
+    @property
     def sentence(self) -> str:
         """Says what was understood, how, and what was left out."""
         said = [self.what, *self.notes]
