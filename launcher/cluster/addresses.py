@@ -99,6 +99,10 @@ class SshDestination:
         return cls(user or None, host, None if port is None else _port(port))
 
 
+HERE = SshDestination(None, LOCALHOST, None)
+"""This machine, which needs no login."""
+
+
 def parse_user(text: str) -> str:
     """Checks the name of an account.
 

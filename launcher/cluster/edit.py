@@ -19,7 +19,7 @@ from tomlkit.items import AbstractTable, Array, InlineTable
 
 from ..errors import TfmuxError
 from ..printable import printable
-from .addresses import AUTO, LOCALHOST, SshDestination, TaskAddress, bracketed
+from .addresses import AUTO, HERE, LOCALHOST, SshDestination, TaskAddress, bracketed
 from .file_model import Slurm, node_name
 from .host_names import host_name, missing_hosts, next_like
 from .key_lines import KeyLines, KeyPath
@@ -242,7 +242,7 @@ class ClusterDocument:
         of the same name is another one."""
         login = host.login
         hosts = self.table("hosts")
-        if login == SshDestination(None, LOCALHOST, None):
+        if login == HERE:
             return LOCALHOST, {}
         bare = login.user is None and login.port is None
         for name, entry in hosts.items():

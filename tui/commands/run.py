@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from launcher.cluster import (
-    LOCALHOST,
     MOST_TASKS,
     ClusterModel,
     Framework,
@@ -20,7 +19,7 @@ from launcher.cluster import (
     loads,
     nearest,
 )
-from launcher.cluster.addresses import loopback_problem
+from launcher.cluster.addresses import HERE, loopback_problem
 from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
 from launcher.cluster.host_sources import parse, read_file
 from launcher.cluster.placeholders import typed
@@ -278,7 +277,7 @@ def _equal(arguments: argparse.Namespace, count: int | None) -> tuple[Jobs, list
     elif arguments.hostfile is not None:
         option, understood = "--hostfile", read_file(arguments.hostfile)
     else:
-        here = ListedTask(SshDestination(None, LOCALHOST, None))
+        here = ListedTask(HERE)
         return {WORKER: (here,) * (count or 1)}, []
     tasks = understood.tasks()
     if set(tasks) != {WORKER} and count is not None:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...printable import printable
-from ..addresses import LOCALHOST, SshDestination
+from ..addresses import HERE
 from ..choices import Framework
 from ..placeholders import literal
 from ..roles import JOB_WORDS
@@ -34,7 +34,6 @@ _SHELL_SIGNS = frozenset("|&;<>$*~`")
 _REDIRECTIONS = re.compile(r"(?:\s{0,20}(?:[12]?>{1,2}\s*[\w./-]+|2>&1|&))+\s*$")
 """End of a command that writes a log file, which each task has anyway."""
 _INDEX = re.compile(r"[-_.]?\d+$")
-HERE = SshDestination(None, LOCALHOST, None)
 _JOBS_OF_TORCH = ("pytorchReplicaSpecs",)
 NO_YAML = "reading YAML needs PyYAML: pip install 'tfmux[yaml]'"
 

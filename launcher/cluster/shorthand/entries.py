@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ...frozen import frozen
 from ...printable import printable
-from ..addresses import AUTO, LOCALHOST, AddressError, SshDestination, check_host, is_loopback
+from ..addresses import AUTO, HERE, LOCALHOST, AddressError, SshDestination, check_host, is_loopback
 from ..values import MOST_TASKS
 from .understood import ListedTask, ShorthandError
 
@@ -162,7 +162,7 @@ def parse_entry(word: str, *, tasks: bool = False) -> Entry:
 def this_machine(login: SshDestination) -> SshDestination:
     """Returns `localhost` for every address by which a machine means itself."""
     here = is_loopback(login.host) and login.user is None and login.port is None
-    return SshDestination(None, LOCALHOST, None) if here else login
+    return HERE if here else login
 
 
 def looks_like_host(word: str, known: Collection[str] = ()) -> bool:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from ...frozen import frozen
 from ...printable import printable
-from ..addresses import LOCALHOST, AddressError, SshDestination, parse_user
+from ..addresses import HERE, AddressError, SshDestination, parse_user
 from ..choices import Framework
 from ..placeholders import literal
 from . import host_lists
@@ -278,7 +278,7 @@ def _launcher(
     count = options.last("n", "np", "num-proc")
     if not listed:
         if form.what in ("mpirun", "horovodrun") and count.isdecimal() and int(count) > 0:
-            here = ListedHost(SshDestination(None, LOCALHOST, None), int(count))
+            here = ListedHost(HERE, int(count))
             return Understood(
                 program, hosts=(here,), command=_program(options.rest), framework=form.framework,
                 left_out=_left(options, form),
@@ -390,7 +390,7 @@ def _torch(program: str, words: Sequence[str], variables: Variables) -> Understo
         command = ("{python}", *command)
     if "m" in options.values or "module" in options.values:
         command = ("{python}", "-m", *command)
-    host = ListedHost(SshDestination(None, LOCALHOST, None), slots or 1)
+    host = ListedHost(HERE, slots or 1)
     notes = () if slots else (f"{printable(each, 20)} tasks is not a number: 1 is taken",)
     return Understood(
         program, hosts=(host,), command=command, framework=Framework.TORCH, notes=notes
@@ -419,9 +419,7 @@ def _deepspeed(words: Sequence[str], variables: Variables) -> Understood:
             f"or write --hostfile {printable(file, 60)}"
         )
     gpus = options.last("num-gpus")
-    here = ListedHost(
-        SshDestination(None, LOCALHOST, None), int(gpus) if gpus.isdecimal() and int(gpus) else 1
-    )
+    here = ListedHost(HERE, int(gpus) if gpus.isdecimal() and int(gpus) else 1)
     return Understood(
         "deepspeed",
         hosts=(here,),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ...printable import printable
-from ..addresses import LOCALHOST, AddressError, SshDestination
+from ..addresses import HERE, AddressError
 from ..values import MOST_TASKS
 from .entries import expanded, parse_entry, quoted
 from .understood import ListedTask, ShorthandError, Understood
@@ -237,7 +237,7 @@ def _cluster(
         jobs = _jobs(inner)
         task = value.get("task")
         if isinstance(task, dict) and task.get("type") == "evaluator":
-            jobs.setdefault("evaluator", (ListedTask(SshDestination(None, LOCALHOST, None)),))
+            jobs.setdefault("evaluator", (ListedTask(HERE),))
         return jobs
     if _is_spec(value, called):
         return _jobs(value)
