@@ -251,12 +251,8 @@ class ClusterDocument:
                 return name, {}
         if bare and not again and login.host in self.host_names():
             return login.host, {}
-        table = {"ssh": str(login)}
-        table |= {key: value for key in ("identity", "jump") if (value := getattr(host, key))}
         name = host.name or host_name(login.host, {})
-        if host_name(login.host, {}) != login.host and not host.name:
-            name = host_name(login.host, {LOCALHOST: {}, **hosts})
-        return (next_like(list(hosts), name) if name in hosts else name), table
+        return (next_like(list(hosts), name) if name in hosts else name), host.table
 
     def remove_host(self, host: str) -> ClusterDocument:
         """Removes a host and its tasks; jobs without another task stay, with none.

@@ -107,8 +107,7 @@ def _hosts(
                 about = described.get(login, ListedHost(task.login))
                 taken = {LOCALHOST: {}, **hosts}
                 names[login] = host_name(about.name or task.login.host, taken)
-                table = {"ssh": login, "identity": about.identity, "jump": about.jump}
-                hosts[names[login]] = {key: value for key, value in table.items() if value}
+                hosts[names[login]] = about.table
             if address := (addresses or {}).get(login):
                 hosts.setdefault(names[login], {})["address"] = address
             places.setdefault(job, []).append(str(TaskAddress(names[login], task.port)))

@@ -38,6 +38,12 @@ class ListedHost:
     identity: str = ""
     jump: str = ""
 
+    @property
+    def table(self) -> dict[str, str]:
+        """Table of the host in a cluster file."""
+        table = {"ssh": str(self.login), "identity": self.identity, "jump": self.jump}
+        return {key: value for key, value in table.items() if value}
+
 
 @frozen
 class ListedTask:
