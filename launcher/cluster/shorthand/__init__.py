@@ -163,9 +163,7 @@ def _host_variables(text: str, known: Collection[str]) -> Understood | None:
         value = variables.get(names.get(name, ""), "")
         if not value or value.isdecimal():
             continue
-        value = variables.fill(value)
-        found = host_lists.option(value, names[name], known)
-        return found
+        return host_lists.option(variables.fill(value), names[name], known)
     if "MASTER_ADDR" in names:
         raise ShorthandError(
             "MASTER_ADDR names the first host alone: write all of them, such as tf1,tf2"

@@ -34,7 +34,6 @@ _SHELL_SIGNS = frozenset("|&;<>$*~`")
 _REDIRECTIONS = re.compile(r"(?:\s{0,20}(?:[12]?>{1,2}\s*[\w./-]+|2>&1|&))+\s*$")
 """End of a command that writes a log file, which each task has anyway."""
 _INDEX = re.compile(r"[-_.]?\d+$")
-_JOBS_OF_TORCH = ("pytorchReplicaSpecs",)
 NO_YAML = "reading YAML needs PyYAML: pip install 'tfmux[yaml]'"
 
 
@@ -171,7 +170,7 @@ def _kubernetes(kind: str, text: str) -> Understood:
 
 
 def _replicas(spec: Mapping[Any, Any]) -> list[tuple[str, Mapping[Any, Any]]]:
-    for key in ("tfReplicaSpecs", *_JOBS_OF_TORCH):
+    for key in ("tfReplicaSpecs", "pytorchReplicaSpecs"):
         if isinstance(spec.get(key), dict):
             return [(str(role), _mapping(entry)) for role, entry in spec[key].items()][:50]
     older = _list(spec.get("replicaSpecs") or spec.get("tfReplicaSpec"))

@@ -196,9 +196,8 @@ def _item(words: Sequence[str], known: Collection[str]) -> Iterator[Entry]:
     values = dict(_value(word) for word in words if word not in plain)
     if len(plain) == 4 and plain[1].isdecimal() and _QUEUE.fullmatch(plain[2]):  # Grid Engine
         plain, values = plain[:1], {"slots": plain[1], **values}
-    if len(plain) > 1 and len(plain) % 2 == 0 and all(w.isdecimal() for w in plain[1::2]):
-        for host, slots in zip(plain[::2], plain[1::2], strict=True):  # LSF
-            yield replace(parse(host), slots=_count(slots, "slots"))
+    if pairs := _pairs(plain):
+        yield from pairs
         return
     if len(plain) > 1:
         for word in plain:
@@ -211,9 +210,17 @@ def _item(words: Sequence[str], known: Collection[str]) -> Iterator[Entry]:
         if parallel := _PARALLEL.fullmatch(word):
             word, values = parallel[2], {**values, "slots": parallel[1]}
         for each in expanded(word.strip("\"'")):
-            yield _with_values(parse(each), values, word)
+            yield _with_values(parse(each), values)
     if not plain:
         raise ShorthandError(f"{quoted(words[0])} is no host")
+
+
+def _pairs(words: Sequence[str]) -> list[Entry]:
+    """Hosts, each with its slots behind it, as LSF writes them; none where it is no such list."""
+    if len(words) < 2 or len(words) % 2 or not all(word.isdecimal() for word in words[1::2]):
+        return []
+    pairs = zip(words[::2], words[1::2], strict=True)
+    return [replace(parse(host), slots=_count(slots, "slots")) for host, slots in pairs]
 
 
 def _value(word: str) -> tuple[str, str]:
@@ -225,7 +232,7 @@ def _value(word: str) -> tuple[str, str]:
     return key, value.strip("\"'")
 
 
-def _with_values(entry: Entry, values: dict[str, str], word: str) -> Entry:
+def _with_values(entry: Entry, values: dict[str, str]) -> Entry:
     login = entry.login
     for key, value in values.items():
         if key in _SLOTS:
@@ -263,16 +270,10 @@ def option(text: str, what: str, known: Collection[str] = ()) -> Understood:
     Raises:
         ShorthandError: one is no host.
     """
-    pairs = text.split()
     if _PBS.fullmatch(text) or _PBS_NODES.fullmatch(text):
         entries = list(_entries(text, known))
-    elif len(pairs) > 1 and len(pairs) % 2 == 0 and all(word.isdecimal() for word in pairs[1::2]):
-        entries = [
-            replace(parse(h), slots=_count(n, "slots"))
-            for h, n in zip(pairs[::2], pairs[1::2], strict=True)
-        ]
     else:
-        entries = [parse(word) for word in split(text)]
+        entries = _pairs(text.split()) or [parse(word) for word in split(text)]
     notes = tuple(dict.fromkeys(entry.note for entry in entries if entry.note))
     if not entries:
         raise ShorthandError(f"there is no host in {what}")

@@ -71,6 +71,7 @@ _PDSH = _LaunchForm(
     files=_words("hostfile machinefile"),
     valued=_words("f t u x R l b"),
     user="l",
+    framework=Framework.NONE,
 )
 _PSSH = _LaunchForm(
     "pssh",
@@ -78,6 +79,7 @@ _PSSH = _LaunchForm(
     files=_words("h hosts"),
     valued=_words("p o e t l O user"),
     user="l",
+    framework=Framework.NONE,
 )
 _PARALLEL = _LaunchForm(
     "parallel",
@@ -90,8 +92,8 @@ _LAUNCHERS = {
     **dict.fromkeys(("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "oshrun"), _MPI),
     "horovodrun": replace(_MPI, what="horovodrun"),
     **dict.fromkeys(("srun", "salloc", "sbatch"), _SLURM),
-    **dict.fromkeys(("pdsh", "clush"), replace(_PDSH, framework=Framework.NONE)),
-    **dict.fromkeys(("pssh", "parallel-ssh"), replace(_PSSH, framework=Framework.NONE)),
+    **dict.fromkeys(("pdsh", "clush"), _PDSH),
+    **dict.fromkeys(("pssh", "parallel-ssh"), _PSSH),
     "parallel": _PARALLEL,
 }
 _TORCH_VALUED = _words(
@@ -271,10 +273,7 @@ def _launcher(
     listed = [value for name in form.hosts for value in options.values.get(name, ())]
     file = options.last(*form.files)
     if not listed and file:
-        raise ShorthandError(
-            f"{program} reads the hosts from {printable(file, 60)}: paste the lines of that file, "
-            f"or write --hostfile {printable(file, 60)}"
-        )
+        raise _in_file(program, file)
     count = options.last("n", "np", "num-proc")
     if not listed:
         if form.what in ("mpirun", "horovodrun") and count.isdecimal() and int(count) > 0:
@@ -299,6 +298,15 @@ def _launcher(
     command = _program(options.rest) if form.runs else ()
     return replace(
         understood, command=command, framework=form.framework, left_out=_left(options, form)
+    )
+
+
+def _in_file(program: str, file: str) -> ShorthandError:
+    """The refusal of a command line whose hosts are in a file."""
+    shown = printable(file, 60)
+    return ShorthandError(
+        f"{program} reads the hosts from {shown}: paste the lines of that file, or write "
+        f"--hostfile {shown}"
     )
 
 
@@ -402,6 +410,8 @@ def _deepspeed(words: Sequence[str], variables: Variables) -> Understood:
         "hostfile H include i exclude e num-nodes num-gpus master-port master-addr launcher"
     )
     options = _options(words, _LaunchForm("deepspeed", valued=valued))
+    command = ("{python}", *_program(options.rest))
+    found = Understood("deepspeed", command=command, framework=Framework.TORCH)
     include = options.last("include", "i")
     if include:
         hosts = []
@@ -409,20 +419,9 @@ def _deepspeed(words: Sequence[str], variables: Variables) -> Understood:
             host, _, gpus = part.partition(":")
             count = len(split(re.sub(r"(\d+)-(\d+)", r"x[\1-\2]", gpus))) if gpus else 1
             hosts.append(replace(parse(host), slots=count or 1))
-        return Understood(
-            "deepspeed", hosts=host_lists.merged(hosts), framework=Framework.TORCH,
-            command=("{python}", *_program(options.rest)),
-        )  # fmt: skip
+        return replace(found, hosts=host_lists.merged(hosts))
     if file := options.last("hostfile", "H"):
-        raise ShorthandError(
-            f"deepspeed reads the hosts from {printable(file, 60)}: paste the lines of that file, "
-            f"or write --hostfile {printable(file, 60)}"
-        )
+        raise _in_file("deepspeed", file)
     gpus = options.last("num-gpus")
     here = ListedHost(HERE, int(gpus) if gpus.isdecimal() and int(gpus) else 1)
-    return Understood(
-        "deepspeed",
-        hosts=(here,),
-        framework=Framework.TORCH,
-        command=("{python}", *_program(options.rest)),
-    )
+    return replace(found, hosts=(here,))
