@@ -157,8 +157,7 @@ def _finding(finding: SlurmFinding) -> Finding:
     check = _CHECKS[finding.about]
     if finding.verdict is LimitsVerdict.PASSED:
         return passed(check, _SLURM, finding.brief, finding.text)
-    make = warning if finding.verdict is LimitsVerdict.WARNING else blocking
-    return make(check, finding.code, _SLURM, finding.brief, finding.text, finding.todo)
+    return warning(check, finding.code, _SLURM, finding.brief, finding.text, finding.todo)
 
 
 async def _check_hooks(

@@ -12,11 +12,10 @@ CGROUP = "proctrack/cgroup"
 
 
 class LimitsVerdict(Enum):
-    """Whether a finding is about something that passed, or how bad it is."""
+    """Whether a finding is about something that passed."""
 
     PASSED = auto()
     WARNING = auto()
-    BLOCKING = auto()
 
 
 class Subject(Enum):
