@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import ClassVar
 
@@ -337,16 +338,21 @@ class EditorScreen(Page):
         document = self._look().document
         if document is None:
             return
-        known = [*aliases(), *document.host_names()]
+        names = aliases()
+        known = {*names, *document.host_names()}
         start = pasted or ", ".join(document.undefined_hosts())
 
-        def problem(line: str) -> str:
-            return _understood(line, known)[1]
+        @lru_cache(1)
+        def said(line: str) -> tuple[str, str]:
+            return _understood(line, known)
 
-        def about(line: str) -> str:
-            return _understood(line, known)[0]
-
-        dialog = AskText("Add hosts", start, problem, about, Completion(aliases()))
+        dialog = AskText(
+            "Add hosts",
+            start,
+            problem=lambda line: said(line)[1],
+            about=lambda line: said(line)[0],
+            suggester=Completion(names),
+        )
         line = await ask(self, dialog)
         before = set(document.host_names())
         if line and self._edit(lambda document: document.add(understand(invisible(line), known))):
@@ -619,7 +625,7 @@ _ABOUT_HOSTS = (
 )
 
 
-def _understood(line: str, known: Sequence[str]) -> tuple[str, str]:
+def _understood(line: str, known: Collection[str]) -> tuple[str, str]:
     """What a text of hosts is understood as, and what is wrong with it."""
     if not line.strip():
         return _ABOUT_HOSTS, ""

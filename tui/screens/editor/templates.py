@@ -32,6 +32,7 @@ class TemplateDialog(Dialog[Path]):
     def __init__(self) -> None:
         super().__init__("New cluster")
         self._template: Template | None = None
+        self._aliases = aliases()
 
     def note(self) -> str:
         return f"1-{_NUMBERED} or Enter chooses, {super().note()}"
@@ -44,7 +45,7 @@ class TemplateDialog(Dialog[Path]):
         yield LineInput(id="name", classes="field")
         title = "Hosts, as SSH destinations: root@tf[1-4], gpu7"
         yield Label(title, classes="field remote", markup=False)
-        yield LineInput(id="hosts", classes="field remote", suggester=Completion(aliases()))
+        yield LineInput(id="hosts", classes="field remote", suggester=Completion(self._aliases))
         yield ProblemLine(classes="field")
 
     def on_mount(self) -> None:
@@ -85,7 +86,7 @@ class TemplateDialog(Dialog[Path]):
         found: dict[str, str] = {}
         line = invisible(self.query_one("#hosts", Input).value)
         try:
-            for host in understand(line, aliases()).logins() if line.strip() else ():
+            for host in understand(line, self._aliases).logins() if line.strip() else ():
                 found[host_name(host.name or host.login.host, found)] = str(host.login)
         except ShorthandError as error:
             problem = problem or str(error)
