@@ -23,7 +23,6 @@ from .addresses import AUTO, HERE, LOCALHOST, SshDestination, TaskAddress, brack
 from .file_model import Slurm, node_name
 from .host_names import host_name, missing_hosts, next_like
 from .key_lines import KeyLines, KeyPath
-from .shorthand import understand
 from .shorthand.understood import ListedHost, Understood
 from .values import MOST_HOSTS
 
@@ -203,14 +202,6 @@ class ClusterDocument:
             if without.text.count("#") == self.text.count("#"):  # no comment goes with it
                 return without
         return self.put(("jobs", job, "tasks"), tasks)
-
-    def add_hosts(self, line: str) -> ClusterDocument:
-        """Adds what a text stands for: hosts, or jobs with tasks and the hosts that they name.
-
-        Raises:
-            EditError, ShorthandError: it stands for nothing, or Slurm gives the hosts.
-        """
-        return self.add(understand(line, self.host_names()))
 
     def add(self, understood: Understood) -> ClusterDocument:
         """Adds hosts, or jobs with tasks and the hosts that they name, and the commands of the jobs

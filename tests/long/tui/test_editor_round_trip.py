@@ -16,6 +16,7 @@ from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file_model import NAMED_TABLES, TABLES, ClusterModel
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
+from launcher.cluster.shorthand import understand
 from tests.support.budgets import examples
 from tests.support.cluster_strategies import cluster_tables
 from tui.screens.editor.cluster_text import ExactDocument, difference
@@ -118,7 +119,7 @@ def test_edits_of_the_table_keep_comments_order_and_spacing(
                     document = document.remove_task(host, job)
                     assert len(document.tasks(job)) == len(tasks[job]) - 1
                 case "host":
-                    document = document.add_hosts("q[1-2]")
+                    document = document.add(understand("q[1-2]"))
                     assert len(document.host_names()) == len(before.host_names()) + 2
                 case "gone":
                     document = document.remove_host(host)

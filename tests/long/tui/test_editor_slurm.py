@@ -9,6 +9,7 @@ import pytest
 from launcher.cluster import library
 from launcher.cluster.draft import parse
 from launcher.cluster.edit import ClusterDocument, EditError
+from launcher.cluster.shorthand import understand
 from launcher.cluster.templates import SLURM, render
 from tests.support.editing import editor, form, gone, said, screen_of, table_of, text_of
 from tests.support.screens import shows, until
@@ -113,7 +114,7 @@ def test_nodes_of_odd_tables() -> None:
         document = ClusterDocument(text)
         assert document.host_names() == ["node0"]
         with pytest.raises(EditError, match="Slurm gives the hosts"):
-            document.add_hosts("tf1")
+            document.add(understand("tf1"))
 
 
 def test_the_template_has_no_problem() -> None:
