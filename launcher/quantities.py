@@ -1,6 +1,8 @@
-"""Formatting of sizes, ages and counts, the same in every message and on every screen."""
+"""Formatting of sizes, ages, counts and lists, the same in every message and on every screen."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 
 def thousands(number: float) -> str:
@@ -34,3 +36,8 @@ def size(count: float) -> str:
             break
         count /= 1000
     return f"{count:.0f} {unit}" if count >= 10 or unit == "B" else f"{count:.1f} {unit}"
+
+
+def and_list(words: Sequence[str]) -> str:
+    """`a, b and c`."""
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1] if words else "")))

@@ -20,6 +20,7 @@ from ..cluster.file_model import ClusterModel
 from ..cluster.placeholders import PLAIN, RANKED, names_in
 from ..cluster.ranks import has_ranks
 from ..frozen import frozen
+from ..quantities import and_list
 from .tilde import TILDE_INSIDE, with_home_inside, words_and_scripts
 
 
@@ -510,4 +511,4 @@ def _listed(words: Sequence[_Word]) -> str:
     shown = texts[:4]
     if len(texts) > 4:
         return ", ".join([*shown, "…"])
-    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+    return and_list(shown)

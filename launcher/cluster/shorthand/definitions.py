@@ -13,13 +13,14 @@ from dataclasses import replace
 from typing import Any
 
 from ...printable import printable
+from ...quantities import and_list
 from ..addresses import HERE
 from ..choices import Framework
 from ..placeholders import literal
 from ..roles import JOB_WORDS
 from ..values import MOST_TASKS
 from . import specs, task_lists
-from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood, and_list
+from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
 
 _LONGEST = 1 << 17
 _MOST_MERGED = 2000

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 
 from ...frozen import frozen
 from ...printable import printable
-from ...quantities import counted
+from ...quantities import and_list, counted
 from ..addresses import LOCALHOST, SshDestination, join
 from ..choices import Framework
 
@@ -151,11 +151,6 @@ def job_count(job: str, count: int) -> str:
     if job in (WORKER, "chief", "evaluator", "master"):
         return counted(count, shown)
     return f"{count} ps" if job == "ps" else f"{count} of {shown}"
-
-
-def and_list(words: Sequence[str]) -> str:
-    """Writes `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1] if words else "")))
 
 
 def shown_names(names: Iterable[str]) -> str:
