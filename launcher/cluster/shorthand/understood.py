@@ -8,14 +8,15 @@ from dataclasses import field
 
 from ...frozen import frozen
 from ...printable import printable
-from ...quantities import and_list, counted
+from ...quantities import and_list, counted, thousands
 from ..addresses import LOCALHOST, SshDestination, join
 from ..choices import Framework
+from ..roles import ROLES, plural
 
 WORKER = "worker"
 _MOST_SHOWN = 8
 _SERIES = re.compile(r"(.*?)(\d+)")
-_ORDER = ("ps", "chief", "master", WORKER, "evaluator")
+_ORDER = tuple(ROLES)
 
 
 class ShorthandError(ValueError):
@@ -148,9 +149,7 @@ class Understood:
 def job_count(job: str, count: int) -> str:
     """Writes `2 workers`, `1 ps`, `3 of gpu`."""
     shown = printable(job, 40)
-    if job in (WORKER, "chief", "evaluator", "master"):
-        return counted(count, shown)
-    return f"{count} ps" if job == "ps" else f"{count} of {shown}"
+    return f"{thousands(count)} {plural(job, count)}" if job in ROLES else f"{count} of {shown}"
 
 
 def shown_names(names: Iterable[str]) -> str:
