@@ -90,7 +90,7 @@ class StoredRun:
         Without the end of the stream every host of the plan is one that may hold something."""
         if self.end is not None:
             return bool(self.end.clean)  # its launcher knew which hosts it had contacted
-        seen = self.snapshot()
+        seen = self._views.snapshot()  # of which the newest metrics say nothing
         ended = seen.state is RunPhase.ENDED and seen.outcome is not Outcome.DETACHED
         if not ended or seen.receipt is None or not seen.clean:
             return False
