@@ -72,9 +72,8 @@ def resume(views: Views) -> None:
 def fail(views: Views, reason: str) -> None:
     """Ends a run whose launcher process could not begin, or whose client cannot go on: what became
     of the processes on hosts that were contacted nobody knows."""
-    contacted = [host.name for host in views.hosts.values() if host.contacted]
     if views.receipt is None:
-        doubts = tuple(HostReceipt(host, doubt=reason) for host in contacted)
+        doubts = tuple(HostReceipt(host, doubt=reason) for host in views.contacted_hosts)
         begun = any(task.attempt for task in views.tasks.values())
         views.receipt = Receipt(doubts, begun=begun)
     views.update_run(
