@@ -18,6 +18,7 @@ from typing import Any
 
 import re2
 
+from ..agent.wire import MOST_FRAMES
 from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
@@ -175,8 +176,6 @@ _PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$
 calls `threading._shutdown` and what `atexit` knows below none of them."""
 _SHUTDOWN = re2.compile(r"^(?:_?shutdown|clean_up|destroy_process_group|_exitfunc|finalize)$")
 """Functions of frameworks that end their part of a program."""
-_MOST_FRAMES = 64
-"""A stack that long may have lost its outermost frames."""
 _SIGNALS = {
     "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
     "SEGV": "crashed (SIGSEGV)",
@@ -205,7 +204,8 @@ def is_ending(stack: Sequence[StackFrame]) -> bool:
     """The interpreter of a task is ending, or a framework is being shut down."""
     if not stack or not stack[-1].file:
         return False
-    if len(stack) < _MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
+    # A stack that is as long as may be may have lost its outermost frames.
+    if len(stack) < MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
         return True
     return any(_SHUTDOWN.search(f.function) and f.in_framework for f in stack)
 
