@@ -189,7 +189,7 @@ _SIGNALS = {
 def last_exception(tail: Sequence[str]) -> tuple[str, Sequence[str]]:
     """The exception whose traceback is the last that a task has said, empty where there is none;
     and the few lines of libraries that follow."""
-    lines = [_RANK_PREFIX.sub("", _clean(line)) for line in tail[-_MOST_LINES:]]
+    lines = _last_lines(tail)
     begin = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_TRACEBACK)), None)
     if begin is None:
         return "", ()
@@ -244,6 +244,16 @@ class _Case:
     @cached_property
     def victims(self) -> tuple[TaskEvidence, ...]:
         return tuple(one for one in self.tasks if one.words.victim)
+
+    @property
+    def early(self) -> list[TaskEvidence]:
+        """Tasks that have left with 0 by themselves."""
+        return [one for one in self.tasks if one.status == 0 and not one.by_us]
+
+    @property
+    def hanging(self) -> list[TaskEvidence]:
+        """Tasks that seem to hang."""
+        return [one for one in self.tasks if one.hangs_for]
 
     @cached_property
     def waiting(self) -> tuple[TaskEvidence, ...]:
@@ -341,7 +351,7 @@ class _Case:
 
     def by_early_ends(self) -> Verdict | None:
         """Tasks that have left with 0 while others missed them."""
-        early = [one for one in self.tasks if one.status == 0 and not one.by_us]
+        early = self.early
         missed = [one for one in self.victims if one not in early] or [
             one for one in self.waiting if one not in early
         ]
@@ -380,8 +390,7 @@ class _Case:
 
     def by_pace(self) -> Verdict | None:
         """The only task that hangs while others go on."""
-        moving = [one for one in self.tasks if one.moves]
-        hanging = [one for one in self.tasks if one.hangs_for]
+        moving, hanging = [one for one in self.tasks if one.moves], self.hanging
         if not moving or len(hanging) != 1:
             return None
         where = f", in {_frame(hanging[0].stack)}" if hanging[0].stack else ""
@@ -391,15 +400,14 @@ class _Case:
 
     def by_silence(self) -> Verdict | None:
         """The only task that hangs, where no other one is known to be waited for."""
-        hanging = [one for one in self.tasks if one.hangs_for]
+        hanging = self.hanging
         if len(hanging) != 1 or not hanging[0].stack or len(self.tasks) < 2:
             return None
         if _is_elsewhere(hanging[0]):
             return None
-        early = [one for one in self.tasks if one.status == 0 and not one.by_us]
-        if _waits(hanging[0]) and early:
+        if _waits(hanging[0]) and self.early:
             how = f"left with exit code 0; {hanging[0].task} is in {_frame(hanging[0].stack)}"
-            return self._verdict(early, Kind.LEFT_EARLY, False, how)
+            return self._verdict(self.early, Kind.LEFT_EARLY, False, how)
         how = f"is in {_frame(hanging[0].stack)}"
         return self._verdict(hanging, Kind.STUCK, not _waits(hanging[0]), how)
 
@@ -436,7 +444,7 @@ class _Case:
         if len(self.victims) >= 2 and len(quiet) == 1:
             (guilty,) = quiet
             missed = len(self.victims)
-            if guilty.stack and not _WAITS.search(guilty.stack[0].function):
+            if guilty.stack and not _waits(guilty):
                 how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
                 return self._verdict(quiet, Kind.STUCK, missed > 2, how)
             how = f"has not come to the operation in which {missed} others waited"
@@ -562,12 +570,16 @@ def _function(one: TaskEvidence) -> tuple[str, str, int]:
 
 def _frame(stack: Sequence[StackFrame]) -> str:
     """The innermost frame in the user's own code, else the innermost of all."""
-    return str(next((frame for frame in stack if not frame.in_library), stack[0]))
+    return str(_own_frame(stack))
+
+
+def _own_frame(stack: Sequence[StackFrame]) -> StackFrame:
+    return next((frame for frame in stack if not frame.in_library), stack[0])
 
 
 def _wait(stack: Sequence[StackFrame]) -> str:
     """Where a task waits: the function of a framework, and where the user's own code calls it."""
-    own = next((frame for frame in stack if not frame.in_library), stack[0])
+    own = _own_frame(stack)
     waits = (one for one in stack if _WAITS.search(one.function) and one.function[0] != "_")
     found = next(waits, own)
     if found == own or not own.file:
@@ -581,7 +593,7 @@ def _is_called(one: TaskEvidence, peer: str) -> bool:
 
 def _read(tail: Sequence[str]) -> _Words:
     """What the last lines of a task say."""
-    lines = [_RANK_PREFIX.sub("", _clean(line)) for line in tail[-_MOST_LINES:]]
+    lines = _last_lines(tail)
     begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
     exception, at, end = "", "", len(lines)
     first = 0 if begin is None else begin + 1
@@ -653,8 +665,11 @@ def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str
     return enqueued, tuple(behind), operation
 
 
-def _clean(line: str) -> str:
-    return line[:4096].encode(errors="replace").decode()  # RE2 knows no lone surrogates
+def _last_lines(tail: Sequence[str]) -> list[str]:
+    """The last lines of a task, without the ranks that libraries put before them."""
+    # RE2 knows no lone surrogates.
+    clean = (line[:4096].encode(errors="replace").decode() for line in tail[-_MOST_LINES:])
+    return [_RANK_PREFIX.sub("", line) for line in clean]
 
 
 def _own_line(lines: Sequence[str]) -> str:
