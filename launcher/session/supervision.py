@@ -100,6 +100,14 @@ class Tried(Enum):
     """No process could be started."""
 
 
+_STATE_AFTER = {
+    Tried.CONNECTED: ClientState.FOLLOWING,
+    Tried.STARTED: ClientState.STARTING,
+    Tried.FOLLOWED: ClientState.SEARCHING,
+}
+"""States to which actions lead that have done something."""
+
+
 class LinkState(Enum):
     """The connection to a launcher process."""
 
@@ -186,14 +194,8 @@ class Supervision:
         """Changes the state by what became of the last action, and of the connection."""
         if self.state in (ClientState.ALONE, ClientState.OVER):
             return
-        tried = seen.tried
-        if tried in (Tried.STARTED, Tried.FOLLOWED, Tried.CONNECTED):
-            if tried is Tried.STARTED:
-                self.state = ClientState.STARTING
-            else:
-                self.state = (
-                    ClientState.SEARCHING if tried is Tried.FOLLOWED else ClientState.FOLLOWING
-                )
+        if seen.tried in _STATE_AFTER:
+            self.state = _STATE_AFTER[seen.tried]
             self._taken_over |= self._taking_over
             self._lost_at = None
             self._kill_since = now if seen.kill else None
