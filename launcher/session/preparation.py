@@ -104,7 +104,7 @@ class LaunchPreparation:
         not is refused."""
         self._pick_new(plan, [task.id for task in plan.tasks if task.port is None])
         checks = {host.name: self._check_ports(plan, host.name) for host in plan.hosts}
-        if not await self._are_free(checks):
+        if not await self._none_refuses(checks):
             return False
         allocation = self._shell.allocation
         if allocation is None:
@@ -123,7 +123,7 @@ class LaunchPreparation:
             if task.directory:
                 places.setdefault(task.host, {}).setdefault(task.cwd, []).append(task.id)
         asked = {host: self._check_directories(host, each) for host, each in places.items()}
-        return await self._are_free(asked)
+        return await self._none_refuses(asked)
 
     async def _check_directories(self, host: str, places: Mapping[str, Sequence[TaskId]]) -> str:
         """Has a host look for directories; why no task can start in one of them, if so."""
@@ -143,13 +143,14 @@ class LaunchPreparation:
         open_ = [task for task in tasks if task in self._ports]
         self._pick_new(plan, open_)
         hosts = dict.fromkeys(plan.task(task).host for task in tasks)
-        if await self._are_free({host: self._check_ports(plan, host, again) for host in hosts}):
+        if await self._none_refuses({host: self._check_ports(plan, host, again) for host in hosts}):
             picked = {task: self._ports[task] for task in open_}
             self._shell.feed(ev.PortsPicked(time.time(), picked))
 
-    async def _are_free(self, checks: Mapping[str, Awaitable[str]]) -> bool:
-        """Whether these hosts' ports are free. All others are refused together, not only whose
-        answer came first; but those that were cut off meanwhile."""
+    async def _none_refuses(self, checks: Mapping[str, Awaitable[str]]) -> bool:
+        """Whether no check of a host has found a reason against the launch. All hosts where one has
+        are refused together, not only whose answer came first; but those that were cut off
+        meanwhile."""
         connections = self._connections(checks)
         reasons = await asyncio.gather(*checks.values())
         if any(reasons):
