@@ -246,7 +246,7 @@ class LauncherLink:
         except _NOBODY_LISTENS:
             return Tried.NOTHING
         except OSError as error:
-            self._note(f"no launcher process can be connected to: {error}")
+            self._note(f"cannot connect to the launcher process: {error}")
             return Tried.NOTHING
         return Tried.CONNECTED
 
