@@ -577,6 +577,7 @@ class RunClient:
             case Action.CONNECT:
                 self._tried = self._launcher.connect()
             case Action.START | Action.START_LAST | Action.TAKE_OVER:
+                self._show()  # before the next one tells of the run, which may be at once
                 self._tried = self._launcher.start(
                     self._died,
                     end=action is Action.START_LAST,
