@@ -243,7 +243,8 @@ class ClusterDocument:
         if bare and not again and login.host in self.host_names():
             return login.host, {}
         name = host.name or host_name(login.host, {})
-        return (next_like(list(hosts), name) if name in hosts else name), host.table
+        taken = [LOCALHOST, *hosts]
+        return (next_like(taken, name) if name in taken else name), host.table
 
     def remove_host(self, host: str) -> ClusterDocument:
         """Removes a host and its tasks; jobs without another task stay, with none.

@@ -250,6 +250,17 @@ async def test_hosts_come_and_go() -> None:
         await shows(pilot, "✓")
 
 
+async def test_another_account_of_this_machine_is_added() -> None:
+    """Given an account of this machine, which needs a login, when it is typed as a host, then the
+    host has a name of its own, and the cluster has no problem."""
+    async with editor() as pilot:
+        await pilot.press("a")
+        await shows(pilot, "Add hosts")
+        await pilot.press(*"me@localhost", "enter")
+        await until(pilot, lambda: '[hosts.localhost2]\nssh = "me@localhost"' in text_of(pilot))
+        await shows(pilot, "✓")
+
+
 async def test_a_cluster_is_pasted() -> None:
     """A TF_CONFIG or a cluster spec: jobs, tasks and hosts appear, and go as one step of undo."""
     async with editor() as pilot:
