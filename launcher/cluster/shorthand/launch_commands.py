@@ -399,7 +399,7 @@ def _torch(program: str, words: Sequence[str], variables: Variables) -> Understo
     if "m" in options.values or "module" in options.values:
         command = ("{python}", "-m", *command)
     host = ListedHost(HERE, slots or 1)
-    notes = () if slots else (f"{printable(each, 20)} tasks is not a number: 1 is taken",)
+    notes = () if slots else (f"{printable(each, 20)} is no number of tasks: 1 is taken",)
     return Understood(
         program, hosts=(host,), command=command, framework=Framework.TORCH, notes=notes
     )

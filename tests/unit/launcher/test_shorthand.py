@@ -61,6 +61,7 @@ def test_a_text_is_understood_or_refused(text: Text) -> None:
         ("tf1 slots=2\ntf2 slots=2", "2 hosts, tf1, tf2, 2 slots each"),
         ("me@tf1\ntf2", "2 hosts, me@tf1, tf2"),
         ("localhost", "1 host, this machine"),
+        ("torchrun --nproc-per-node=gpu t.py", "this machine; gpu is no number of tasks: 1 is"),
         (
             '{"workers": ["tf1:1", "tf2:1"], "gpu": ["tf3:1", "tf4:1"], "ps": ["tf5:1"]}',
             "1 ps, 2 workers and 2 of gpu on tf1–tf5",
