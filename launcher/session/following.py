@@ -185,7 +185,8 @@ class LogLines:
             return self._rewritten(data, last=last)
         if not data and not (last and self._rest):
             return []
-        if not raw and b"\x1b" in data and UP.search(self._rest[-_LONGEST_UP:] + data):
+        fresh = self._rest[-_LONGEST_UP:] + data  # a read may end within a movement
+        if not raw and b"\x1b" in fresh and UP.search(fresh):
             self._bars = _Bars(self._before)
             data, self._rest = self._rest + data, b""
             return self._rewritten(data, last=last)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from launcher.ids import TaskId
-from launcher.session.following import RunLogs, line_text
+from launcher.session.following import LogLines, RunLogs, line_text
 from tests.support.recordings import NAMES, seen, written
 
 TASKS = dict.fromkeys([TaskId("worker", number) for number in range(100)], "tf1")
@@ -132,3 +132,23 @@ def test_lines_above_a_bar_come_while_it_is_drawn(tmp_path: Path) -> None:
         b"epoch %d" % epoch for epoch in range(5)
     ]
     assert found[-2:] == [b"outer 4", b"inner 3"] and len(found) < 20
+
+
+BARS = b"a line\nbar 1\nbar 2\n\x1b[2Abar 3\nbar 4\nthe end\n"
+
+
+@pytest.mark.parametrize("cut", range(1, len(BARS)))
+def test_bars_come_as_they_are_shown_wherever_a_read_ends(tmp_path: Path, cut: int) -> None:
+    """Given a program that rewrites two lines, when what it writes comes in two pieces, cut at any
+    byte, then each line comes once as a terminal shows it in the end; those of before may have come
+    already."""
+    log = tmp_path / "worker-0.log"
+    log.write_bytes(BARS[:cut])
+    reader = LogLines(log)
+    found = reader.lines()
+    with log.open("ab") as file:
+        file.write(BARS[cut:])
+    for _ in range(3):
+        found += reader.lines(last=True)
+    later = [line for line in found if line not in (b"bar 1", b"bar 2")]
+    assert later == [b"a line", b"bar 3", b"bar 4", b"the end"]
