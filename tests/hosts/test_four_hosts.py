@@ -11,6 +11,7 @@ from launcher.store.runs import RunFolder
 from tests.support.budgets import soak
 from tests.support.cluster_texts import TRAINING
 from tests.support.command import Up, write
+from tests.support.patience import wait_until
 from tests.support.streams import records
 from tests.testbed.namespaces import Testbed
 
@@ -37,7 +38,7 @@ def test_a_real_training_on_hosts(
     assert receipt["clean"]
     assert {host["host"] for host in receipt["hosts"]} == {*names}
     for host in testbed:
-        assert not host.leftovers()
+        wait_until(lambda host=host: not host.leftovers(), "nothing is left")  # type: ignore[misc]
     stored = RunFolder.find(up.run_id)
     kinds = {record["event"] for record in records(stored)}
     assert {"run", "host", "task", "metric", "receipt"} <= kinds

@@ -155,4 +155,4 @@ def test_a_task_that_dies_before_it_listens_is_named(scenario: FaultScenario) ->
         assert up.wait() == 1
     assert all(text in up.said for text in ("ps:0 on tf1", "exit 7", "no such thing")), up.said
     assert not any(e["task"] != "ps:0" and e["state"] == "starting" for e in up.of("task"))
-    assert not scenario.left(up.run_id)
+    wait_until(lambda: not scenario.left(up.run_id), "nothing is left")

@@ -11,6 +11,7 @@ import pytest
 from launcher.cluster import load
 from tests.support import command
 from tests.support.command import Up
+from tests.support.patience import wait_until
 from tests.support.scenario import confirmed
 from tests.testbed import disk
 from tests.testbed.namespaces import Testbed
@@ -103,7 +104,8 @@ def test_hosts_as_ssh_knows_them(testbed: Testbed, here: Path, tfmux_home: Path)
             assert up.log("worker:0", f"rank 0, local 0, at {address}")
             assert up.log("worker:2", f"rank 2, local 1, at {address}")
         assert confirmed(up)
-    assert testbed["tf1"].leftovers() == [] and testbed["tf2"].leftovers() == []
+    for host in (testbed["tf1"], testbed["tf2"]):
+        wait_until(lambda host=host: host.leftovers() == [], "nothing is left")  # type: ignore[misc]
 
 
 def test_ps_and_workers(testbed: Testbed, here: Path, tfmux_home: Path) -> None:

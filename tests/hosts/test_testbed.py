@@ -166,7 +166,7 @@ def test_crash_ends_all_at_once_without_a_word_and_boot_brings_it_back(
     assert testbed["tf2"].up and not host.reachable(timeout=0.5)
     host.boot()
     assert ssh(host, "hostname").strip() == host.name
-    assert host.leftovers() == []
+    wait_until(lambda: host.leftovers() == [], "what said the name has ended")
 
 
 def test_host_whose_pid_1_was_killed_has_crashed(testbed: Testbed) -> None:

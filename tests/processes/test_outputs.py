@@ -70,6 +70,8 @@ def test_lines_come_again_when_there_is_room(tmp_path: Path) -> None:
         resource.prlimit(up.pid, resource.RLIMIT_FSIZE, (full, resource.RLIM_INFINITY))
         wait_until(lambda: "left out" in (tmp_path / "said").read_text(), "the sentence")
         assert copy.stat().st_size == full
+        lost = (only_run().path / "worker-0.log").stat().st_size + 100
+        wait_until(lambda: (only_run().path / "worker-0.log").stat().st_size > lost, "lost lines")
         resource.prlimit(up.pid, resource.RLIMIT_FSIZE, (-1, -1))
         wait_until(lambda: copy.stat().st_size > full + 100, "lines again")
         assert living() == {"worker:0"}

@@ -35,10 +35,6 @@ Subsystem sftp internal-sftp
 """
 
 
-_BOOTSTRAP = "exec(r(int(r(8))))"
-"""End of the command line of every program that the launcher starts on a host."""
-
-
 class Host:
     """A host that can be booted, crashed, cut off and looked into.
 
@@ -191,20 +187,13 @@ class Host:
         return [] if namespace is None else proc.scan(namespace)
 
     def leftovers(self) -> list[Process]:
-        """Return the living processes that are not sshd's own: none after a kill-all. A bridge, or
-        another program of ours, that has said its last word may take a moment to end; one that
-        is just ending has no command line any more."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            found = [
-                process
-                for process in self.processes()
-                if process.alive and not os.path.basename(process.exe).startswith("sshd")
-            ]
-            ours = any(not each.argv or each.argv[-1].endswith(_BOOTSTRAP) for each in found)
-            if not ours or time.monotonic() > deadline:
-                return found
-            time.sleep(0.02)
+        """Return the living processes that are not sshd's own. After a kill-all there is none but
+        bridges that have said their last word: they take a moment to end."""
+        return [
+            process
+            for process in self.processes()
+            if process.alive and not os.path.basename(process.exe).startswith("sshd")
+        ]
 
     def listeners(self) -> list[Listener]:
         """Return the host's listening TCP sockets with the processes that hold them."""
