@@ -34,9 +34,9 @@ class Command:
     keys: tuple[str, ...]
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> str | None:
         """What the command does, where its name does not say all."""
-        return self.binding.tooltip or self.owner.BINDING_GROUP_TITLE or ""
+        return self.binding.tooltip or None
 
 
 def commands(screen: Screen[Any]) -> Sequence[Command]:
@@ -65,10 +65,11 @@ class Palette(Provider):
     def _run(self, command: Command) -> Callable[[], Awaitable[object]]:
         return partial(self.app.run_action, command.binding.action, command.owner)
 
-    def _place(self, offered: tuple[str, Command]) -> tuple[bool, bool]:
-        """Help, then what works everywhere, then the rest."""
+    def _place(self, offered: tuple[str, Command]) -> tuple[bool, bool, bool]:
+        """Help, then what works everywhere, then the rest; last what needs no sentence, such as to
+        scroll by a line: nobody looks that up to run it."""
         command = offered[1]
-        return command.binding.id != _FIRST, command.owner is not self.app
+        return command.binding.id != _FIRST, command.owner is not self.app, not command.sentence
 
     async def discover(self) -> Hits:
         """Lists all commands before anything is typed. A harmless one comes first: an Enter that

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.command import CommandPalette, Hits
+from textual.command import CommandList, CommandPalette, Hits
 
 from tests.support import patience
 from tests.support.fakes import ScriptedRun
@@ -112,3 +112,21 @@ async def test_the_palette_goes_to_a_task(run: ScriptedRun) -> None:
         await until(pilot, lambda: str(screen.area.pane_layout.focused) == "worker:2")
         await pilot.press("ctrl+p", *"zoom")
         await shows(pilot, "The focused pane alone, and back")
+
+
+async def test_no_line_of_the_palette_says_only_where_a_key_belongs(run: ScriptedRun) -> None:
+    """Eight keys that scroll stood before search, filter and layout, each above the word "Log"; now
+    they are the last, without a word, and are still found by their names."""
+    async with showing(run, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: bool(app.focused))
+        await pilot.press("ctrl+p")
+        await shows(pilot, "All keys of this screen")
+        offered = app.screen.query_one(CommandList)
+        await until(pilot, lambda: offered.option_count > 30)
+        texts = [str(option.prompt) for option in offered.options]
+        names, lines = zip(*(text.partition("\n")[::2] for text in texts), strict=True)
+        assert not {"Log", "Panes", "Task"}.intersection(lines)
+        at = [names.index(name) for name in ("Merged log  (m)", "Search the whole log  (/)")]
+        assert max(at) < names.index("Line down  (j)") < len(names)
+        await pilot.press(*"half a page d")
+        await shows(pilot, "Half a page down  (Ctrl-D)")
