@@ -23,8 +23,18 @@ from .cause import Verdict
 
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""
-_LIBRARIES = re.compile(r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen ")
+_LIBRARIES = re.compile(
+    r"/(site-packages|dist-packages|lib/python[0-9.]+)/|^<frozen |/(tools|on_host)/warm\.py$"
+)
+"""Files of installed code, and the program that starts a task with its imports done."""
 _PACKAGES = re.compile(r"/(site-packages|dist-packages)/")
+
+
+_WAITING = ("threading.py", "queue.py", "selectors.py")
+_JOINS = frozenset([("join", "threading.py")])
+_AWAITS = _JOINS | {("result", "_base.py"), ("wait", "_base.py"), ("wait", "pool.py")}
+"""Functions, and files of Python's own, in which a thread waits for the end of another one, and of
+the work of one."""
 
 
 @frozen
@@ -72,9 +82,19 @@ class ThreadStack:
     frames: tuple[StackFrame, ...]
 
     @property
+    def is_own(self) -> bool:
+        """The thread runs the user's code."""
+        return any(not one.in_library for one in self.frames)
+
+    @property
     def works(self) -> bool:
         """The thread is in code that is not Python's own."""
-        return any(one.in_framework or not one.in_library for one in self.frames)
+        return self.is_own or any(one.in_framework for one in self.frames)
+
+    @property
+    def idles(self) -> bool:
+        """The thread waits for another thread of its process, or for nothing but the clock."""
+        return bool(self.frames) and os.path.basename(self.frames[0].file) in _WAITING
 
 
 @frozen
@@ -93,6 +113,21 @@ class ProcessStack:
     """Threads beyond those."""
     files: tuple[str, ...] = ()
     """Open files, where `/proc` alone has described the process."""
+
+    @property
+    def program(self) -> ThreadStack | None:
+        """The thread that says where the process is: the first one, or, where that waits for the
+        work of another one, the only other one in the user's code, else in a framework's. Of
+        several it is the only one that does not wait itself; where several work, none tells."""
+        if not self.threads:
+            return None
+        first, *others = self.threads
+        if not joins(first.frames, _AWAITS):
+            return first
+        found = [one for one in others if one.is_own] or [one for one in others if one.works]
+        if len(found) > 1:
+            found = [one for one in found if not one.idles]
+        return found[0] if len(found) == 1 else first
 
     def lines(self) -> Iterator[str]:
         """The process in full."""
@@ -126,13 +161,12 @@ class TaskStacks:
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:
-        """Where the task stands: the frames of that process's first thread, or of the one for which
-        this one waits; what the kernel says where it has none."""
+        """Where the task is: the frames of that process's program; what the kernel says where it
+        has none."""
         process = self.main
-        frames = process.threads[0].frames if process.threads else ()
-        if process.way != "proc" and frames:
-            others = [one.frames for one in process.threads[1:] if one.works]
-            return others[0] if len(others) == 1 and joins(frames) else frames
+        thread = process.program
+        if process.way != "proc" and thread is not None and thread.frames:
+            return thread.frames
         program = os.path.basename(process.command.split(" ", 1)[0]) or "process"
         return (StackFrame(f"{program} {process.state or 'shows nothing'}"),)
 
@@ -170,7 +204,7 @@ class StackGroup:
 
     @property
     def where(self) -> str:
-        """The place in a line: the innermost frames, and the first one of the user's own code."""
+        """The place in a line, the user's own code first."""
         return described(self.frames)
 
 
@@ -227,10 +261,10 @@ class Stacks:
         return text
 
 
-def joins(frames: Sequence[StackFrame]) -> bool:
+def joins(frames: Sequence[StackFrame], waits: Collection[tuple[str, str]] = _JOINS) -> bool:
     """A thread waits for the end of another one."""
-    inner = (f for f in frames[:3] if f.function == "join")
-    return any(os.path.basename(frame.file) == "threading.py" for frame in inner)
+    inner = (frame for frame in frames[:3] if not frame.in_framework)
+    return any((frame.function, os.path.basename(frame.file)) in waits for frame in inner)
 
 
 @cache  # most runs are over before anybody asks
@@ -281,18 +315,11 @@ def _place(group: StackGroup) -> str:
 
 
 def described(frames: tuple[StackFrame, ...]) -> str:
-    """A stack in a line, the innermost frame first: a few frames, and among them the first one of
-    the user's own code."""
+    """A stack in a line, the user's own code first: its innermost frame, and the innermost of all
+    behind an arrow; where that is the same one, the frames that have called it."""
     own = next((at for at, frame in enumerate(frames) if not frame.in_library), 0)
-    shown = sorted({*range(min(_MOST_SHOWN, len(frames))), own})
-    if own >= _MOST_SHOWN:
-        shown.remove(_MOST_SHOWN - 1)
-    words, before = [], -1
-    for at in shown:
-        if at > before + 1:
-            words.append("…")
-        words.append(str(frames[at]))
-        before = at
-    if before < len(frames) - 1:
-        words.append("…")
-    return " ← ".join(words)
+    if own:
+        way = " → … → " if own > 1 else " → "
+        return f"{frames[own]}{way}{frames[0]}"
+    more = " ← …" if len(frames) > _MOST_SHOWN else ""
+    return " ← ".join(map(str, frames[:_MOST_SHOWN])) + more

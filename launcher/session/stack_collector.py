@@ -141,8 +141,9 @@ def bounded(tasks: Sequence[TaskStacks], room: int = MOST_FRAMES) -> tuple[TaskS
                 continue
             room -= cost
             threads = []
-            for at, thread in enumerate(process.threads):
-                if first and at == 0:
+            program = process.program
+            for thread in process.threads:
+                if first and thread is program:
                     threads.append(replace(thread, frames=thread.frames[:share]))
                 elif len(thread.frames) + 1 <= room:
                     room -= len(thread.frames) + 1

@@ -101,7 +101,7 @@ async def test_stacks_of_a_run_that_has_ended_leave_no_empty_boxes(run: Scripted
         run.end()
         await shows(pilot, "F9 receipt")
         await pilot.press("f5")
-        await shows(pilot, "the run is over: no task stands anywhere any more")
+        await shows(pilot, "the run is over; there are no stacks to take")
         assert not visible(app, "Groups")
         await pilot.press("escape")
         await until(pilot, lambda: not isinstance(app.screen, StacksScreen))

@@ -59,16 +59,16 @@ async def test_the_smallest_group_is_on_top_and_in_full(tmp_path: Path) -> None:
         control.looks[0].set_result(
             found(control.snapshot(), Unanswered("tf3", "cannot be reached (ps:0)"))
         )
-        await shows(pilot, "2 places where 6 tasks stand at")
+        await shows(pilot, "6 tasks in 2 places at")
         await shows(pilot, "worker:0–2, 4–5")
         await shows(pilot, "tf3: cannot be reached (ps:0)")
         await shows(pilot, "worker:3 on tf1")
-        await shows(pilot, "__next__ (/srv/data.py:12)")
+        await shows(pilot, "__next__  data.py:12")
         await shows(pilot, "thread pool-1")
         table = app.screen.query_one("#groups", Table)
         await pilot.press("j", "enter")
         await shows(pilot, "5 tasks: worker:0–2, 4–5")
-        await shows(pilot, "all_reduce (/srv/dist.py:2806)")
+        await shows(pilot, "all_reduce  dist.py:2806")
         assert not table.display
         await pilot.press("escape")
         await until(pilot, lambda: table.display)
@@ -147,7 +147,7 @@ async def test_hostile_names_are_text(tmp_path: Path) -> None:
         frames = (StackFrame("[bold]f[/]", "/srv/[red]x.py", 1),)
         control.looks[0].set_result(Stacks(0.0, (task(0, frames),)))
         await shows(pilot, "[bold]f[/] [red]x.py:1")
-        await shows(pilot, "[bold]f[/] (/srv/[red]x.py:1)")
+        await shows(pilot, "[bold]f[/]  [red]x.py:1")
     control.logs.close()
 
 
@@ -162,4 +162,46 @@ async def test_the_header_says_where_a_stalled_run_stands(tmp_path: Path) -> Non
         await shows(pilot, text)
         control.change(hang=HangView(Hang.AT_END, text, "stacks-at-end.json", now))
         await until(pilot, lambda: not any(text in row for row in screen_text(app)))
+    control.logs.close()
+
+
+PACKAGES = "/home/somebody/venv/lib/python3.12/site-packages/"
+DEEP = (
+    *(StackFrame(f"dispatch_{n}", f"{PACKAGES}torch/distributed/utils.py", n) for n in range(9)),
+    StackFrame("gather", "/home/somebody/projects/mnist/model/heads.py", 31),
+    StackFrame("step", "/home/somebody/projects/mnist/train.py", 41),
+)
+JOIN = (
+    StackFrame("join", "/usr/lib/python3.12/threading.py", 1123),
+    StackFrame("main", "/home/somebody/projects/mnist/train.py", 90),
+)
+IDLE = (
+    StackFrame("get", f"{PACKAGES}tqdm/_monitor.py", 60),
+    StackFrame("run", "/usr/lib/python3.12/a.py", 1),
+)
+
+
+async def test_the_users_own_code_is_read_at_80_columns(tmp_path: Path) -> None:
+    """Given a program in a thread of its own, nine frames deep in a library, then its own frames
+    are in sight with files and lines at 80 columns, above the thread that joins it; frames of
+    libraries stand in one line until the group is shown alone."""
+    control = run(tmp_path)
+    async with showing(control, (80, 24)) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        threads = (ThreadStack("main", JOIN), ThreadStack("tqdm", IDLE), ThreadStack("work", DEEP))
+        process = ProcessStack(7, "python train.py", "python", "sleeps", threads)
+        stacks = TaskStacks(TaskId("worker", 0), "a", (process,))
+        control.looks[0].set_result(Stacks(0.0, (stacks,)))
+        await shows(pilot, "gather heads.py:31 → … → dispatch_0 utils.py:0")
+        await shows(pilot, "dispatch_0  torch/distributed/utils.py:0  ← 8 more")
+        await shows(pilot, "gather      model/heads.py:31")
+        await shows(pilot, "step        train.py:41")
+        rows = screen_text(app)
+        order = ["thread work", "thread main", "thread tqdm"]
+        at = [next(n for n, row in enumerate(rows) if name in row) for name in order]
+        assert at == sorted(at)
+        assert not visible(app, "dispatch_8") and not visible(app, "site-packages")
+        await pilot.press("enter")
+        await shows(pilot, "dispatch_8  torch/distributed/utils.py:8")
     control.logs.close()

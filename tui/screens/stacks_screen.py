@@ -1,9 +1,11 @@
-"""Stacks screen: where the tasks of a run stand, in groups, and one group in full."""
+"""Stacks screen: what every task of a run is doing, in groups, and one group in full."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -18,7 +20,7 @@ from textual.widgets import DataTable, Static
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId, named_tasks
 from launcher.quantities import counted
-from launcher.run.stack_groups import StackGroup, Stacks
+from launcher.run.stack_groups import ProcessStack, StackFrame, StackGroup, Stacks, ThreadStack
 from launcher.run.states import RunPhase
 from launcher.session.control import STACKS_SECONDS, RunControl
 from tui.format import time_of_day
@@ -31,7 +33,12 @@ from tui.widgets.table import Table
 
 _MOST_TASKS = 32
 """Tasks of a group that are shown in full."""
-_TITLES: list[str | Text] = [right("tasks"), "which", "stand in"]
+_TITLES: list[str | Text] = [right("tasks"), "which", "where"]
+_FOLDED_FROM = 3
+"""Frames of libraries in a row from which on the first one stands for all."""
+_FUNCTION_CELLS = 24
+"""Cells of the longest function behind which the column of the files begins."""
+_INSTALLED = re.compile(r".*/(?:site-packages|dist-packages|lib/python[0-9.]+)/")
 
 
 class StacksScreen(RunPage):
@@ -80,7 +87,7 @@ class StacksScreen(RunPage):
     def action_again(self) -> None:
         """Asks all hosts; until they have answered, what they said before stays."""
         if self._control.snapshot().state is RunPhase.ENDED:
-            self._say("the run is over: no task stands anywhere any more")
+            self._say("the run is over; there are no stacks to take")
         else:
             self._say("asking all hosts …")
             self._ask()
@@ -110,10 +117,9 @@ class StacksScreen(RunPage):
 
     def _show(self, found: Stacks) -> None:
         groups = found.groups
-        self._groups.border_title = Content(
-            f"{counted(len(groups), 'place')} where {counted(len(found.tasks), 'task')} "
-            f"{'stands' if len(found.tasks) == 1 else 'stand'} at {time_of_day(found.time)}"
-        )
+        places = counted(len(groups), "place")
+        tasks = counted(len(found.tasks), "task")
+        self._groups.border_title = Content(f"{tasks} in {places} at {time_of_day(found.time)}")
         rows = [
             TableRow(str(number), partial(group_cells, one, guilty=found.blames(one)))
             for number, one in enumerate(groups)
@@ -133,7 +139,7 @@ class StacksScreen(RunPage):
             return
         group = found.groups[int(key)]
         self._box.border_title = Content(f"{group.title}")
-        self._full.update(Content("\n".join(group_lines(found, group))))
+        self._full.update(group_text(found, group, whole=not self._groups.display))
         self._box.scroll_home(animate=False)
 
     @on(DataTable.RowSelected, "#groups")
@@ -143,6 +149,7 @@ class StacksScreen(RunPage):
             return
         alone = self._groups.display and bool(self._found.tasks)
         self._groups.display = not alone
+        self._show_group()
         self.set_focus(self._box if alone else self._groups)
 
     def action_back(self) -> None:
@@ -161,11 +168,86 @@ def group_cells(group: StackGroup, *, guilty: bool) -> Cells:
     return [right(str(len(group.tasks))), names, Text(group.where)]
 
 
-def group_lines(found: Stacks, group: StackGroup) -> Iterator[str]:
-    """The tasks of a group in full, as many as fit."""
+def group_text(found: Stacks, group: StackGroup, *, whole: bool) -> Text:
+    """The tasks of a group, as many as fit; `whole`: with all frames of libraries."""
     tasks = [one for one in found.tasks if one.task in group.tasks]
+    text = Text()
     for one in tasks[:_MOST_TASKS]:
-        yield from one.lines()
-        yield ""
+        text.append(f"{one.task} on {one.host}\n", "bold")
+        for process in one.processes:
+            text.append_text(process_text(process, whole=whole))
+        text.append("\n")
     if len(tasks) > _MOST_TASKS:
-        yield f"and {counted(len(tasks) - _MOST_TASKS, 'other task')} in the same place"
+        text.append(f"and {counted(len(tasks) - _MOST_TASKS, 'other task')} in the same place")
+    return text
+
+
+def process_text(process: ProcessStack, *, whole: bool) -> Text:
+    """A process: what it does, then its threads, that of its program first. The user's own frames
+    are bold, with their files as seen from the folder of all of them."""
+    by = "" if process.way == "proc" else f"; by {process.way}"
+    note = f" ({process.note})" if process.note else ""
+    text = Text(f"  {process.state}{by}{note}\n")
+    text.append(f"  process {process.pid}: {process.command}\n", "dim")
+    program = process.program
+    threads = sorted(process.threads, key=lambda one: (one is not program, not one.is_own))
+    folder = own_folder(frame for one in threads for frame in one.frames)
+    for thread in threads:
+        alone = thread is program or thread.is_own
+        text.append_text(_thread_text(thread, folder, whole=whole, alone=alone))
+    if process.unlisted:
+        text.append(f"    and {process.unlisted} more threads\n")
+    if process.files:
+        text.append(f"    open files: {', '.join(process.files)}\n", "dim")
+    return text
+
+
+def _thread_text(thread: ThreadStack, folder: str, *, whole: bool, alone: bool) -> Text:
+    """A thread and its frames, the innermost first; of one that is not `alone`, all in libraries,
+    the innermost stands for the others."""
+    text = Text(f"    thread {thread.name}\n", "bold" if alone else "dim")
+    names = [frame.function for frame in thread.frames]
+    cells = max((len(name) for name in names if len(name) <= _FUNCTION_CELLS), default=0)
+    for frames in _runs(thread.frames):
+        shown = frames if whole or (alone and len(frames) < _FOLDED_FROM) else frames[:1]
+        if not frames[0].in_library:
+            shown = frames
+        for frame in shown:
+            place = f"{short_path(frame, folder)}:{frame.line}" if frame.file else ""
+            name = frame.function or "(no name)"
+            text.append(f"      {name:<{cells}}  {place}".rstrip(), _frame_style(frame))
+            hidden = len(frames) - len(shown)
+            text.append(f"  ← {hidden} more" if hidden else "", "dim")
+            text.append("\n")
+    return text
+
+
+def _runs(frames: Sequence[StackFrame]) -> list[list[StackFrame]]:
+    """The frames, those of libraries in a row together."""
+    runs: list[list[StackFrame]] = []
+    for frame in frames:
+        if runs and frame.in_library == runs[-1][0].in_library:
+            runs[-1].append(frame)
+        else:
+            runs.append([frame])
+    return runs
+
+
+def _frame_style(frame: StackFrame) -> str:
+    return "dim" if frame.in_library and frame.file else "bold" if frame.file else ""
+
+
+def own_folder(frames: Iterable[StackFrame]) -> str:
+    """The folder of all files of the user's code; empty where they have none in common."""
+    files = {frame.file for frame in frames if not frame.in_library}
+    folders = [os.path.dirname(file) for file in files if os.path.isabs(file)]
+    return os.path.commonpath(folders) if folders else ""
+
+
+def short_path(frame: StackFrame, folder: str) -> str:
+    """The file of a frame without what says nothing: the folder of installed code, or that of all
+    the user's files."""
+    if frame.in_library:
+        return _INSTALLED.sub("", frame.file)
+    inside = folder not in ("", "/") and frame.file.startswith(f"{folder}/")
+    return frame.file[len(folder) + 1 :] if inside else frame.file

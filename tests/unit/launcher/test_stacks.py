@@ -66,6 +66,54 @@ def test_a_task_stands_where_its_only_working_thread_does() -> None:
     assert task(0, joining(USER, WAIT)).stack == task(0, joining(idle)).stack == JOIN
 
 
+WRITER = (
+    StackFrame("wait", "/usr/lib/python3.11/threading.py", 327),
+    StackFrame("get", "/x/lib/python3.11/site-packages/tensorflow/event_file_writer.py", 261),
+)
+QUEUE = (
+    StackFrame("wait", "/usr/lib/python3.11/threading.py", 331),
+    StackFrame("get", "/usr/lib/python3.11/queue.py", 171),
+    StackFrame("prefetch", "/srv/a/data.py", 30),
+)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        JOIN,
+        (
+            StackFrame("wait", "/usr/lib/python3.11/threading.py", 331),
+            StackFrame("result", "/usr/lib/python3.11/concurrent/futures/_base.py", 451),
+            StackFrame("main", "/srv/a/train.py", 61),
+        ),
+    ],
+    ids=["join", "future"],
+)
+@pytest.mark.parametrize(
+    ("others", "where"),
+    [
+        ((WRITER, USER), USER),
+        ((USER, WRITER, QUEUE), USER),
+        ((QUEUE, WRITER), QUEUE),
+        ((WRITER,), WRITER),
+        ((QUEUE, QUEUE), None),
+        ((USER, WAIT), None),
+    ],
+    ids=["writer", "loader", "waits", "framework", "all wait", "two work"],
+)
+def test_a_task_is_where_its_program_is(
+    first: tuple[StackFrame, ...],
+    others: tuple[tuple[StackFrame, ...], ...],
+    where: tuple[StackFrame, ...] | None,
+) -> None:
+    """Given a first thread that waits for the work of another one, when a framework has a thread
+    beside that of the program, as the chief's that writes summaries, then the task is in the
+    user's code, and of several such threads in the one that works. Where several do, none tells."""
+    threads = [ThreadStack("main", first), *(ThreadStack("0x7f", frames) for frames in others)]
+    found = task(0, ProcessStack(7, "python train.py", "python", "sleeps", tuple(threads)))
+    assert found.stack == (where or first)
+
+
 def test_one_of_twelve_stands_elsewhere() -> None:
     """The smallest group comes first, and names what the others wait for."""
     late, rest = task(3, process(*USER)), [task(n, process(*WAIT)) for n in range(12) if n != 3]
@@ -73,7 +121,7 @@ def test_one_of_twelve_stands_elsewhere() -> None:
     lines = [f"{group.title} — {group.where}" for group in found.groups]
     assert lines == [
         "1 task: worker:3 — __next__ data.py:12 ← step train.py:41",
-        "11 tasks: worker:0–2, 4–11 — all_reduce distributed.py:2806 ← step train.py:44",
+        "11 tasks: worker:0–2, 4–11 — step train.py:44 → all_reduce distributed.py:2806",
     ]
     assert found.headline() == (
         "worker:3 stands in __next__ data.py:12; 11 others wait in step train.py:44"
@@ -121,13 +169,19 @@ def test_a_process_in_full_says_how_it_was_looked_at() -> None:
     assert "    runs" in process(way="proc").lines()
 
 
-def test_long_stacks_are_named_by_their_ends_and_the_users_own_code() -> None:
+def test_a_stack_is_named_by_the_users_own_code() -> None:
+    """Given a stack whose innermost frames are a library's, then the user's frame comes first: the
+    end of the line has no room at 80 columns. The program that starts a task is not the user's."""
     library = [StackFrame(f"f{n}", f"/x/site-packages/m{n}.py", n) for n in range(9)]
     own, base = StackFrame("step", "/srv/train.py", 41), StackFrame("<module>", "/srv/train.py", 90)
-    frames = (*library, own, base)
-    assert described(frames) == "f0 m0.py:0 ← f1 m1.py:1 ← … ← step train.py:41 ← …"
-    assert described(frames[-2:]) == "step train.py:41 ← <module> train.py:90"
-    assert described(frames[:1]) == "f0 m0.py:0"
+    starter = StackFrame("<module>", "/root/.cache/tfmux/run/tools/warm.py", 162)
+    frames = (*library, own, base, starter)
+    assert described(frames) == "step train.py:41 → … → f0 m0.py:0"
+    assert described(frames[8:]) == "step train.py:41 → f8 m8.py:8"
+    callers = "<module> train.py:90 ← <module> warm.py:162"
+    assert described(frames[-3:]) == f"step train.py:41 ← {callers}"
+    assert described((own, base, own, base)).endswith("← step train.py:41 ← …")
+    assert described((*library, starter)) == "f0 m0.py:0 ← f1 m1.py:1 ← f2 m2.py:2 ← …"
 
 
 @pytest.mark.parametrize(
