@@ -16,6 +16,7 @@ from pydantic.fields import FieldInfo
 
 from docs.markdown import table
 from launcher.ids import TaskId
+from launcher.run.gpus import GpuSample
 from launcher.run.snapshot import (
     FactsView,
     HostReceipt,
@@ -33,6 +34,7 @@ KINDS: tuple[Any, ...] = (
     HostView,
     TaskView,
     Metric,
+    GpuSample,
     Note,
     Receipt,
     Summary,

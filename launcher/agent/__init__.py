@@ -14,7 +14,8 @@ nothing but each other:
     signals     signals that are for tasks alone
     task_logs   task output into files, and how far these have grown
     ports       which process listens on a port, and whether one is free
-    stats       CPU, memory and GPUs
+    stats       CPU and memory
+    nvidia_smi  GPUs and the processes on them
     stack_taker where the processes of tasks stand
     threads     the threads for what may hang, and `agent.log`
     folders     where a run is kept on a host, and the word that one agent leaves for the next

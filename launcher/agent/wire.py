@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple
 Json = Dict[str, Any]
 """A JSON object."""
 
-VERSION = 9
+VERSION = 10
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024
@@ -26,6 +26,8 @@ MOST_LEFT = 5
 """Processes that an end lists which a task's first process has left."""
 MOST_PROCESSES, MOST_THREADS, MOST_FRAMES = 256, 64, 64
 """Bounds of an answer with stacks: processes in all, threads of a process, frames of a thread."""
+MOST_GPUS, MOST_GPU_PROCESSES = 64, 32
+"""GPUs of a host in an answer, and MIG instances of a GPU; processes of a GPU that are listed."""
 FROZEN_SECONDS = 8.0
 """Silence of an agent after which its watchdog ends everything; the launcher waits for longer."""
 KILL_SECONDS = 5.0

@@ -22,6 +22,7 @@ from .frames import (
     Credit,
     Frame,
     Gone,
+    GpuFrame,
     Kill,
     KillReceipt,
     LogSize,
@@ -228,11 +229,19 @@ class FrameChecker:
         if isinstance(answer, StatsAnswer):
             # Two host names may be one machine: another's task is left out, and is no lie.
             own = {task: share for task, share in answer.tasks.items() if task in self._limits}
-            answer = answer.model_copy(update={"tasks": own})
+            gpus = tuple(map(self._own_gpu, answer.gpus))
+            answer = answer.model_copy(update={"tasks": own, "gpus": gpus})
         if isinstance(answer, StacksAnswer):
             ours = tuple(one for one in answer.processes if one.task in self._limits)
             answer = answer.model_copy(update={"processes": ours})
         return Reply(head.id, answer)
+
+    def _own_gpu(self, gpu: GpuFrame) -> GpuFrame:
+        """A GPU without the processes of tasks that are no tasks of this host."""
+        known = tuple(one for one in gpu.processes if one.task is None or one.task in self._limits)
+        return (
+            gpu if len(known) == len(gpu.processes) else gpu.model_copy(update={"processes": known})
+        )
 
     def _log_bytes(self, frame: wire.RawFrame) -> LogBytes:
         number, offset, chunk = frame.data()

@@ -59,6 +59,7 @@ Pid = Annotated[int, Field(ge=0, le=1 << 22)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Figure = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
 ExitStatus = Annotated[int, Field(ge=0, le=255)]
+Uuid = Annotated[str, Field(pattern=r"\A[A-Za-z0-9/_.\[\] -]{0,200}\z")]
 SignalName = Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")]
 Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 AbsolutePath = Annotated[str, Field(max_length=1 << 16, pattern=r"^/[^\x00-\x1f\x7f-\x9f]*$")]
@@ -540,13 +541,61 @@ class Ports(Question[PortsAnswer]):
         return owned <= set(self.check) and set(answer.busy) <= set(self.candidates)
 
 
+class GpuProcessFrame(Frame):
+    """A process on a GPU, with its bytes of the GPU's memory: of a task of the run, or somebody's.
+    `elsewhere`: the pid names no process of this host's, but one in another container."""
+
+    pid: Pid
+    memory: Number | None = None
+    task: Task | None = None
+    user: Line = ""
+    command: Line = ""
+    elsewhere: bool = False
+
+
+class GpuInstanceFrame(Frame):
+    """A MIG instance of a GPU."""
+
+    name: Code
+    uuid: Uuid
+
+
+class GpuFrame(Frame):
+    """A GPU as nvidia-smi tells of it: shares from 0 to 1, bytes, degrees Celsius, watts. Figures
+    that it does not tell are None. `throttle` has the bits of `clocks_throttle_reasons.active`,
+    `problem` what is said of a GPU that cannot be used."""
+
+    index: Annotated[int, Field(ge=0, lt=1 << 16)]
+    name: Line
+    uuid: Uuid
+    utilisation: Annotated[float, Field(ge=0, le=10)] | None = None
+    memory_used: Number | None = None
+    memory_total: Number | None = None
+    temperature: Figure | None = None
+    power: Figure | None = None
+    power_limit: Figure | None = None
+    throttle: Number | None = None
+    ecc_errors: Number | None = None
+    xids: Annotated[tuple[Number, ...], Field(max_length=100)] = ()
+    mode: Code = ""
+    problem: Line = ""
+    instances: Annotated[tuple[GpuInstanceFrame, ...], Field(max_length=wire.MOST_GPUS)] = ()
+    processes: Annotated[tuple[GpuProcessFrame, ...], Field(max_length=wire.MOST_GPU_PROCESSES)]
+    unlisted: Number = 0
+
+
+GpuFrames = Annotated[tuple[GpuFrame, ...], Field(max_length=2 * wire.MOST_GPUS)]
+
+
 class StatsAnswer(Answer):
-    """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes."""
+    """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes. `gpu_problem`
+    says why these GPUs are not all, or not new."""
 
     cpu: Figure | None = None
     memory_total: AnyNumber
     memory_used: AnyNumber
-    gpus: tuple[Line, ...]
+    gpus: GpuFrames
+    gpu_problem: Line = ""
     tasks: dict[Task, tuple[Figure, AnyNumber]]
 
 
@@ -559,10 +608,13 @@ class Stats(Question[StatsAnswer]):
 
 
 class GpusAnswer(Answer):
-    """GPUs (index, name, driver, memory) as nvidia-smi lists them, and what it says besides."""
+    """GPUs as nvidia-smi lists them, the versions of the driver and of the CUDA that it has, and
+    what nvidia-smi says besides."""
 
     WHAT = "gpus"
-    gpus: tuple[tuple[Text, Text, Text, Text], ...] = ()
+    gpus: GpuFrames = ()
+    driver: Code = ""
+    cuda: Code = ""
     why: Text = ""
 
 

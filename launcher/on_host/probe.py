@@ -19,7 +19,8 @@ from typing import Any, Callable, Dict, Mapping, Sequence
 
 from ..agent import ports, processes
 from ..agent.folders import Folders
-from ..agent.stats import NvidiaSmi, memory
+from ..agent.nvidia_smi import NvidiaSmi
+from ..agent.stats import memory
 from .executables import PROGRAM_SECONDS, program_problem
 from .linked import interpreter, mpi_library
 from .reach import connect, resolve

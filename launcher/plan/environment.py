@@ -66,11 +66,14 @@ class GpuShare:
     gpus: tuple[int, ...]
     shared: bool = False
 
+    def names(self, given: Sequence[str] = ()) -> tuple[str, ...]:
+        """The GPUs as `CUDA_VISIBLE_DEVICES` names them; `given` are the names of the host's, where
+        its environment shows only some of them."""
+        return tuple(given[gpu] if gpu < len(given) else str(gpu) for gpu in self.gpus)
+
     def env(self, given: Sequence[str] = ()) -> dict[str, str]:
-        """The variables with which TensorFlow sees only these GPUs; `given` are the names of the
-        host's, where its environment shows only some of them."""
-        names = [given[gpu] if gpu < len(given) else str(gpu) for gpu in self.gpus]
-        env = {VISIBLE: ",".join(names) or NO_GPU}
+        """The variables with which TensorFlow sees only these GPUs, of those that are `given`."""
+        env = {VISIBLE: ",".join(self.names(given)) or NO_GPU}
         if self.shared:  # by default TensorFlow takes all memory of a GPU at once
             env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
         return env

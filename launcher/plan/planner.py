@@ -82,6 +82,9 @@ class TaskPlan:
     """Names of this machine's variables to pass on; their values are secrets and not stored."""
     in_cluster: bool = False
     """Whether it is in the cluster spec (an evaluator is not)."""
+    gpus: tuple[str, ...] = ()
+    """The GPUs that are its own, as `CUDA_VISIBLE_DEVICES` names them; none where it sees all of
+    the host's, or none."""
     forward: bool = False
     max_restarts: int = 0
     setup: str = ""
@@ -277,7 +280,7 @@ class _Planner:
         }
         self._spec_json = json.dumps(self._spec)
         self._shared = self._shared_values()
-        self._gpus = self._gpu_shares()
+        self._gpus, self._visible = self._gpu_shares()
         self._no_proxy_hosts = ",".join(dict.fromkeys(cluster.address(host) for host in self._on))
 
     def plan(self) -> Plan:
@@ -317,6 +320,7 @@ class _Planner:
         pty = run.pty if job.pty is None else job.pty
         setup, shell = self._shells(host, job)
         cold = pty or shell is Shell.LOGIN  # what is between reads the input by which it would wait
+        variables = self._variables(task, values)
         return TaskPlan(
             id=task,
             role=self._role(task),
@@ -324,7 +328,8 @@ class _Planner:
             port=self._ports[task],
             address=self._place(task),
             words=words,
-            variables=self._variables(task, values),
+            variables=variables,
+            gpus=self._gpu_names(task, variables),
             ready=readiness(cluster, task.job),
             ready_key=ready_key(cluster, task.job),
             in_cluster=cluster.in_spec(task.job),
@@ -391,7 +396,7 @@ class _Planner:
     def _variables(self, task: TaskId, values: Mapping[str, str]) -> dict[str, Text]:
         cluster, host = self._cluster, self._host_of(task)
         job = cluster.jobs.get(task.job)  # None: a `prepare` task
-        share = self._gpus.get(task)
+        share = self._visible.get(task)
         own = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
         if (rank := self._ranks.get(task)) is not None:
             address = cluster.address(self._host_of(rank.master))
@@ -597,8 +602,18 @@ class _Planner:
         values["workdir"] = self._workdir(task, values)
         return values | {"logdir": self._logdir(host, values)}
 
-    def _gpu_shares(self) -> dict[TaskId, GpuShare]:
-        shares: dict[TaskId, GpuShare] = {}
+    def _gpu_names(self, task: TaskId, variables: Mapping[str, Text]) -> tuple[str, ...]:
+        share, given = self._gpus.get(task), self._given(self._host_of(task))
+        seen = self._visible.get(task)
+        visible = written(variables.get(environment.VISIBLE, ()))
+        if seen is not None and share is not None and visible == ",".join(seen.names(given)):
+            return share.names(given)
+        return environment.given_gpus({environment.VISIBLE: visible})  # the file says it itself
+
+    def _gpu_shares(self) -> tuple[dict[TaskId, GpuShare], dict[TaskId, GpuShare]]:
+        """The GPUs of each task, and those that each sees."""
+        own: dict[TaskId, GpuShare] = {}
+        seen: dict[TaskId, GpuShare] = {}
         for host, tasks in self._on.items():
             requests = [
                 GpuRequest(task, self._cluster.jobs[task.job].gpus, self._trains(task))
@@ -613,8 +628,9 @@ class _Planner:
             supply = known if given is None else given
             split = environment.split_gpus(requests, supply)
             ranked = [task for task in tasks if task in self._ranks]
-            shares |= environment.pooled(self._cluster.run.framework, split, ranked)
-        return shares
+            own |= split
+            seen |= environment.pooled(self._cluster.run.framework, split, ranked)
+        return own, seen
 
     def _by_slurm(self, host: str) -> bool:
         return self._cluster.slurm is not None and not self._cluster.is_local(host)

@@ -309,9 +309,9 @@ def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
         return warning(Check.GPUS, "gpus-fewer", host, brief, sentence, todo)
     if not rows:
         return passed(Check.GPUS, host, "none", "no NVIDIA GPU")
-    kinds = ", ".join(dict.fromkeys(row[1] for row in rows))
-    sentence = f"{len(rows)} × {kinds}, driver {rows[0][2]}"
-    return passed(Check.GPUS, host, f"{len(rows)}, driver {rows[0][2]}", sentence)
+    kinds = ", ".join(dict.fromkeys(gpu.name for gpu in rows))
+    sentence = f"{len(rows)} × {kinds}, driver {answer.driver}"
+    return passed(Check.GPUS, host, f"{len(rows)}, driver {answer.driver}", sentence)
 
 
 def ranks(host: str, wanting: int, had: int) -> Iterator[Finding]:

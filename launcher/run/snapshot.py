@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ..frozen import frozen
 from ..ids import TaskId
@@ -21,6 +21,7 @@ from ..quantities import counted, size
 from . import fields
 from .background import LeftProcesses
 from .cause import Verdict
+from .gpus import GpuView
 from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
@@ -57,6 +58,9 @@ class TaskView:
     """Its end decides, where `success` is `chief`."""
     stage: fields.Count = 0
     """Number of its stage in the start order."""
+    gpus: tuple[str, ...] = ()
+    """The GPUs that the plan gives it: numbers by `nvidia-smi`, or ids. Absent where it sees all
+    of the host's, or none."""
     pid: fields.Count | None = None
     """Id of its process on the host."""
     attempt: fields.Attempt = 0
@@ -145,6 +149,13 @@ class TaskView:
         return str(self.state)
 
 
+def _structured(gpus: object) -> object:
+    """Earlier versions have recorded a line of text for each GPU."""
+    if isinstance(gpus, list):
+        return [gpu for gpu in gpus if not isinstance(gpu, str)]
+    return gpus
+
+
 @frozen
 class HostView:
     """A host: its link, its files, and what its agent last said of it."""
@@ -179,8 +190,10 @@ class HostView:
     """Bytes of its memory in use."""
     memory_total: int | None = None
     """Bytes of its memory."""
-    gpus: tuple[str, ...] = ()
-    """A line for each GPU, for people."""
+    gpus: Annotated[tuple[GpuView, ...], BeforeValidator(_structured)] = ()
+    """Its GPUs."""
+    gpu_problem: str = ""
+    """Why these GPUs are not all, or their figures not new; may be empty."""
     usage: Mapping[TaskId, tuple[float, int]] = field(default_factory=dict)
     """CPU (1.0 = one core) and resident bytes of each task's process tree."""
     contacted: bool = False

@@ -169,7 +169,7 @@ class RunData(Views):
             before = self.facts.get(host, FactsView(host))
             self.add(replace(before, facts=known))
         for task in self.plan.tasks:
-            self.update_task(task.id, address=task.address)
+            self.update_task(task.id, address=task.address, gpus=task.gpus)
 
     # --- tasks ----------------------------------------------------------------------------
 
@@ -357,4 +357,5 @@ def task_view(task: TaskId, plan: Plan, past: TaskView | None) -> TaskView:
         in_cluster=planned.in_cluster,
         is_chief=task == plan.chief,
         stage=plan.stage_of(task),
+        gpus=planned.gpus,
     )

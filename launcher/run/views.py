@@ -30,7 +30,9 @@ Record = RunView | HostView | TaskView | FactsView | Note | Receipt
 _RUN = tuple(field.name for field in fields(RunView) if field.name != "event")
 _FIGURES = {
     "run": frozenset({"waiting"}),
-    "host": frozenset({"last_heard", "cpu", "memory_used", "memory_total", "gpus", "usage"}),
+    "host": frozenset(
+        {"last_heard", "cpu", "memory_used", "memory_total", "gpus", "gpu_problem", "usage"}
+    ),
     "task": frozenset({"step", "loss", "rate", "metrics", "last_output", "log_size"}),
 }
 """Fields that change all the time: clients are told, and the file is not where nothing else has

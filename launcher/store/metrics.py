@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..frozen import frozen
 from ..ids import TaskId
+from ..run.gpus import GpuSample
 from ..run.snapshot import Metric
 from .stream import LineReader
 
@@ -79,6 +81,8 @@ class Series:
 MOST_POINTS = 1 << 20
 """Points of all tasks together, 25 MB: curves of thousands of tasks have fewer points each."""
 _FEWEST_POINTS = 16
+MOST_SAMPLES = 128
+"""Samples of a host's GPUs that are kept: those of ten minutes."""
 _END_BYTES = 4 << 20
 """Some 30,000 lines, which take a second to read: the newest ones, and half of the thinned ones."""
 _LARGEST = 1 << 53
@@ -122,6 +126,8 @@ class MetricsFile:
         self._share = MAX_POINTS
         """Points that each may have."""
         self.latest: dict[TaskId, LatestMetrics] = {}
+        self.gpus: dict[str, deque[GpuSample]] = {}
+        """The last samples of each host's GPUs, the oldest first."""
 
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
@@ -137,6 +143,9 @@ class MetricsFile:
             added = True
             if isinstance(record, Metric):
                 self.add(record.time, record.id, dict(record.values), record.rate)
+            elif isinstance(record, GpuSample):
+                samples = self.gpus.setdefault(record.host, deque(maxlen=MOST_SAMPLES))
+                samples.append(record)
         return added
 
     def add(self, time: float, task: TaskId, values: dict[str, float], rate: float | None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..quantities import size
+from ..run.gpus import GpuSample
 from ..run.snapshot import HostView, Metric
 from .disk import DiskThread, Files
 from .runs import SLOW_DISK_SECONDS, RunFolder
@@ -61,7 +62,7 @@ class RunWriter:
 
     def put(self, line: Line) -> None:
         """Adds a record; those of metrics are left out while the disk is behind."""
-        metric = isinstance(line, Metric)
+        metric = isinstance(line, Metric | GpuSample)
         if metric and self.unwritten > _MOST_UNWRITTEN:
             return
         path = self._folder.metrics if metric else self._folder.events

@@ -23,7 +23,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -33,11 +33,9 @@ from ..ids import TaskId
 from ..printable import printable
 from ..quantities import age, counted
 from ..run import fields
+from ..run.gpus import GpuSample
 from ..run.snapshot import (
-    FactsView,
-    HostView,
     Metric,
-    Note,
     Receipt,
     RunView,
     Snapshot,
@@ -158,7 +156,7 @@ class LogLine:
     event: Literal["log"] = "log"
 
 
-Line = Record | Metric | Summary
+Line = Record | Metric | GpuSample | Summary
 PublicEvent = dict[str, Any]
 """A record as programs get it: what JSON has in its line."""
 LogEvent = dict[str, Any]
@@ -169,7 +167,7 @@ _CONFIG = ConfigDict(ser_json_inf_nan="strings")
 @cache  # no launch waits for it: the first record comes when its agents are being started
 def _line_type() -> TypeAdapter[Line]:
     kinds = Annotated[
-        RunView | HostView | TaskView | FactsView | Note | Receipt | Metric | Summary,
+        Record | Metric | GpuSample | Summary,
         Field(discriminator="event"),
     ]
     return TypeAdapter(kinds, config=_CONFIG)
@@ -184,7 +182,7 @@ _EMPTY: dict[str, frozenset[str]] = {
         or (isinstance(one.default, str | tuple | bool | int) and not one.default)
         if one.name not in _STAY
     )
-    for kind in (RunView, HostView, TaskView, FactsView, Note, Receipt, Metric, Summary)
+    for kind in get_args(Line)
 }
 """Keys that a record lacks where they are empty, false or 0, since that is their default."""
 
@@ -379,7 +377,7 @@ def read_stream(path: Path, run_id: str) -> Stream:
     for record in reader.records():
         stream.last = max(stream.last, record.time)
         stream.end = record if isinstance(record, Summary) else None
-        if not isinstance(record, Summary | Metric):
+        if not isinstance(record, Summary | Metric | GpuSample):
             views.take(record)
     if reader.cut:
         stream.end = None

@@ -50,14 +50,15 @@ def _size(lines: Iterable[_Older]) -> int:
 
 
 def _series(lines: Sequence[bytes]) -> list[list[_Older]]:
-    """The lines of each task that name the same figures, in their order: one of an evaluation must
-    not go for the hundreds of steps around it."""
+    """The lines of each task that name the same figures, and those of each host's GPUs, in their
+    order: one of an evaluation must not go for the hundreds of steps around it."""
     series: dict[tuple[str, ...], list[_Older]] = {}
     for number, line in enumerate(lines):
         try:
             record = json.loads(line)
             time = float(record["time"])
-            key = (str(record["task"]), *record["values"])
+            gpus = record["event"] == "gpus"
+            key = ("", str(record["host"])) if gpus else (str(record["task"]), *record["values"])
         except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
             continue
         if math.isfinite(time):

@@ -47,6 +47,28 @@ LEFT = {
     "seconds": 1.0,
     "cpu": 0.1,
 }
+GPU = {
+    "index": 0,
+    "name": "T4",
+    "uuid": "GPU-0",
+    "utilisation": 0.5,
+    "memory_used": 1,
+    "memory_total": 2,
+    "temperature": 40.0,
+    "power": 50.0,
+    "power_limit": 70.0,
+    "throttle": 4,
+    "ecc_errors": 0,
+    "xids": [79],
+    "mode": "Default",
+    "problem": "",
+    "instances": [{"name": "1g.5gb", "uuid": "MIG-0"}],
+    "processes": [
+        {"pid": 5, "memory": 1, "task": "worker:1", "command": "x"},
+        {"pid": 6, "memory": None, "user": "root", "command": "y", "elsewhere": True},
+    ],
+    "unlisted": 1,
+}
 SURVIVOR = {"pid": 5, "command": "x", "state": "D"}
 FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
     (wire.WELCOME, welcome(tasks=[facts("worker:1")])),
@@ -71,12 +93,13 @@ FROM_AGENT: list[tuple[int, dict[str, Any]]] = [
             "cpu": 0.5,
             "memory_total": 2,
             "memory_used": 1,
-            "gpus": [],
+            "gpus": [GPU],
+            "gpu_problem": "x",
             "tasks": {"worker:1": [0.5, 100], "worker:0": [0.5, 1]},
         },
     ),
     (wire.REPLY, {"id": 2, "error": "full"}),
-    (wire.REPLY, {"id": 3, "gpus": [["0", "T4", "535", "15 GB"]], "why": "lost"}),
+    (wire.REPLY, {"id": 3, "gpus": [GPU], "driver": "535", "cuda": "12.2", "why": "lost"}),
     (
         wire.REPLY,
         {

@@ -167,11 +167,9 @@ class HostLoad(NamedTuple):
 
     @property
     def gpu(self) -> float | None:
-        """Mean load of the GPUs, from lines of `index, name, load in %, used, total`."""
-        fields = [line.split(",") for line in self.host.gpus]
-        loads = [each[2].strip() for each in fields if len(each) > 2]
-        numbers = [float(load) / 100 for load in loads if load.isdecimal()]
-        return sum(numbers) / len(numbers) if numbers else None
+        """Mean load of the GPUs."""
+        loads = [gpu.utilisation for gpu in self.host.gpus if gpu.utilisation is not None]
+        return sum(loads) / len(loads) if loads else None
 
 
 def host_loads(snapshot: Snapshot) -> list[HostLoad]:
@@ -272,7 +270,7 @@ def about_text(load: HostLoad, colours: Colours) -> Text:
     receipt, a line each."""
     host = load.host
     lines = [Text(line) for line in _notes(host)]
-    lines += [Text(f"gpu {printable(gpu)}") for gpu in host.gpus]
+    lines += [Text(f"gpu {gpu.index}: {printable(gpu.name)}") for gpu in host.gpus]
     if load.receipt is not None:
         lines.append(Text(*host_verdict(load.receipt, colours)))
     return Text("\n").join(lines)

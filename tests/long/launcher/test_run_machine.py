@@ -23,6 +23,7 @@ from launcher.plan import HostFacts
 from launcher.printable import printable
 from launcher.run import events as ev
 from launcher.run import instructions as do
+from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import AllocatedNode, HostReceipt, Metric, RunView, Survivor
 from launcher.run.states import AT_WORK, HostState, RunPhase, TaskState
@@ -141,7 +142,7 @@ class RunMachine(RuleBasedStateMachine):
                 self.open.append(instruction)
         for record in self.run.data.pop_changed(self.now):
             line = parse(encode(record))
-            assert not isinstance(line, Summary | Metric)
+            assert not isinstance(line, Summary | Metric | GpuSample)
             self.kept.take(line)
 
     def note_proof(self, event: ev.ReceiptReceived) -> None:

@@ -21,6 +21,7 @@ from tests.support.agent_client import (
     state_folder,
     watchdog_and_agent,
 )
+from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
 from tests.support.patience import wait_until
 
 # --- one launcher after the other --------------------------------------------------------------
@@ -269,18 +270,19 @@ print("TFMUX_AGENT" in os.environ)
 def test_an_agent_lists_the_gpus_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what nvidia-smi says of one that it does not list; without nvidia-smi there are none."""
-    smi = tmp_path / "nvidia-smi"
-    smi.touch(0o755)
-    row = "0, A100, 535.54.03, 40960 MiB"
-    smi.write_text(f"#!/bin/sh\necho '{row}'; echo 'GPU 1 is lost'; exit 14\n")
+    """With what nvidia-smi says of one that it does not list; one that was there stays named."""
+    smi = FakeNvidiaSmi(tmp_path)
+    smi.say(gpu=[gpu(0, name="A100"), "GPU 1 is lost"], status=14)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with Client() as client:
         client.hello()
         said = client.ask(wire.GPUS, {})
-        assert said["gpus"] == [row.split(", ")]
+        assert [each["name"] for each in said["gpus"]] == ["A100"]
+        assert (said["driver"], said["cuda"]) == ("580.159.04", "13.0")
         assert said["why"] == "GPU 1 is lost"
-        smi.unlink()
+        (tmp_path / "nvidia-smi").unlink()
         said = client.ask(wire.GPUS, {})
-        assert (said["gpus"], said["why"]) == ([], "")
+        assert [each["problem"] for each in said["gpus"]] == [
+            "nvidia-smi does not list it any more"
+        ]
         client.leave()

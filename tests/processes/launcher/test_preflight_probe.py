@@ -30,6 +30,7 @@ from launcher.preflight.probes import (
     PathAnswer,
     PythonAnswer,
 )
+from tests.support.nvidia_smi import FakeNvidiaSmi, gpu
 from tests.support.patience import PATIENCE, wait_until
 from tests.support.ports import free_ports
 from tests.testbed import proc
@@ -281,7 +282,7 @@ async def test_an_interpreter_that_is_none_says_why(
     assert reason in (await python(program, name)).failed
 
 
-ROWS = [f"{index}, Tesla T4, 535.54.03, 15360 MiB" for index in range(2)]
+ROWS = [gpu(index) for index in range(2)]
 LOST = "Unable to determine the device handle for GPU 0000:B3:00.0: Unknown Error"
 
 
@@ -299,22 +300,19 @@ async def test_gpus_are_what_nvidia_smi_lists(
     tfmux_home: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    printed: list[str],
+    printed: list[dict[str, str] | str],
     status: int,
     gpus: int,
     why: str,
 ) -> None:
-    """Rows of index, name, driver and memory; a driver that fails is quoted, and so is a sentence
-    about a lost GPU, which hides no other."""
+    """A row each; a driver that fails is quoted, and so is a sentence about a lost GPU, which hides
+    no other."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    smi = tmp_path / "nvidia-smi"
-    smi.touch(0o755)
-    smi.write_text("".join(["#!/bin/sh\n", *(f"echo '{line}'\n" for line in printed)]))
-    with smi.open("a") as script:
-        script.write(f"exit {status}\n")
-    rows = tuple((str(index), "Tesla T4", "535.54.03", "15360 MiB") for index in range(gpus))
+    FakeNvidiaSmi(tmp_path).say(gpu=printed, status=status)
     async with a_program() as program:
-        assert await ask(program, GpusAnswer) == GpusAnswer(gpus=rows, why=why)
+        answer = await ask(program, GpusAnswer)
+    assert [each.index for each in answer.gpus] == list(range(gpus))
+    assert answer.why == why
 
 
 # --- folders ----------------------------------------------------------------------------------

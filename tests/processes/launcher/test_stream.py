@@ -50,6 +50,7 @@ BLANK: dict[str, Any] = {
     "memory_used": None,
     "memory_total": None,
     "gpus": (),
+    "gpu_problem": "",
     "usage": {},
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.cluster import loads
-from launcher.hosts.frames import GpusAnswer, PortOwner
+from launcher.hosts.frames import GpuFrame, GpusAnswer, PortOwner
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
 from launcher.preflight import (
@@ -108,25 +108,28 @@ def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
         assert found[0].sentence == told
 
 
+T4 = GpuFrame(index=0, name="T4", uuid="GPU-0", processes=())
+
+
 @pytest.mark.parametrize(
     ("rows", "why", "promised", "code"),
     [
         ([], "", 0, "ok"),
-        ([("0", "T4", "535", "15 GB")], "", 1, "ok"),
-        ([("0", "T4", "535", "15 GB")], "", 2, "gpus-fewer"),
+        ([T4], "", 1, "ok"),
+        ([T4], "", 2, "gpus-fewer"),
         ([], "Failed to initialize NVML", 1, "gpu-driver"),
-        ([("0", "T4", "535", "15 GB")], "Unable to determine the device handle", 1, "gpu-driver"),
+        ([T4], "Unable to determine the device handle", 1, "gpu-driver"),
     ],
 )
-def test_gpus(rows: list[tuple[str, str, str, str]], why: str, promised: int, code: str) -> None:
+def test_gpus(rows: list[GpuFrame], why: str, promised: int, code: str) -> None:
     """Fewer than the file counts on, and a driver that fails."""
     assert evaluation.gpus("h1", GpusAnswer(gpus=tuple(rows), why=why), promised).code == code
 
 
 def test_gpus_are_told_with_their_kinds_and_driver() -> None:
     """In a sentence, and in short for a cell."""
-    rows = tuple((str(number), "T4", "535.161", "15 GB") for number in range(2))
-    found = evaluation.gpus("h1", GpusAnswer(gpus=rows), 2)
+    rows = tuple(T4.model_copy(update={"index": number}) for number in range(2))
+    found = evaluation.gpus("h1", GpusAnswer(gpus=rows, driver="535.161"), 2)
     assert found.sentence == "2 × T4, driver 535.161"
     assert found.brief == "2, driver 535.161"
 

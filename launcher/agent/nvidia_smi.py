@@ -1,0 +1,436 @@
+"""GPUs of this host and the processes on them, as `nvidia-smi` and the kernel's log tell of them.
+
+`nvidia-smi` takes from some hundredths of a second to seconds, and may hang: threads wait for it.
+Being such a thread's child, it has no part in what the kernel says of the agent's children. One
+program runs at a time for the load, and on a host that has none nothing is started at all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, NamedTuple
+
+from .processes import Process, read_process
+from .threads import start_thread
+from .wire import MOST_GPU_PROCESSES, MOST_GPUS, TASK_NAME, Json
+
+if TYPE_CHECKING:
+    import subprocess
+    import threading
+
+_THROTTLE, _THROTTLE_RENAMED = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
+_RENAMED = {_THROTTLE: _THROTTLE_RENAMED}
+# The name stands last, since it may hold a comma.
+_FIELDS = (
+    *("index", "uuid", "pci.bus_id", "driver_version", "utilization.gpu", "memory.used"),
+    *("memory.total", "temperature.gpu", "power.draw", "power.limit"),
+    *(_THROTTLE, "ecc.errors.uncorrected.volatile.total", "compute_mode"),
+    *("mig.mode.current", "name"),
+)
+_PROCESS_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
+# Patterns, compiled where there are GPUs: an agent starts on each host of a launch.
+_UNKNOWN_FIELD = r'Field "([\w.]{1,64})" is not a valid field'
+_MOST_BYTES = 1 << 20
+_MOST_TEXT = 200
+_MOST_COMMAND = 300
+_LIST_SECONDS = 15.0
+_LATE_SECONDS = 15.0
+"""Silence after which the last answer says nothing of the present."""
+_SEARCH_SECONDS = 60.0
+"""A host without `nvidia-smi` is looked at again so often."""
+_PAUSE_SHARE = 5.0
+"""The next question waits so many times as long as the last answer took."""
+_MIB = 1 << 20
+_MOST_XIDS = 8
+_BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})"
+_XID = r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{7,20})\): (\d{1,4})"
+_INSTANCE = r"\s+MIG (\S{1,40})\s.*\(UUID: (MIG-[\w/-]{1,80})\)"
+_LISTED_GPU = r"GPU (\d{1,4}): .*\(UUID: (GPU-[\w-]{1,80})\)"
+_CUDA = r"CUDA (?:UMD )?Version: *(\d{1,3}\.\d{1,3})"
+_BROKEN = ("lost", "reset", "error", "err!")
+"""Words in the place of a figure that say of the GPU that it cannot be used."""
+_NOT_LISTED = "nvidia-smi does not list it any more"
+
+
+class GpuOwner(NamedTuple):
+    """A process on a GPU; `start` names it with its pid, 0 where it is none of this host's."""
+
+    pid: int
+    start: int
+    user: str
+    command: str
+    memory: int | None
+
+
+class _Look(NamedTuple):
+    """An answer: GPUs as frames have them, the processes of each by its uuid, and what else was
+    said."""
+
+    gpus: list[Json]
+    owners: dict[str, list[GpuOwner]]
+    why: str
+
+
+class NvidiaSmi:
+    """The host's GPUs by the last answer."""
+
+    def __init__(self, kernel_log: str = "/dev/kmsg") -> None:
+        self._look = _Look([], {}, "")
+        self._thread: threading.Thread | None = None
+        self._asked_at = self._ask_at = 0.0
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._fields: tuple[str, ...] = _FIELDS
+        self._buses: dict[str, Json] = {}
+        """The last row of each GPU that was ever listed, by its place on the bus."""
+        self._instances: dict[str, list[Json]] | None = None
+        """MIG instances of the GPUs, which seldom change."""
+        self._kernel = KernelLog(kernel_log)
+
+    def sample(self, members: Mapping[int, tuple[Process, str]]) -> tuple[list[Json], str]:
+        """The GPUs by the last answer, their processes by task where they are `members`, and why
+        they are not all, or not new. Asks anew unless an answer is still being waited for."""
+        now = time.monotonic()
+        if self._thread is None or not self._thread.is_alive():
+            if now >= self._ask_at:
+                self._asked_at = now
+                with suppress(OSError):  # no thread can be started
+                    self._thread = start_thread(self._ask_load, "gpus")
+        elif now - self._asked_at > _LATE_SECONDS:
+            waited = f"nvidia-smi has not answered for {now - self._asked_at:.0f} s"
+            return [_without_figures(gpu) for gpu in self._look.gpus], waited
+        gpus, owners, why = self._look
+        return [{**gpu, **_processes(owners.get(gpu["uuid"], ()), members)} for gpu in gpus], why
+
+    def listed(self) -> Json:
+        """The GPUs with their processes, the versions of the driver and of its CUDA. `why` is what
+        nvidia-smi says of those that it does not list, or of itself: of a GPU that is lost, or has
+        a defect, it prints a sentence between the rows."""
+        late = f"nvidia-smi did not answer in {_LIST_SECONDS:.0f} s"
+        until = time.monotonic() + _LIST_SECONDS
+        look = self._ask(until)
+        if look is None:
+            return {"gpus": [], "why": late}
+        gpus = [{**gpu, **_processes(look.owners.get(gpu["uuid"], ()), {})} for gpu in look.gpus]
+        said = {"gpus": gpus, "why": look.why}
+        if gpus:
+            said["driver"] = next((one["driver"] for one in self._buses.values()), "")
+            cuda = re.search(_CUDA, (self._run([], until) or (0, ""))[1])
+            said["cuda"] = cuda.group(1) if cuda else ""
+        return said
+
+    def close(self) -> None:
+        """Ends the programs that threads wait for."""
+        for process in tuple(self._processes):
+            process.kill()
+
+    # --- on threads -----------------------------------------------------------------------
+
+    def _ask_load(self) -> None:
+        began = time.monotonic()
+        try:
+            self._look = self._ask(None) or self._look
+        except OSError as error:  # no descriptor or no process is left; or it is no program
+            self._look = _Look([], {}, f"nvidia-smi cannot be run: {error.strerror or error}")
+        took = time.monotonic() - began
+        found = bool(self._look.gpus or self._look.why)
+        self._ask_at = began + took + (_PAUSE_SHARE * took if found else _SEARCH_SECONDS)
+
+    def _ask(self, until: float | None) -> _Look | None:
+        """An answer; None where it did not come in time."""
+        said = self._run([*_query("gpu", self._fields)], until)
+        # Older drivers know fewer fields, newer ones have renamed some.
+        while said is not None and said[0]:
+            unknown = set(re.findall(_UNKNOWN_FIELD, said[1])) & set(self._fields)
+            if not unknown:
+                break
+            known = (_RENAMED.get(name) if name in unknown else name for name in self._fields)
+            self._fields = tuple(filter(None, known))
+            said = self._run([*_query("gpu", self._fields)], until)
+        if said is None:
+            return None
+        rows, sentences = _rows(said[1], self._fields, "index")
+        why = sentences[0] if sentences else ""
+        if said[0] and not rows and not why:
+            why = f"nvidia-smi ends with status {said[0]} and no word"
+        gpus = [gpu for gpu in map(_gpu, rows) if gpu is not None][:MOST_GPUS]
+        found = self._run([*_query("compute-apps", _PROCESS_FIELDS)], until) if gpus else None
+        owners = {} if found is None else _owners(_rows(found[1], _PROCESS_FIELDS, "gpu_uuid")[0])
+        if any(gpu["mig"] for gpu in gpus):
+            self._add_instances(gpus, until)
+        gpus += self._lost({gpu["bus"] for gpu in gpus}, sentences)
+        self._buses = {gpu["bus"]: gpu for gpu in gpus}
+        if gpus:
+            for bus, numbers in self._kernel.read(self._buses).items():
+                self._buses[bus]["xids"] = numbers
+        return _Look(sorted(gpus, key=lambda gpu: int(gpu["index"])), owners, why)
+
+    def _lost(self, there: set[str], sentences: list[str]) -> list[Json]:
+        """GPUs that were listed once and are not now, each with what is said of it instead."""
+        said = {_place(sentence): sentence for sentence in reversed(sentences)}
+        lost = []
+        for bus, gpu in self._buses.items():
+            if bus not in there:
+                problem = said.get(bus) or said.get(str(gpu["index"])) or _NOT_LISTED
+                lost.append({**_without_figures(gpu), "problem": problem})
+        return lost
+
+    def _add_instances(self, gpus: list[Json], until: float | None) -> None:
+        if self._instances is None:
+            self._instances = _instances((self._run(["-L"], until) or (0, ""))[1])
+        for gpu in gpus:
+            gpu["instances"] = self._instances.get(gpu["uuid"], [])
+
+    def _run(self, words: list[str], until: float | None) -> tuple[int, str] | None:
+        """Status and output of `nvidia-smi`, both empty where there is none; None when it did not
+        end in time."""
+        program = _found("nvidia-smi")
+        if not program:
+            return 0, ""
+        import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
+
+        process = subprocess.Popen(
+            [program, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+        )
+        self._processes.add(process)
+        try:
+            out = _output(process, until)
+            if out is None or len(out) >= _MOST_BYTES:
+                process.kill()
+            if out is None:
+                return None
+            return process.wait(), out.decode(errors="replace")
+        finally:
+            self._processes.discard(process)
+
+
+class KernelLog:
+    """Xid errors in the kernel's log since the first look, where the account may read it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+        self._tried = False
+        self._found: dict[str, list[int]] = {}
+
+    def read(self, buses: Iterable[str]) -> dict[str, list[int]]:
+        """The numbers that were reported for each GPU, by its place on the bus, the last ones."""
+        if not self._tried:
+            self._tried = True
+            with suppress(OSError):
+                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+                self._fd = os.open(self._path, flags)
+                os.lseek(self._fd, 0, os.SEEK_END)
+        for bus, xid in self._news() if self._fd >= 0 else ():
+            of = self._found.setdefault(bus, [])
+            if xid not in of:
+                of.append(xid)
+                del of[:-_MOST_XIDS]
+        return {bus: list(self._found[bus]) for bus in buses if bus in self._found}
+
+    def _news(self) -> Iterator[tuple[str, int]]:
+        for _ in range(1000):
+            try:
+                record = os.read(self._fd, 8192)
+            except BrokenPipeError:  # records were overwritten before they were read
+                continue
+            except OSError:
+                return
+            if not record:
+                return
+            yield from xids(record.decode(errors="replace"))
+
+
+def xids(text: str) -> Iterator[tuple[str, int]]:
+    """The Xid errors that a text of the kernel's log names: place on the bus, and number."""
+    for place, number in re.findall(_XID, text):
+        if bus := _bus(place):
+            yield bus, int(number)
+
+
+def _query(what: str, fields: Iterable[str]) -> tuple[str, str]:
+    return f"--query-{what}={','.join(fields)}", "--format=csv,noheader,nounits"
+
+
+def _output(process: subprocess.Popen[bytes], until: float | None) -> bytes | None:
+    """What a program prints, up to a bound; None when it did not end in time."""
+    import select
+
+    assert process.stdout is not None
+    data = b""
+    with process.stdout as pipe:
+        while len(data) < _MOST_BYTES:
+            wait = None if until is None else max(0.0, until - time.monotonic())
+            if not select.select([pipe], [], [], wait)[0]:
+                return None
+            more = os.read(pipe.fileno(), 65536)
+            if not more:
+                break
+            data += more
+    return data
+
+
+def _rows(text: str, fields: tuple[str, ...], first: str) -> tuple[list[dict[str, str]], list[str]]:
+    """The lines that are rows of these fields, and the first ones that are none."""
+    rows: list[dict[str, str]] = []
+    sentences: list[str] = []
+    for line in text.splitlines():
+        values = line.strip().split(", ", len(fields) - 1)
+        row = dict(zip(fields, values)) if len(values) == len(fields) else {}
+        if row and (row[first].isdigit() or row[first].startswith(("GPU-", "MIG-"))):
+            rows.append(row)
+        elif line.strip() and not line.startswith("No devices") and len(sentences) < MOST_GPUS:
+            sentences.append(line.strip()[:_MOST_TEXT])
+    return rows, sentences
+
+
+def _gpu(row: Mapping[str, str]) -> Json | None:
+    """A GPU as frames have it; None where the row names no index and no bus."""
+    index, bus = row.get("index", ""), _bus(row.get("pci.bus_id", "")) or row.get("uuid", "")
+    if not index.isdigit() or len(index) > 4 or not bus:
+        return None
+    broken = [
+        value.strip("[] ")
+        for value in row.values()
+        if value.startswith(("[", "ERR")) and any(word in value.lower() for word in _BROKEN)
+    ]
+    load, power, limit = (
+        _number(row, name) for name in ("utilization.gpu", "power.draw", "power.limit")
+    )
+    reasons = row.get(_THROTTLE) or row.get(_THROTTLE_RENAMED, "")
+    ecc = _number(row, "ecc.errors.uncorrected.volatile.total")
+    temperature = _number(row, "temperature.gpu")
+    return {
+        "index": int(index),
+        "name": row["name"][:_MOST_TEXT],
+        "uuid": row.get("uuid", "")[:_MOST_TEXT],
+        "bus": bus,
+        "driver": row.get("driver_version", "")[:_MOST_TEXT],
+        "utilisation": None if load is None else load / 100,
+        "memory_used": _bytes(row, "memory.used"),
+        "memory_total": _bytes(row, "memory.total"),
+        "temperature": temperature,
+        "power": power,
+        "power_limit": limit,
+        "throttle": int(reasons, 16) if re.fullmatch("0x[0-9a-fA-F]{1,15}", reasons) else None,
+        "ecc_errors": None if ecc is None else int(ecc),
+        "mode": row.get("compute_mode", "")[:40],
+        "mig": row.get("mig.mode.current") == "Enabled",
+        "problem": broken[0][:_MOST_TEXT] if broken else "",
+    }
+
+
+def _without_figures(gpu: Json) -> Json:
+    """What stays true of a GPU of which nothing new is heard."""
+    names = ("index", "name", "uuid", "bus", "driver", "memory_total", "mode", "mig", "problem")
+    return {name: gpu[name] for name in names}
+
+
+def _number(row: Mapping[str, str], name: str) -> float | None:
+    try:
+        value = float(row.get(name, ""))
+    except ValueError:  # [N/A], [Not Supported], ERR!, …
+        return None
+    return value if 0 <= value < 1e12 else None
+
+
+def _bytes(row: Mapping[str, str], name: str) -> int | None:
+    value = _number(row, name)
+    return None if value is None else int(value) * _MIB
+
+
+def _place(sentence: str) -> str:
+    """The GPU that a sentence names: by its place on the bus, or by its index."""
+    named = re.search(r"\bGPU ?(\d{1,4})\b(?!:\d)", sentence)
+    return _bus(sentence) or (named[1] if named else "")
+
+
+def _bus(text: str) -> str:
+    """The first place on the PCI bus that a text names; empty where there is none. The domain has
+    four digits or eight."""
+    found = re.search(_BUS, text)
+    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}".lower() if found else ""
+
+
+def _owners(rows: Iterable[Mapping[str, str]]) -> dict[str, list[GpuOwner]]:
+    """The processes of each GPU, those with most memory first."""
+    owners: dict[str, list[GpuOwner]] = {}
+    for row in rows:
+        pid = row["pid"]
+        if pid.isdigit() and len(pid) < 8:
+            memory = _bytes(row, "used_gpu_memory")
+            owner = _owner(int(pid), row["process_name"], memory)
+            if owner is not None:
+                owners.setdefault(row["gpu_uuid"], []).append(owner)
+    for each in owners.values():
+        each.sort(key=lambda owner: -(owner.memory or 0))
+    return owners
+
+
+def _owner(pid: int, name: str, memory: int | None) -> GpuOwner | None:
+    """A process on a GPU, None when it has ended; `start` 0 and no command: its pid names none
+    here."""
+    process = read_process(pid)
+    if process is None:
+        return GpuOwner(pid, 0, "", "", memory) if name.startswith("[") else None
+    command, user = name, ""
+    with suppress(OSError):
+        user = _user(os.stat(f"/proc/{pid}").st_uid)
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4 * _MOST_COMMAND).rstrip(b"\0").replace(b"\0", b" ")
+        command = words.decode(errors="replace") or name
+    return GpuOwner(pid, process.start, user, command[:_MOST_COMMAND], memory)
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name[:_MOST_TEXT]
+    except KeyError:
+        return str(uid)
+
+
+def _processes(owners: Iterable[GpuOwner], members: Mapping[int, tuple[Process, str]]) -> Json:
+    """The processes of a GPU as frames have them, the run's first."""
+    ours, others = [], []
+    for owner in owners:
+        member = members.get(owner.pid)
+        said: Json = {"pid": owner.pid, "memory": owner.memory}
+        if member is not None and member[0].start == owner.start and TASK_NAME.fullmatch(member[1]):
+            ours.append({**said, "task": member[1], "command": owner.command})
+        else:
+            elsewhere = owner.start == 0
+            others.append(
+                {**said, "user": owner.user, "command": owner.command, "elsewhere": elsewhere}
+            )
+    listed = [*ours, *others]
+    return {
+        "processes": listed[:MOST_GPU_PROCESSES],
+        "unlisted": max(0, len(listed) - MOST_GPU_PROCESSES),
+    }
+
+
+def _instances(text: str) -> dict[str, list[Json]]:
+    """The MIG instances of each GPU, from the output of `nvidia-smi -L`."""
+    found: dict[str, list[Json]] = {}
+    gpu = ""
+    for line in text.splitlines():
+        if head := re.match(_LISTED_GPU, line):
+            gpu = head[2]
+        elif (instance := re.match(_INSTANCE, line)) and len(found.get(gpu, [])) < MOST_GPUS:
+            found.setdefault(gpu, []).append({"name": instance[1], "uuid": instance[2]})
+    return found
+
+
+def _found(name: str) -> str:
+    """The path of a program; empty where there is none. `shutil` would import libraries of
+    compression, on each host of a launch."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

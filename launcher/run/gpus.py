@@ -1,0 +1,229 @@
+"""GPUs of a host by the word of its agent, the processes on them, and records of their load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from enum import StrEnum
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from ..frozen import frozen
+from ..ids import TaskId
+from ..printable import printable
+from ..quantities import size
+from . import fields
+
+IDLE_SECONDS = 60.0
+"""A GPU that a running task holds, and that does nothing for so long, is worth a warning."""
+HOT = 87.0
+"""Degrees Celsius near which NVIDIA's GPUs begin to slow down."""
+_MUCH = 1 << 30
+"""Bytes that no listed process holds: less is the driver's own."""
+_COMMAND = 60
+
+
+class Throttle(StrEnum):
+    """Reason for which a GPU runs slower than it could."""
+
+    POWER_CAP = "power-cap"
+    """The GPU draws all the power that it may: usual under full load."""
+    THERMAL = "thermal"
+    """The GPU is too hot."""
+    POWER_BRAKE = "power-brake"
+    """The machine's power supply has asked for it."""
+    HARDWARE = "hardware"
+    """The hardware slows it down, for one of the other reasons or for its supply of power."""
+
+
+_THROTTLE_BITS = (
+    (0x04, Throttle.POWER_CAP),
+    (0x60, Throttle.THERMAL),
+    (0x80, Throttle.POWER_BRAKE),
+    (0x08, Throttle.HARDWARE),
+)
+
+
+def throttles(bits: int | None) -> tuple[Throttle, ...]:
+    """The reasons in the bits of `clocks_throttle_reasons.active`."""
+    return tuple(reason for bit, reason in _THROTTLE_BITS if (bits or 0) & bit)
+
+
+@frozen
+class GpuProcess:
+    """A process on a GPU: of a task of the run, or somebody else's."""
+
+    pid: fields.Count
+    """Its id on the host, or, in another container, there."""
+    task: TaskId | None = None
+    """The task of this run whose process it is; absent where it is none."""
+    user: str = ""
+    """The user whose process it is, where it is no task's."""
+    command: str = ""
+    """Its command line, printable; empty where it is not known."""
+    memory: fields.Count | None = None
+    """Bytes of the GPU's memory that it holds."""
+    elsewhere: bool = False
+    """The process is in another container: its id names no process of the host."""
+
+    @property
+    def text(self) -> str:
+        """`root's pid 455 (python3 busy.py), 2.1 GiB`."""
+        held = "" if self.memory is None else f", {size(self.memory)}"
+        if self.task is not None:
+            return f"{self.task}{held}"
+        if self.elsewhere:
+            return f"a process in another container (pid {self.pid} there){held}"
+        whose = f"{printable(self.user)}'s pid" if self.user else "pid"
+        command = f" ({printable(self.command, _COMMAND)})" if self.command else ""
+        return f"{whose} {self.pid}{command}{held}"
+
+
+@frozen
+class GpuInstance:
+    """A MIG instance of a GPU."""
+
+    name: str
+    """Its profile, such as `1g.10gb`."""
+    uuid: str
+    """Its id, by which a task may be given it."""
+
+
+@frozen
+class GpuView:
+    """A GPU of a host. What `nvidia-smi` does not tell is absent."""
+
+    index: fields.Count
+    """Its number by `nvidia-smi`."""
+    name: str
+    """Its model, such as `NVIDIA H200`."""
+    uuid: str = ""
+    """Its id, the same wherever it is seen."""
+    utilisation: float | None = None
+    """Share of the time in which something ran on it, 1.0 for all."""
+    memory_used: fields.Count | None = None
+    """Bytes of its memory in use."""
+    memory_total: fields.Count | None = None
+    """Bytes of its memory."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watts that it draws."""
+    power_limit: float | None = None
+    """Watts that it may draw."""
+    throttled: tuple[Throttle, ...] = ()
+    """Why it runs slower than it could; `power-cap` is usual under full load."""
+    ecc_errors: fields.Count | None = None
+    """Errors of its memory that could not be corrected, since the driver was loaded."""
+    xids: tuple[fields.Count, ...] = ()
+    """Numbers of the Xid errors that the kernel has reported of it since the run began."""
+    mode: str = ""
+    """Its compute mode in `nvidia-smi`'s words: `Default`, `Exclusive_Process`, `Prohibited`."""
+    problem: str = ""
+    """Why it cannot be used, in `nvidia-smi`'s words, such as `GPU is lost`."""
+    instances: tuple[GpuInstance, ...] = ()
+    """Its MIG instances, where it is divided."""
+    processes: tuple[GpuProcess, ...] = ()
+    """The processes on it, those of the run first, 32 at most."""
+    unlisted: fields.Count = 0
+    """Processes beyond those in `processes`."""
+    idle_since: fields.Time | None = None
+    """When something ran on it last, where a task of the run holds it and it does nothing."""
+
+    def is_named(self, name: str) -> bool:
+        """Whether a name in `CUDA_VISIBLE_DEVICES` means it, or one of its instances: a number, or
+        the beginning of an id."""
+        if name.isdecimal():
+            return int(name) == self.index
+        ids = (self.uuid, *(instance.uuid for instance in self.instances))
+        return any(each and each.startswith(name) for each in ids)
+
+    @property
+    def memory(self) -> float | None:
+        """Share of its memory that is in use."""
+        used, total = self.memory_used, self.memory_total
+        return used / total if used is not None and total else None
+
+    @property
+    def slowed(self) -> tuple[Throttle, ...]:
+        """Reasons to run slower that are no usual ones."""
+        return tuple(reason for reason in self.throttled if reason is not Throttle.POWER_CAP)
+
+    @property
+    def hot(self) -> bool:
+        """So hot that it slows down, or is about to."""
+        if Throttle.THERMAL in self.throttled:
+            return True
+        return self.temperature is not None and self.temperature >= HOT
+
+    @property
+    def foreign(self) -> tuple[GpuProcess, ...]:
+        """Processes on it that are no task's of this run."""
+        return tuple(process for process in self.processes if process.task is None)
+
+    @property
+    def unlisted_memory(self) -> int:
+        """Bytes in use that none of the listed processes holds, where they are many: those of
+        graphics, or of another container. Within a container none is listed, not even a task's."""
+        held = [process.memory for process in self.processes]
+        if self.memory_used is None or self.unlisted or None in held:
+            return 0
+        rest = self.memory_used - sum(memory or 0 for memory in held)
+        return rest if rest >= _MUCH else 0
+
+    def idle_for(self, now: float) -> float:
+        """Seconds for which it has done nothing while a task holds it; 0 where they are too few to
+        be worth a warning."""
+        passed = 0.0 if self.idle_since is None else now - self.idle_since
+        return passed if passed >= IDLE_SECONDS else 0.0
+
+
+@frozen
+class GpuFigures:
+    """Load of one GPU at one moment."""
+
+    index: fields.Count
+    """Its number by `nvidia-smi`."""
+    utilisation: float | None = None
+    """Share of the time in which something ran on it, 1.0 for all."""
+    memory_used: fields.Count | None = None
+    """Bytes of its memory in use."""
+    temperature: float | None = None
+    """Degrees Celsius."""
+    power: float | None = None
+    """Watts that it draws."""
+
+
+@frozen
+class GpuSample:
+    """The load of a host's GPUs, every five seconds."""
+
+    host: str
+    """The host of the cluster file."""
+    gpus: Annotated[tuple[GpuFigures, ...], Field(max_length=1000)]
+    """A GPU each."""
+    tasks: Mapping[TaskId, fields.Count] = field(default_factory=dict)
+    """Bytes of GPU memory that each task holds, on all of the host's GPUs together."""
+    time: fields.Time = field(default=0.0, compare=False)
+    """When this was recorded, in seconds since the epoch."""
+    event: Literal["gpus"] = "gpus"
+
+
+def gpu_memory(gpus: tuple[GpuView, ...]) -> dict[TaskId, int]:
+    """Bytes of GPU memory that each task holds, where they are known."""
+    held: dict[TaskId, int] = {}
+    for gpu in gpus:
+        for process in gpu.processes:
+            if process.task is not None and process.memory is not None:
+                held[process.task] = held.get(process.task, 0) + process.memory
+    return held
+
+
+def gpu_sample(host: str, gpus: tuple[GpuView, ...], now: float) -> GpuSample:
+    """The load of a host's GPUs for the record."""
+    figures = (
+        GpuFigures(gpu.index, gpu.utilisation, gpu.memory_used, gpu.temperature, gpu.power)
+        for gpu in gpus
+    )
+    return GpuSample(host, tuple(figures), gpu_memory(gpus), time=now)
