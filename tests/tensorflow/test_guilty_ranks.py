@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ HARMLESS = [("async", "leaves")]
 
 
 def require(framework: str) -> None:
-    if framework in ("jax", "torch") and importlib.util.find_spec(framework) is None:
+    missing = framework in ("jax", "torch") and importlib.util.find_spec(framework) is None
+    if missing and not (framework == "torch" and guilty.TORCH_PYTHON):
         pytest.skip(f"{framework} is not installed")
 
 
@@ -60,14 +63,21 @@ def test_the_guilty_rank_of_a_framework_is_named(tmp_path: Path, framework: str,
     assert guilty.names(said[-1], how, rank), f"worker:{rank} {how}: {said}\n{up.transcript()}"
 
 
+def steps(up: Up) -> None:
+    """Waits until the ranks have a pace."""
+    up.wait_for(
+        lambda e: e["event"] == "metric" and e["values"].get("step", 0) >= guilty.STEP - 1, "steps"
+    )
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("how", ["power", "network"])
+@pytest.mark.parametrize("how", ["killed", "power", "network"])
 @pytest.mark.parametrize("framework", guilty.FRAMEWORKS)
-def test_the_host_of_a_rank_is_lost(
+def test_a_rank_on_a_host_of_its_own_is_lost(
     testbed: Testbed, tmp_path: Path, tfmux_home: Path, framework: str, how: str
 ) -> None:
-    """Given four ranks on four hosts, when one host loses its power, or its cable is pulled, then
-    the record names its rank."""
+    """Given four ranks on four hosts, when one is killed, its host loses its power, or the host's
+    cable is pulled, then the record names that rank."""
     require(framework)
     testbed.give_access(tfmux_home)
     rank = random.randrange(4)
@@ -77,10 +87,28 @@ def test_the_host_of_a_rank_is_lost(
         framework, how, rank, "tf1 tf2 tf3 tf4", testbed.hosts_toml(), start={"timeout": PATIENCE}
     )
     with Up("up", str(write(tmp_path, text)), "--json") as up:
-        up.wait_for(
-            lambda e: e["event"] == "metric" and e["values"].get("step", 0) >= guilty.STEP - 1,
-            "steps",
-        )
-        host.crash() if how == "power" else host.pull()
+        if how != "killed":
+            steps(up)
+            host.crash() if how == "power" else host.pull()
         said = verdicts(up)
-    assert said and guilty.names(said[-1], how, rank), f"{how}: {said}\n{up.transcript()}"
+    wrong = [one for one in said if one["sure"] and not guilty.names(one, how, rank)]
+    assert said and not wrong, f"worker:{rank} {how}: {said}\n{up.transcript()}"
+    assert guilty.names(said[-1], how, rank), f"{how}: {said}\n{up.transcript()}"
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["KILL", "STOP", "SEGV"])
+@pytest.mark.parametrize("framework", ["async", "sync"])
+def test_a_parameter_server_is_lost(tmp_path: Path, framework: str, how: str) -> None:
+    """Given four workers and a ps, when the ps is killed, crashes or is stopped, then the record
+    names it, and at no time a worker for sure."""
+    guilty.copy_programs(tmp_path)
+    text = guilty.cluster(framework, "none", 0, start={"timeout": PATIENCE})
+    with Up("up", str(write(tmp_path, text)), "--json") as up:
+        steps(up)
+        (pid,) = {e["pid"] for e in up.of("task") if e["task"] == "ps:0" and e.get("pid")}
+        os.kill(pid, getattr(signal, f"SIG{how}"))
+        said = verdicts(up)
+    wrong = [one for one in said if one["sure"] and one["tasks"] != ["ps:0"]]
+    assert said and not wrong, f"{said}\n{up.transcript()}"
+    assert said[-1]["tasks"] == ["ps:0"], f"{said}\n{up.transcript()}"

@@ -17,6 +17,8 @@ FRAMEWORKS = ("torch", "jax", "all-reduce", "async", "sync")
 FOLDER = Path(__file__).parent / "programs"
 STEP = 8
 """Before it are steps enough for a pace."""
+TORCH_PYTHON = os.environ.get("TORCH_PYTHON")
+"""Interpreter that has torch, where the tests' own has none."""
 PATIENCE = 25
 """Seconds after which the frameworks give a peer up."""
 
@@ -26,7 +28,8 @@ def cluster(
 ) -> str:
     """A cluster file of four ranks, of which `rank` goes wrong at step `STEP`."""
     jobs: dict[str, Any] = {"worker": {"tasks": places}}
-    command = [os.environ.get("TORCH_PYTHON", "{python}"), "-u", f"in_{framework}.py"]
+    python = (framework == "torch" and TORCH_PYTHON) or "{python}"
+    command = [python, "-u", f"in_{framework}.py"]
     settings: dict[str, Any] = {"framework": framework}
     if framework not in ("torch", "jax"):
         command = ["{python}", "-u", "in_trainer.py", "{trainer}", framework]
