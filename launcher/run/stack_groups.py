@@ -64,6 +64,12 @@ class StackFrame:
         return self.function, os.path.basename(self.file), self.line
 
     @property
+    def spot(self) -> tuple[str, str, int]:
+        """Equal in the same function; in code outside of any on the same line."""
+        name, file, line = self.key
+        return name, file, line if name == "<module>" else 0
+
+    @property
     def in_library(self) -> bool:
         """The frame is in code that was installed, or has no code."""
         return not self.file or _LIBRARIES.search(self.file) is not None
@@ -175,6 +181,11 @@ class TaskStacks:
         """Equal for tasks that stand in the same place."""
         return tuple(frame.key for frame in self.stack)
 
+    @property
+    def spot(self) -> tuple[str, str, int]:
+        """Equal as long as the task stays in the same function of its own code."""
+        return own_frame(self.stack).spot
+
     def lines(self) -> Iterator[str]:
         """The task with all threads of all its processes."""
         yield f"{self.task} on {self.host}"
@@ -261,6 +272,11 @@ class Stacks:
         return text
 
 
+def own_frame(stack: Sequence[StackFrame]) -> StackFrame:
+    """The innermost frame in the user's own code, else the innermost of all."""
+    return next((frame for frame in stack if not frame.in_library), stack[0])
+
+
 def joins(frames: Sequence[StackFrame], waits: Collection[tuple[str, str]] = _JOINS) -> bool:
     """A thread waits for the end of another one."""
     inner = (frame for frame in frames[:3] if not frame.in_framework)
@@ -309,9 +325,7 @@ def schema() -> dict[str, Any]:
 
 
 def _place(group: StackGroup) -> str:
-    """The innermost frame in the user's own code, else the innermost of all."""
-    own = (frame for frame in group.frames if not frame.in_library)
-    return str(next(own, group.frames[0]))
+    return str(own_frame(group.frames))
 
 
 def described(frames: tuple[StackFrame, ...]) -> str:

@@ -23,7 +23,10 @@ from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
 from .cause import Kind, Verdict
-from .stack_groups import StackFrame, joins
+from .stack_groups import StackFrame, joins, own_frame
+
+IN_KERNEL = "waits in the kernel"
+"""How begins what a host says of a process in state D."""
 
 
 @frozen
@@ -49,6 +52,9 @@ class TaskEvidence:
     """Where it is, the innermost frame first."""
     stopped: str = ""
     """`is stopped`, or `waits in the kernel`: what its process does as the kernel says."""
+    seen_twice: bool = False
+    """Two looks, some time apart, have found it so, or where its stack is: one look alone may catch
+    a moment that means nothing, and makes nothing sure."""
     host_lost: bool = False
     out_of_memory: bool = False
     """The kernel has killed it for want of memory."""
@@ -59,6 +65,10 @@ class TaskEvidence:
     """The task lives, and its metric lines come as usual."""
     hangs_for: float = 0.0
     """Seconds for which it has seemed to hang; 0 where it does not."""
+
+    @property
+    def is_in_kernel(self) -> bool:
+        return self.stopped.startswith(IN_KERNEL)
 
     @property
     def ended(self) -> bool:
@@ -228,6 +238,7 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
         case.by_stacks,
         case.by_votes,
         case.by_silence,
+        case.by_a_moment,
     ):
         verdict = rule()
         if verdict is not None:
@@ -324,6 +335,7 @@ class _Case:
             sure = found[1].ended_at - first.ended_at > 1.0
         if _kind_of(first) is Kind.FAILED and not sure:
             return None
+        sure = sure and (first.ended or first.seen_twice)
         return self._verdict([first], _kind_of(first), sure, _how(first))
 
     def by_lost_hosts(self) -> Verdict | None:
@@ -339,15 +351,28 @@ class _Case:
 
     def by_process_states(self) -> Verdict | None:
         """Processes that are stopped, or wait in the kernel, while others wait for them."""
-        stopped = [one for one in self.tasks if one.stopped and not one.words.exception]
-        stopped = stopped or [one for one in self.tasks if one.stopped]
+        stopped = [one for one in self.tasks if one.stopped and one.seen_twice]
         if not stopped:
             return None
         if len(stopped) == len(self.tasks) > 1:
             how = f"all {len(stopped)} tasks: each {stopped[0].stopped}"
             return self._verdict(stopped, Kind.STOPPED, True, how, whole=True)
+        # One that has raised, or has missed a peer, waits in the kernel as it ends: it gives back
+        # memory, or writes a core.
+        stopped = [one for one in stopped if not (one.is_in_kernel and _has_missed(one))]
+        stopped = [one for one in stopped if not one.words.exception] or stopped
+        if not stopped:
+            return None
         others = bool(self.victims or self.waiting) or len(stopped) == 1
         return self._verdict(stopped, Kind.STOPPED, others, stopped[0].stopped)
+
+    def by_a_moment(self) -> Verdict | None:
+        """The only process that is stopped, or waits in the kernel, where nothing better is
+        known."""
+        stopped = [one for one in self.tasks if one.stopped and not _has_missed(one)]
+        if len(stopped) != 1 or len(self.tasks) < 2:
+            return None
+        return self._verdict(stopped, Kind.STOPPED, False, stopped[0].stopped)
 
     def by_early_ends(self) -> Verdict | None:
         """Tasks that have left with 0 while others missed them."""
@@ -396,7 +421,8 @@ class _Case:
         where = f", in {_frame(hanging[0].stack)}" if hanging[0].stack else ""
         others = counted(len(moving), "other goes", "others go")
         how = f"has made no step for {age(hanging[0].hangs_for)}{where}; {others} on"
-        return self._verdict(hanging, Kind.STUCK, not _waits(hanging[0]), how)
+        sure = not hanging[0].stack or _stays_elsewhere(hanging[0])
+        return self._verdict(hanging, Kind.STUCK, sure, how)
 
     def by_silence(self) -> Verdict | None:
         """The only task that hangs, where no other one is known to be waited for."""
@@ -409,7 +435,7 @@ class _Case:
             how = f"left with exit code 0; {hanging[0].task} is in {_frame(hanging[0].stack)}"
             return self._verdict(self.early, Kind.LEFT_EARLY, False, how)
         how = f"is in {_frame(hanging[0].stack)}"
-        return self._verdict(hanging, Kind.STUCK, not _waits(hanging[0]), how)
+        return self._verdict(hanging, Kind.STUCK, _stays_elsewhere(hanging[0]), how)
 
     def by_stacks(self) -> Verdict | None:
         """Tasks that are not where all others wait."""
@@ -426,8 +452,9 @@ class _Case:
         first = odd[0]
         if is_ending(first.stack):
             how = f"is at its end, in {_frame(first.stack)}"
-            return self._verdict(odd, Kind.LEFT_EARLY, known and alone, how)
-        sure = known and alone and not _waits(first)
+            sure = known and alone and first.seen_twice
+            return self._verdict(odd, Kind.LEFT_EARLY, sure, how)
+        sure = known and alone and _stays_elsewhere(first)
         return self._verdict(odd, Kind.STUCK, sure, f"is in {_frame(first.stack)}")
 
     def by_votes(self) -> Verdict | None:
@@ -441,12 +468,14 @@ class _Case:
             how = f"is the one to which {number} {what} lost the connection"
             return self._verdict([guilty], Kind.NAMED, False, how)
         quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
-        if len(self.victims) >= 2 and len(quiet) == 1:
+        waiting = [one for one in quiet if _waits(one)] if len(quiet) > 1 else []
+        quiet = [one for one in quiet if one not in waiting]
+        missed = len(self.victims) + len(waiting)
+        if self.victims and missed >= 2 and len(quiet) == 1:
             (guilty,) = quiet
-            missed = len(self.victims)
             if guilty.stack and not _waits(guilty):
                 how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
-                return self._verdict(quiet, Kind.STUCK, missed > 2, how)
+                return self._verdict(quiet, Kind.STUCK, missed > 2 and guilty.seen_twice, how)
             how = f"has not come to the operation in which {missed} others waited"
             return self._verdict(quiet, Kind.STUCK, False, how)
         return None
@@ -559,27 +588,31 @@ def _waits(one: TaskEvidence) -> bool:
     return bool(one.stack) and _WAITS.search(one.stack[0].function) is not None
 
 
+def _has_missed(one: TaskEvidence) -> bool:
+    """The task has said that it raises, or that another one is at fault."""
+    return bool(one.words.exception or one.words.victim)
+
+
+def _stays_elsewhere(one: TaskEvidence) -> bool:
+    """Two looks have found the task in a function in which one waits for nobody."""
+    return one.seen_twice and not _waits(one)
+
+
 def _stack(tasks: Sequence[TaskEvidence]) -> tuple[StackFrame, ...]:
     return tasks[0].stack if tasks else ()
 
 
 def _function(one: TaskEvidence) -> tuple[str, str, int]:
-    name, file, line = one.stack[0].key
-    return name, file, line if name == "<module>" else 0
+    return one.stack[0].spot
 
 
 def _frame(stack: Sequence[StackFrame]) -> str:
-    """The innermost frame in the user's own code, else the innermost of all."""
-    return str(_own_frame(stack))
-
-
-def _own_frame(stack: Sequence[StackFrame]) -> StackFrame:
-    return next((frame for frame in stack if not frame.in_library), stack[0])
+    return str(own_frame(stack))
 
 
 def _wait(stack: Sequence[StackFrame]) -> str:
     """Where a task waits: the function of a framework, and where the user's own code calls it."""
-    own = _own_frame(stack)
+    own = own_frame(stack)
     waits = (one for one in stack if _WAITS.search(one.function) and one.function[0] != "_")
     found = next(waits, own)
     if found == own or not own.file:

@@ -15,13 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..cluster.roles import Role
+from ..frozen import frozen
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.cause import Verdict
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
-from ..run.states import HostState, RunPhase, StoppedBy, TaskState
-from ..run.verdict import TaskEvidence, is_ending, judge, last_exception
+from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
+from ..run.verdict import IN_KERNEL, TaskEvidence, is_ending, judge, last_exception
 from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 
@@ -35,14 +36,25 @@ _MOST_TASKS = 256
 """Tasks whose last lines are read; of more the first."""
 _ENDED = "has ended"
 """What the kernel says of a process that waits to be reaped."""
-_IN_KERNEL = "waits in the kernel"
 _SECOND_LOOK = 1.0
+"""Seconds between two looks at a hang."""
 _LEAVE_SECONDS = 0.5
-"""Time for a task that is leaving: ended by us, it would look as if it had worked until then."""
+"""Seconds between two looks at a failure, in which a task that is leaving may leave: ended by us,
+it would look as if it had worked until then."""
+_ONE_MOMENT = 10.0
+"""Seconds between two looks that are about the same trouble."""
 _MOST_WHOLE = MOST_FRAMES // 128
 """Tasks of which each stack is as long as it was."""
-_STILL = ("is stopped", _IN_KERNEL)
+_STILL = ("is stopped", IN_KERNEL)
 """Beginnings of what the kernel says of a process that does nothing by itself."""
+
+
+@frozen
+class _Place:
+    """Where a task was found, and whether more than one look has found it there."""
+
+    stacks: TaskStacks
+    seen_twice: bool
 
 
 class Judge:
@@ -53,11 +65,13 @@ class Judge:
         self._data = shell.data
 
     async def look(self, task: TaskId) -> None:
-        """Takes the stacks of all that live, for a failure of `task`."""
+        """Takes the stacks of all that live twice, for a failure of `task`."""
         try:
             with suppress(Exception):  # a look is never a reason to end anything
                 await self._shell.stacks.take()
                 await asyncio.sleep(_LEAVE_SECONDS)
+                if self._data.phase in AT_WORK:  # nobody is being ended yet
+                    await self._shell.stacks.take()
         finally:
             self._shell.feed(ev.LookedAt(time.time(), task))
 
@@ -79,15 +93,19 @@ class Judge:
 
     async def _verdict(self) -> Verdict | None:
         views = self._views()
-        tails, stacks = await self._tails(views), self._best_look()
-        return judge([self._evidence(v, tails.get(v.id, ()), stacks.get(v.id)) for v in views])
+        tails, places = await self._tails(views), self._best_look()
+        return judge([self._evidence(v, tails.get(v.id, ()), places.get(v.id)) for v in views])
 
     async def judge_hang(
         self, found: Stacks, hanging: Mapping[TaskId, float], moving: Collection[TaskId]
     ) -> Verdict | None:
-        """The cause of a hang, by the stacks that were taken now; `hanging` are the tasks that seem
-        to hang, and for how many seconds, `moving` those whose metric lines come as usual."""
-        stacks = await self._confirmed(found)
+        """The cause of a hang, by the stacks that were taken now, and a second look; `hanging` are
+        the tasks that seem to hang, and for how many seconds, `moving` those whose metric lines
+        come as usual."""
+        await asyncio.sleep(_SECOND_LOOK)
+        again = await self._shell.stacks.take()
+        looks = [{one.task: one for one in look.tasks} for look in (found, again)]
+        places = {task: _place(task, looks) for task in {**looks[0], **looks[1]}}
         views = self._views()
         tails = await self._tails(views)
         facts = []
@@ -95,7 +113,7 @@ class Judge:
             tail = tails.get(view.id, ())
             if not view.state.ended:
                 tail = _since_last_figures(tail)
-            one = self._evidence(view, tail, stacks.get(view.id))
+            one = self._evidence(view, tail, places.get(view.id))
             hangs_for = hanging.get(view.id, 0.0)
             facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
         return judge(facts)
@@ -114,21 +132,6 @@ class Judge:
         found = await self._shell.stacks.take(tuple(raised))
         return {one.task: raised[one.task] for one in found.tasks if is_ending(one.stack)}
 
-    async def _confirmed(self, found: Stacks) -> Mapping[TaskId, TaskStacks]:
-        """The stacks by their tasks; where a process waits in the kernel those of a second later:
-        who reads and writes much does so now and then."""
-        stacks = {one.task: one for one in found.tasks}
-        doubtful = tuple(
-            one.task
-            for one in found.tasks
-            if any(process.state.startswith(_IN_KERNEL) for process in one.processes)
-        )
-        if doubtful:
-            await asyncio.sleep(_SECOND_LOOK)
-            again = await self._shell.stacks.take(doubtful)
-            stacks |= {one.task: one for one in again.tasks}
-        return stacks
-
     def _views(self) -> list[TaskView]:
         """The tasks that are judged: those of the cluster, and what has failed beside them."""
         plan = self._data.plan
@@ -142,10 +145,10 @@ class Judge:
             or (plan.task(view.id).role is Role.PREPARE and view.state is TaskState.FAILED)
         ][:_MOST_TASKS]
 
-    def _best_look(self) -> Mapping[TaskId, TaskStacks]:
-        """The look of this attempt that found most tasks at work, the newest of equal ones: after a
-        failure some have ended already, and wait to be reaped."""
-        best: dict[TaskId, TaskStacks] = {}
+    def _best_look(self) -> Mapping[TaskId, _Place]:
+        """The look of this attempt that found most tasks at work, the newest of equal ones, and
+        what those around it say: after a failure some have ended already, and wait to be reaped."""
+        looks = []
         for look in self._shell.stacks.looks:
             found = {
                 one.task: one
@@ -153,9 +156,12 @@ class Judge:
                 if one.main.state != _ENDED
                 and look.time >= (self._data.tasks[one.task].started or 0.0)
             }
-            if len(found) >= len(best):
-                best = found
-        return best
+            looks.append((look.time, found))
+        if not looks:
+            return {}
+        time_of_best, best = max(looks, key=lambda look: (len(look[1]), look[0]))
+        near = [found for at, found in looks if abs(at - time_of_best) < _ONE_MOMENT]
+        return {task: _place(task, near) for task in best}
 
     async def _tails(self, tasks: list[TaskView]) -> Mapping[TaskId, tuple[str, ...]]:
         """The last lines of their present attempts; of those that a disk keeps to itself none."""
@@ -182,7 +188,7 @@ class Judge:
         return found
 
     def _evidence(
-        self, view: TaskView, tail: tuple[str, ...], stacks: TaskStacks | None
+        self, view: TaskView, tail: tuple[str, ...], place: _Place | None
     ) -> TaskEvidence:
         plan = self._data.plan.task(view.id)
         rank = plan.env.get("RANK") or plan.env.get("JAX_PROCESS_ID") or ""
@@ -191,9 +197,9 @@ class Judge:
         names = (view.address, *([name.strip("[]")] if len(on_host) == 1 else []))
         stack: tuple[StackFrame, ...] = ()
         state = ""
-        if stacks is not None:
-            state = next((p.state for p in stacks.processes if p.state.startswith(_STILL)), "")
-            stack = () if state else stacks.stack
+        if place is not None:
+            state = _still(place.stacks)
+            stack = () if state else place.stacks.stack
             if len(self._data.tasks) > _MOST_WHOLE and stack:
                 stack = (*stack, StackFrame("…"))
         return TaskEvidence(
@@ -208,10 +214,25 @@ class Judge:
             tail,
             stack,
             state,
+            place is not None and place.seen_twice,
             self._data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
             view.out_of_memory,
             plan.role is Role.PS,
         )
+
+
+def _still(stacks: TaskStacks) -> str:
+    """What the kernel says of a process that does nothing by itself; empty where there is none."""
+    return next((p.state for p in stacks.processes if p.state.startswith(_STILL)), "")
+
+
+def _place(task: TaskId, looks: Sequence[Mapping[TaskId, TaskStacks]]) -> _Place:
+    """Where a task was at these looks, the newest last: still only where each of them says so, for
+    who reads and writes much, or is ending, waits in the kernel now and then."""
+    seen = [look[task] for look in looks if task in look]
+    seen = [one for one in seen if not _still(one)] or seen
+    newest = seen[-1]
+    return _Place(newest, sum(one.spot == newest.spot for one in seen) > 1)
 
 
 def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:

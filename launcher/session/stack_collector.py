@@ -22,7 +22,7 @@ from ..run.stack_groups import (
     ThreadStack,
     Unanswered,
 )
-from ..run.states import TaskState
+from ..run.states import AT_WORK, TaskState
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
@@ -101,7 +101,8 @@ class StackCollector:
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
         verdict = self._data.run.verdict
         stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
-        if wanted is None and stacks.tasks:
+        # Of tasks that are being ended nobody learns where they had been.
+        if wanted is None and stacks.tasks and self._data.phase in AT_WORK:
             self.looks.append(stacks)
         return stacks
 

@@ -108,6 +108,36 @@ def test_the_guilty_rank_is_named(tmp_path: Path, how: str) -> None:
     assert up.of("end")[-1]["cause_text"] == verdict["text"]
 
 
+# A rank that has missed its peer and is ending waits in the kernel for a moment, as one does that
+# gives back memory, or writes a core: the parent of a child that comes to its program late.
+IN_KERNEL = """
+import subprocess, tempfile
+
+def in_kernel():
+    pipe = tempfile.mkdtemp() + "/pipe"
+    os.mkfifo(pipe)
+    subprocess.Popen(["sh", "-c", 'sleep 0.3; : > "$0"', pipe])
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=[(0, 0, pipe, 0, 0)])
+
+def ends(*exception):
+    sys.__excepthook__(*exception)
+    in_kernel()
+
+import os, sys
+sys.excepthook = ends
+"""
+
+
+def test_a_rank_that_is_ending_is_not_named_for_a_moment_in_the_kernel(tmp_path: Path) -> None:
+    """Given a rank that sleeps, and others that miss each other and wait in the kernel for a moment
+    as they end, then the one that sleeps is named."""
+    with Up("up", str(write(tmp_path, ring("sleeps", IN_KERNEL + RING))), "--json") as up:
+        assert up.wait() == 1, up.transcript()
+    verdict = up.of("run")[-1]["verdict"]
+    assert (verdict["tasks"], verdict["kind"]) == (["worker:2"], "stuck"), verdict
+    assert verdict["sure"], verdict
+
+
 def test_prepare_lines_have_not_left_early(tmp_path: Path) -> None:
     """Given `prepare` lines, which end with 0 long before the others, when a rank is stuck, then
     that one is named."""

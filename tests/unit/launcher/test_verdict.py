@@ -165,7 +165,7 @@ def task(index: int, **known: Any) -> TaskEvidence:
         TaskEvidence(
             TaskId(name, index), f"tf{index + 1}", index, (f"10.0.0.{index + 1}",), tail=tail
         ),
-        **known,
+        **{"seen_twice": True, **known},
     )
 
 
@@ -827,6 +827,100 @@ case(
     Kind.KILLED,
 )
 UNKNOWN = (StackFrame("python runs"),)
+IN_KERNEL = "waits in the kernel (D): exit_mm"
+case(
+    "a victim that is ending stands in D for a moment",
+    [
+        task(0, tail=closed(3), stopped=IN_KERNEL, seen_twice=False),
+        task(1, stack=ALL_REDUCE),
+        task(2, stack=LOADER),
+        victim(3, TIMED_OUT),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "a victim that writes a core stands in D for long",
+    [
+        task(0, tail=closed(3), stopped="waits in the kernel (D): do_coredump"),
+        task(1, stack=ALL_REDUCE),
+        task(2, stack=LOADER),
+        victim(3, TIMED_OUT),
+    ],
+    2,
+    Kind.STUCK,
+)
+case(
+    "a rank that reads is seen in D once, and nothing else is known",
+    [task(1, stopped=IN_KERNEL, seen_twice=False), *others(1, lambda i: task(i, stack=UNKNOWN))],
+    1,
+    Kind.STOPPED,
+    False,
+)
+case(
+    "a rank is stopped in the only look",
+    [
+        task(1, stopped="is stopped", seen_twice=False),
+        *others(1, lambda i: task(i, stack=ALL_REDUCE)),
+    ],
+    1,
+    Kind.STOPPED,
+    False,
+)
+case(
+    "a stopped rank had missed a peer long ago",
+    [
+        task(1, stopped="is stopped", tail=[WAITING]),
+        *others(1, lambda i: task(i, stack=ALL_REDUCE)),
+    ],
+    1,
+    Kind.STOPPED,
+)
+case(
+    "all ranks are in D for long",
+    [task(i, stopped="waits in the kernel (D): nfs_wait_bit_killable") for i in range(4)],
+    (0, 1, 2, 3),
+    Kind.STOPPED,
+)
+case(
+    "all ranks are in D in the only look",
+    [task(i, stopped=IN_KERNEL, seen_twice=False) for i in range(4)],
+    None,
+)
+case(
+    "a rank is in its loader in the only look",
+    [task(1, stack=LOADER, seen_twice=False), *others(1, lambda i: task(i, stack=ALL_REDUCE))],
+    1,
+    Kind.STUCK,
+    False,
+)
+case(
+    "a rank is at its end in the only look",
+    [task(1, stack=SHUTDOWN, seen_twice=False), *others(1, lambda i: task(i, stack=ALLGATHER))],
+    1,
+    Kind.LEFT_EARLY,
+    False,
+)
+case(
+    "a rank that has raised is in a framework's shutdown in the only look",
+    [
+        *others(2, lambda i: task(i, stack=ALLGATHER)),
+        task(2, tail=BAD, stack=SHUTDOWN, seen_twice=False),
+    ],
+    2,
+    Kind.RAISED,
+    False,
+)
+case(
+    "three time out, and one was in its loader in the only look",
+    [
+        *others(1, lambda i: victim(i, TIMED_OUT)),
+        task(1, stack=LOADER, seen_twice=False, signal="KILL", by_us=True),
+    ],
+    1,
+    Kind.STUCK,
+    False,
+)
 case(
     "ranks whose places are not known are not where the others wait",
     [
