@@ -82,11 +82,12 @@ def test_a_rank_on_a_host_of_its_own_is_lost(
     testbed.give_access(tfmux_home)
     rank = random.randrange(4)
     host = testbed[f"tf{rank + 1}"]
-    guilty.copy_programs(tmp_path)
+    folder = tmp_path / "job"  # hosts get all of it
+    guilty.copy_programs(folder)
     text = guilty.cluster(
         framework, how, rank, "tf1 tf2 tf3 tf4", testbed.hosts_toml(), start={"timeout": PATIENCE}
     )
-    with Up("up", str(write(tmp_path, text)), "--json") as up:
+    with Up("up", str(write(folder, text)), "--json") as up:
         if how != "killed":
             steps(up)
             host.crash() if how == "power" else host.pull()

@@ -53,6 +53,7 @@ def cluster(
 
 def copy_programs(folder: Path) -> None:
     """Puts the programs where the cluster file is."""
+    folder.mkdir(exist_ok=True)
     for program in FOLDER.glob("*.py"):
         shutil.copy(program, folder)
 
