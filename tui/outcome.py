@@ -263,8 +263,8 @@ def cause_text(snapshot: Snapshot, colours: Colours, evidence: int = _MOST_EVIDE
     if verdict is None:
         return text
     text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
-    for line in verdict.evidence[:evidence]:
-        text.append(f"  · {printable(line)}\n")
+    for one in verdict.evidence[:evidence]:
+        text.append(f"  · {printable(str(one))}\n")
     return text
 
 

@@ -34,6 +34,21 @@ class Kind(StrEnum):
 
 
 @frozen
+class Evidence:
+    """What points to a guilty task: what one task has said or does."""
+
+    task: TaskId
+    """Who has said or does it."""
+    text: str
+    """What it is."""
+    in_log: bool = False
+    """It is in a line of the task's log; else it is what its processes or its stack show."""
+
+    def __str__(self) -> str:
+        return f"{self.task}: {self.text}"
+
+
+@frozen
 class Verdict:
     """The cause of a failure or of a hang."""
 
@@ -45,5 +60,5 @@ class Verdict:
     """Else the sentence says "probably"."""
     text: str
     """Who is guilty, and why, in a sentence."""
-    evidence: tuple[str, ...] = ()
-    """What points to them, a sentence each."""
+    evidence: tuple[Evidence, ...] = ()
+    """What points to them."""

@@ -22,7 +22,7 @@ from ..agent.wire import MOST_FRAMES
 from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
-from .cause import Kind, Verdict
+from .cause import Evidence, Kind, Verdict
 from .stack_groups import StackFrame, joins, own_frame
 
 IN_KERNEL = "waits in the kernel"
@@ -517,17 +517,17 @@ class _Case:
             text = f"probably {text}"
         return Verdict(names, kind, sure, text[:_LONGEST], tuple(self._evidence(guilty)))
 
-    def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[str]:
+    def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         for one in guilty[:10]:
             if one.words.exception:
-                yield f"{one.task}: {one.words.exception}"[:_LONGEST]
+                yield Evidence(one.task, one.words.exception, in_log=True)
             if one.stopped:
-                yield f"{one.task}: its process {one.stopped}"
+                yield Evidence(one.task, f"its process {one.stopped}")
             elif one.stack:
-                yield f"{one.task}: in {_frame(one.stack)}"
+                yield Evidence(one.task, f"in {_frame(one.stack)}")
         for one in self.victims[:10]:
             if one not in guilty:
-                yield f"{one.task}: {one.words.victim}"[:_LONGEST]
+                yield Evidence(one.task, one.words.victim, in_log=True)
 
 
 def _end(one: TaskEvidence) -> float:

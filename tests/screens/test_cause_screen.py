@@ -7,7 +7,7 @@ import time
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.cause import Kind, Verdict
+from launcher.run.cause import Evidence, Kind, Verdict
 from launcher.run.snapshot import Failure
 from launcher.run.stack_groups import ProcessStack, StackFrame, Stacks, TaskStacks, ThreadStack
 from launcher.run.states import Outcome, RunPhase, TaskState
@@ -26,14 +26,21 @@ FAILED = Verdict(
     Kind.RAISED,
     True,
     f"worker:1 on tf3 raised {RAISED} (data.py:12); 2 others waited for it",
-    (f"worker:1: {RAISED}", "worker:2: RuntimeError: Connection closed by peer [10.0.0.3]:2222"),
+    (
+        Evidence(TaskId("worker", 1), RAISED, in_log=True),
+        Evidence(
+            TaskId("worker", 2),
+            "RuntimeError: Connection closed by peer [10.0.0.3]:2222",
+            in_log=True,
+        ),
+    ),
 )
 HANGS = Verdict(
     (TaskId("worker", 2),),
     Kind.STUCK,
     False,
     "probably worker:2 on tf4: it has been in next_batch (data.py:12) for 62 s",
-    ("worker:2: in next_batch data.py:12",),
+    (Evidence(TaskId("worker", 2), "in next_batch data.py:12"),),
 )
 
 
@@ -141,7 +148,13 @@ async def test_hostile_evidence_is_bounded_and_printable(run: ScriptedRun) -> No
     stays a page, and Enter on any of its lines does no harm."""
     run.all_tasks(state=TaskState.RUNNING, attempt=1)
     evil = "\x1b]52;c;YQ==\x07\x1b[2J[bold red]x[/]\u202e\n" + "y" * 3_000
-    lines = ("no task at all", "worker:99: gone", f"worker:1: {evil}", *(["worker:1: z"] * 500))
+    one, foreign = TaskId("worker", 1), TaskId("worker", 99)
+    lines = (
+        Evidence(foreign, "no task at all"),
+        Evidence(foreign, "gone", in_log=True),
+        Evidence(one, evil, in_log=True),
+        *([Evidence(one, "z")] * 500),
+    )
     tasks = tuple(TaskId("worker", number) for number in range(500))
     run.change(
         state=RunPhase.RUNNING,
@@ -162,6 +175,9 @@ async def test_hostile_evidence_is_bounded_and_printable(run: ScriptedRun) -> No
         await shows(pilot, "[bold red]x[/]")
         assert not visible(app, "\x1b")
         await pilot.press("enter")
+        await until(pilot, lambda: any("is not there" in note.message for note in notes))
+        assert isinstance(app.screen, RunScreen) and focused_task(app) == "worker:1"
+        await pilot.press("C", "end", "enter")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen))
 
 

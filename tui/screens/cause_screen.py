@@ -52,8 +52,9 @@ class EvidenceRow:
     task: TaskId | None = None
     """The task to which it leads."""
     host: str = ""
-    line: str = ""
-    """Text that its line in the log holds; empty for the end of the log."""
+    line: str | None = ""
+    """Text that its line in the log holds; empty for the end of the log, None for what a stack or a
+    process shows."""
     guilty: bool = False
     """The task is the cause itself."""
 
@@ -117,25 +118,28 @@ class CauseScreen(RunPage):
     @on(DataTable.RowSelected, "#evidence")
     @work(group="commands", exclusive=True)
     async def action_go(self) -> None:
-        """Goes to the line in the log of its task; to the stacks where the log has no such line and
-        the task lives; else to the end of the log."""
+        """Goes to the line in the log of its task, or to its stack; where it is not there any more,
+        to the end of the log."""
         row = self._row
         if row is None or row.task is None:
             self.notify("this line leads to no task", timeout=3)
             return
         snapshot = self._control.snapshot()
-        found = await asyncio.to_thread(_place, self._control, row.task, row.line)
-        if self.app.screen is not self:  # a person has gone elsewhere meanwhile
-            return
-        if found is None and snapshot.task(row.task).state.live:
+        if row.line is None and snapshot.task(row.task).state.live:
             self.app.switch_screen(StacksScreen(self._control, self._alert, row.task))
             return
+        found = None
+        if row.line is not None:
+            found = await asyncio.to_thread(_place, self._control, row.task, row.line)
+            if self.app.screen is not self:  # a person has gone elsewhere meanwhile
+                return
         logs = self.logs
         self.app.pop_screen()
         logs.area.show_line(row.task, found)
         if found is None:
             kept = f"; the stacks are in {snapshot.hang.file}" if snapshot.hang else ""
-            self.app.notify(f"no line of the log of {row.task} says that{kept}", timeout=8)
+            why = f"{row.task} has ended{kept}" if row.line is None else "its line is not there"
+            self.app.notify(f"the end of the log of {row.task}: {why}", timeout=8)
 
 
 def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
@@ -170,13 +174,12 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
             yield EvidenceRow(text, name, printable(tasks[name].host), guilty=True)
     if len(guilty) > _MOST_TASKS:
         yield EvidenceRow(f"and {counted(len(guilty) - _MOST_TASKS, 'other task')}")
-    names = {str(name): name for name in tasks}
-    for line in verdict.evidence[:_MOST_LINES] if verdict is not None else ():
-        before, _, rest = line.partition(": ")
-        if (task := names.get(before)) is None:
-            yield EvidenceRow(printable(line))
-        else:
-            yield EvidenceRow(printable(rest), task, printable(tasks[task].host), rest)
+    for one in verdict.evidence[:_MOST_LINES] if verdict is not None else ():
+        if one.task not in tasks:
+            yield EvidenceRow(printable(str(one)))
+            continue
+        host, line = printable(tasks[one.task].host), one.text if one.in_log else None
+        yield EvidenceRow(printable(one.text), one.task, host, line)
 
 
 def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:

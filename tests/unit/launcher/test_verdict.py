@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.cause import Kind
+from launcher.run.cause import Evidence, Kind
 from launcher.run.stack_groups import StackFrame
 from launcher.run.verdict import TaskEvidence, judge, misses_a_peer
 
@@ -965,8 +965,12 @@ def test_the_sentence_says_who_where_why_and_who_waits() -> None:
         "worker:3 on tf4 is in next_batch data.py:12; 3 others wait in <module> train.py:29"
     )
     assert raised.text == "worker:2 on tf3 raised ValueError: bad sample in shard 17 (data.py:13)"
-    assert raised.evidence[0] == "worker:2: ValueError: bad sample in shard 17"
-    assert "Read error [10.0.0.3]" in raised.evidence[1]
+    raised_itself, missed, *_ = raised.evidence
+    said = Evidence(TaskId("worker", 2), "ValueError: bad sample in shard 17", in_log=True)
+    assert raised_itself == said
+    assert missed.task == TaskId("worker", 0) and missed.in_log
+    assert "Read error [10.0.0.3]" in missed.text
+    assert stuck.evidence == (Evidence(TaskId("worker", 3), "in next_batch data.py:12"),)
 
 
 @pytest.mark.parametrize(
