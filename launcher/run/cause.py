@@ -42,7 +42,7 @@ class Evidence:
     text: str
     """What it is."""
     in_log: bool = False
-    """It is in a line of the task's log; else it is what its processes or its stack show."""
+    """A line of the task's log holds it; else its processes or its stack show it."""
 
     def __str__(self) -> str:
         return f"{self.task}: {self.text}"

@@ -50,8 +50,8 @@ _STILL = ("is stopped", IN_KERNEL)
 
 
 @frozen
-class _Place:
-    """Where a task was found, and whether more than one look has found it there."""
+class _Sighting:
+    """A task as it was found, and whether more than one look has found it so."""
 
     stacks: TaskStacks
     seen_twice: bool
@@ -93,8 +93,8 @@ class Judge:
 
     async def _verdict(self) -> Verdict | None:
         views = self._views()
-        tails, places = await self._tails(views), self._best_look()
-        return judge([self._evidence(v, tails.get(v.id, ()), places.get(v.id)) for v in views])
+        tails, sightings = await self._tails(views), self._best_look()
+        return judge([self._evidence(v, tails.get(v.id, ()), sightings.get(v.id)) for v in views])
 
     async def judge_hang(
         self, found: Stacks, hanging: Mapping[TaskId, float], moving: Collection[TaskId]
@@ -105,7 +105,7 @@ class Judge:
         await asyncio.sleep(_SECOND_LOOK)
         again = await self._shell.stacks.take()
         looks = [{one.task: one for one in look.tasks} for look in (found, again)]
-        places = {task: _place(task, looks) for task in {**looks[0], **looks[1]}}
+        sightings = {task: _sighting(task, looks) for task in {**looks[0], **looks[1]}}
         views = self._views()
         tails = await self._tails(views)
         facts = []
@@ -113,7 +113,7 @@ class Judge:
             tail = tails.get(view.id, ())
             if not view.state.ended:
                 tail = _since_last_figures(tail)
-            one = self._evidence(view, tail, places.get(view.id))
+            one = self._evidence(view, tail, sightings.get(view.id))
             hangs_for = hanging.get(view.id, 0.0)
             facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
         return judge(facts)
@@ -145,7 +145,7 @@ class Judge:
             or (plan.task(view.id).role is Role.PREPARE and view.state is TaskState.FAILED)
         ][:_MOST_TASKS]
 
-    def _best_look(self) -> Mapping[TaskId, _Place]:
+    def _best_look(self) -> Mapping[TaskId, _Sighting]:
         """The look of this attempt that found most tasks at work, the newest of equal ones, and
         what those around it say: after a failure some have ended already, and wait to be reaped."""
         looks = []
@@ -161,7 +161,7 @@ class Judge:
             return {}
         time_of_best, best = max(looks, key=lambda look: (len(look[1]), look[0]))
         near = [found for at, found in looks if abs(at - time_of_best) < _ONE_MOMENT]
-        return {task: _place(task, near) for task in best}
+        return {task: _sighting(task, near) for task in best}
 
     async def _tails(self, tasks: list[TaskView]) -> Mapping[TaskId, tuple[str, ...]]:
         """The last lines of their present attempts; of those that a disk keeps to itself none."""
@@ -188,7 +188,7 @@ class Judge:
         return found
 
     def _evidence(
-        self, view: TaskView, tail: tuple[str, ...], place: _Place | None
+        self, view: TaskView, tail: tuple[str, ...], sighting: _Sighting | None
     ) -> TaskEvidence:
         plan = self._data.plan.task(view.id)
         rank = plan.env.get("RANK") or plan.env.get("JAX_PROCESS_ID") or ""
@@ -197,9 +197,9 @@ class Judge:
         names = (view.address, *([name.strip("[]")] if len(on_host) == 1 else []))
         stack: tuple[StackFrame, ...] = ()
         state = ""
-        if place is not None:
-            state = _still(place.stacks)
-            stack = () if state else place.stacks.stack
+        if sighting is not None:
+            state = _still(sighting.stacks)
+            stack = () if state else sighting.stacks.stack
             if len(self._data.tasks) > _MOST_WHOLE and stack:
                 stack = (*stack, StackFrame("…"))
         return TaskEvidence(
@@ -214,7 +214,7 @@ class Judge:
             tail,
             stack,
             state,
-            place is not None and place.seen_twice,
+            sighting is not None and sighting.seen_twice,
             self._data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
             view.out_of_memory,
             plan.role is Role.PS,
@@ -226,13 +226,13 @@ def _still(stacks: TaskStacks) -> str:
     return next((p.state for p in stacks.processes if p.state.startswith(_STILL)), "")
 
 
-def _place(task: TaskId, looks: Sequence[Mapping[TaskId, TaskStacks]]) -> _Place:
+def _sighting(task: TaskId, looks: Sequence[Mapping[TaskId, TaskStacks]]) -> _Sighting:
     """Where a task was at these looks, the newest last: still only where each of them says so, for
     who reads and writes much, or is ending, waits in the kernel now and then."""
     seen = [look[task] for look in looks if task in look]
     seen = [one for one in seen if not _still(one)] or seen
     newest = seen[-1]
-    return _Place(newest, sum(one.spot == newest.spot for one in seen) > 1)
+    return _Sighting(newest, sum(one.spot == newest.spot for one in seen) > 1)
 
 
 def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:
