@@ -8,7 +8,7 @@ therefore well-formed, but not necessarily consistent.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, get_args
 
@@ -101,7 +101,7 @@ class _Place(FileTable):
         Address | None,
         Key(
             "name or IP address that the *other* hosts use for it, without a port",
-            "the SSH host name",
+            "its `HostName` in `~/.ssh/config`, else the name in `ssh`",
         ),
     ] = None
 
@@ -564,6 +564,17 @@ class ClusterModel(FileTable):
         """Returns a copy that has these hosts, too, or in place of those of the same names."""
         return self.model_copy(update={"hosts": {**self.hosts, **hosts}})
 
+    def with_addresses(self, addresses: Mapping[str, str]) -> ClusterModel:
+        """Returns a copy in which these hosts have addresses."""
+        if not addresses:
+            return self
+        return self.with_hosts(
+            {
+                name: self.hosts[name].model_copy(update={"address": address})
+                for name, address in addresses.items()
+            }
+        )
+
     def with_pending_nodes(self) -> ClusterModel:
         """Returns a copy with the hosts that Slurm has yet to give."""
         if self.slurm is None:
@@ -588,7 +599,8 @@ class ClusterModel(FileTable):
         return Path(os.path.normpath(self._base / os.path.expanduser(path)))
 
     def address(self, host: str) -> str:
-        """Returns the address of `host` for other hosts: `address`, else its SSH host name."""
+        """Returns the address of `host` for other hosts: `address`, else the name in `ssh`, until
+        `ssh_config` has been read (`hosts.other_names`)."""
         entry = self.hosts.get(host)
         if entry is not None and entry.address is not None:
             return entry.address

@@ -63,7 +63,6 @@ def with_hosts(text: str, source: str, hosts: Sequence[ListedHost]) -> str:
     """
     tables = (
         f"[hosts.{node_name(number)}]\nssh = {json.dumps(str(host.login))}\n"
-        f"address = {json.dumps(host.login.host)}\n"
         for number, host in enumerate(hosts)
     )
     return with_table(text, source, "\n".join(tables))

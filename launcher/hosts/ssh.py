@@ -231,6 +231,8 @@ class SshConnector:
         self._handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self._connections: list[asyncssh.SSHClientConnection] = []
         self._jumps: dict[SshTarget, _JumpHost] = {}
+        self.configs: dict[str, SshConfig] = {}
+        """What `ssh_config` says of each host that was connected to."""
 
     async def open(self, name: str, target: SshTarget, command: str) -> SshTransport:
         """Logs in to the host called `name` and runs `command` there.
@@ -270,6 +272,7 @@ class SshConnector:
 
     async def _connect(self, name: str, target: SshTarget) -> asyncssh.SSHClientConnection:
         *jumps, last = await _find_way(name, target, partial(self._read, name))
+        self.configs[name] = last.config
         first = jumps[0] if jumps else last
         gate = self._gates.setdefault(first.server, asyncio.Semaphore(LOGINS_AT_ONCE))
         tunnel = None

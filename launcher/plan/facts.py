@@ -31,6 +31,8 @@ class HostFacts:
     """The host's own values of the variables in `environment.EXTENDED`."""
     proxied: bool = False
     """A variable there names a proxy; its value may hold a password, and is not recorded."""
+    address: str = ""
+    """Its `HostName` in `ssh_config`, where that is what the other hosts know it by."""
 
 
 class Resume(NamedTuple):

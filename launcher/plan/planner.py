@@ -256,7 +256,8 @@ class _Planner:
         resume: Resume | None,
         attempt: int,
     ) -> None:
-        self._cluster = cluster
+        addresses = {host: each.address for host, each in facts.items() if each.address}
+        self._cluster = cluster = cluster.with_addresses(addresses)
         self._run_id = run_id
         self._resume = resume
         self._attempt = attempt

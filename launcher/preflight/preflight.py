@@ -18,6 +18,7 @@ from ..errors import AgentError, TfmuxError
 from ..files.listing import MARKER
 from ..files.trees import CopiedFiles
 from ..hosts.auth_prompt import PromptHandler
+from ..hosts.other_names import read_other_names
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
@@ -86,6 +87,7 @@ async def preflight(
         finally:
             await logins.aclose()
     allow_connections(len(cluster.hosts))
+    cluster = cluster.with_addresses((await read_other_names(cluster)).addresses)
     return await _Preflight(cluster, ask, on_result, accept_new).run()
 
 

@@ -255,7 +255,7 @@ class Tasks:
         others = any(one.in_cluster and one.host != plan.host for one in data.plan.tasks)
         if others and plan.in_cluster and told not in data.told_loopback:
             data.told_loopback.add(told)
-            name = data.cluster.address(plan.host)
+            name = data.plan.host(plan.host).address
             data.note(
                 f"{task} on {plan.host} listens on {event.address} only, where no other host "
                 f"reaches it: correct {name} in /etc/hosts there, or the address in its program"

@@ -7,11 +7,13 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.frames import DirectoryAnswer, GpusQuestion, Ports
+from ..hosts.other_names import other_names
 from ..ids import TaskId
 from ..plan.environment import PROXIES, VISIBLE
 from ..plan.facts import HostFacts
@@ -97,6 +99,9 @@ class LaunchPreparation:
             return
         known = [host for host in plan.hosts if host.name in self._welcomes.keys() - cut]
         facts = {host.name: self._facts(plan, host) for host in known}
+        for host, address in self._addresses(first=ports).items():
+            if host in facts:
+                facts[host] = replace(facts[host], address=address)
         self._shell.feed(ev.HostsChecked(time.time(), facts))
 
     async def _has_ports(self, plan: Plan) -> bool:
@@ -277,6 +282,16 @@ class LaunchPreparation:
         self._programs.clear()
         if ending:
             await asyncio.wait(ending, timeout=CLOSE_SECONDS)
+
+    def _addresses(self, *, first: bool) -> Mapping[str, str]:
+        """Addresses that the cluster file does not give. Tasks may run under those of the `first`
+        plan, which stay."""
+        if not first:
+            return {host: facts.address for host, facts in self._data.host_facts.items()}
+        logins = self._shell.hosts.logins
+        if logins is None or self._data.allocation is not None:
+            return {}
+        return other_names(self._data.cluster, logins.configs).addresses
 
     def _facts(self, plan: Plan, host: HostPlan) -> HostFacts:
         welcome = self._welcomes[host.name]

@@ -20,6 +20,7 @@ from launcher.errors import TfmuxError
 from launcher.files.needed import left_out_command
 from launcher.files.trees import CopiedFiles
 from launcher.frozen import frozen
+from launcher.hosts.other_names import read_other_names, unusable_name
 from launcher.ids import new_run_id
 from launcher.plan import Plan, make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
@@ -51,6 +52,8 @@ def plan(arguments: argparse.Namespace) -> int:
     ``--json``: one object, as `output_schema` says.
     """
     cluster, _ = read_cluster(arguments)
+    names = asyncio.run(read_other_names(cluster))
+    cluster = cluster.with_addresses(names.addresses)
     planned = make_plan(cluster, new_run_id(cluster.name))
     for task in planned.tasks:
         if task.in_cluster and (problem := background_problem(task.argv)):
@@ -59,6 +62,8 @@ def plan(arguments: argparse.Namespace) -> int:
         print(f"tfmux: {found.text}: {found.todo}", file=sys.stderr)
     for text in dict.fromkeys(shell_texts(cluster)):
         print(f"tfmux: {text.what}: {text.todo}", file=sys.stderr)
+    for host, name in names.unusable.items():
+        print(f"tfmux: {unusable_name(host, name)}", file=sys.stderr)
     answer, request = plan_json(planned), request_of(cluster, planned)
     files = asyncio.run(_copied(planned))
     answer["files"] = [asdict(each) for each in files]
@@ -68,7 +73,11 @@ def plan(arguments: argparse.Namespace) -> int:
         streams.write_json(answer)
         return Exit.SUCCESS
     screen = sys.stdout.isatty()
-    lines = chain(_lines(answer), [planned.ending.text], _files_lines(files))
+    named = (
+        f"{host} is {name} to the other hosts (HostName in ssh_config)"
+        for host, name in names.addresses.items()
+    )
+    lines = chain(_lines(answer), [planned.ending.text], named, _files_lines(files))
     if request is not None:
         lines = chain(lines, ["", *request_text(request).splitlines()])
     streams.write((pictured(line) if screen else line) + "\n" for line in lines)

@@ -336,9 +336,8 @@ def _max_restarts(count: int | None, framework: Framework) -> int | None:
 async def _addresses(
     logins: Collection[SshDestination], own: str | None, *, met: bool
 ) -> dict[str, str]:
-    """Addresses of hosts for the other hosts, which do not know aliases of `ssh_config`, and to
-    which `localhost` is another machine. `own` is this machine's, where it is given; the tasks will
-    have `met` by these addresses.
+    """This machine's address for the other hosts, to which `localhost` is another machine; `own`
+    where it is given. The tasks of hosts that are to have `met` do so by their addresses.
 
     Raises:
         TfmuxError: `own` is given, and no host is this machine; hosts that are to meet are behind
@@ -346,21 +345,8 @@ async def _addresses(
     """
     here = [login for login in logins if is_loopback(login.host) and login.port is None]
     others = [login for login in logins if login not in here]
-    gate = asyncio.Semaphore(READS_AT_ONCE)
-
-    async def address(login: SshDestination) -> str:
-        try:
-            async with gate:
-                config = await read_config(login.host, login.host, login.user, login.port)
-        except TfmuxError:
-            return ""  # the launch says it
-        return config.get("hostname")
-
-    found = await asyncio.gather(*map(address, others))
-    pairs = zip(others, found, strict=True)
-    addresses = {str(login): name for login, name in pairs if name and name != login.host.lower()}
-    for login in others:
-        name = addresses.get(str(login), login.host)
+    names = dict(zip(others, await _host_names(others), strict=True))
+    for login, name in names.items():
         other = next((each for each in logins if each != login), None)
         if other is not None and is_loopback(name):
             problem = loopback_problem(name, login.host, other.host)
@@ -371,7 +357,21 @@ async def _addresses(
     if own is not None and not here:
         raise TfmuxError("--address is for localhost, which is not among the hosts: remove it")
     if own is None and here and len(logins) > 1:
-        names = [addresses.get(str(login), login.host) for login in others]
-        own = await asyncio.to_thread(own_address, names)
+        own = await asyncio.to_thread(own_address, list(names.values()))
         message(f"localhost is {own} to the other hosts (another address: --address)")
-    return addresses | ({} if own is None else dict.fromkeys(map(str, here), own))
+    return {} if own is None else dict.fromkeys(map(str, here), own)
+
+
+async def _host_names(logins: Collection[SshDestination]) -> list[str]:
+    """`HostName` of each login in `ssh_config`, else its own name."""
+    gate = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def name(login: SshDestination) -> str:
+        try:
+            async with gate:
+                config = await read_config(login.host, login.host, login.user, login.port)
+        except TfmuxError:
+            return login.host  # the launch says it
+        return config.get("hostname") or login.host
+
+    return await asyncio.gather(*map(name, logins))
