@@ -133,6 +133,13 @@ def shell_texts(cluster: ClusterModel, job: str = "", host: str = "") -> Iterato
                 yield found
 
 
+def hook_texts(cluster: ClusterModel) -> Iterator[tuple[str, ShellText]]:
+    """Finds shell text in the commands of hooks, with the hook's key."""
+    for key, command in cluster.hooks:
+        if command is not None and (found := _of_hook(key, command)):
+            yield key, found
+
+
 def front_problem(command: Sequence[str]) -> str:
     """What at the front of a command only a shell would take for something else than the name of a
     program, and what to write; empty if nothing. For a command line, which a shell has read."""
@@ -322,6 +329,34 @@ def _of_command(cluster: ClusterModel, job: str) -> ShellText | None:
     verb = "is" if len({word.text for word in marked}) == 1 else "are"
     what = f"{_listed(marked)} {verb} for a shell, and no shell reads command in [{table}]"
     return ShellText(what, _repair(cluster, job, words, table))
+
+
+def _of_hook(key: str, command: Sequence[str]) -> ShellText | None:
+    """Shell text in the command of a hook, which gets no placeholders."""
+    if split := _parted(command):
+        whole = next(word for word in command if re.search(r"\s", word))
+        what = f"{_shown(whole)} is one word, and no shell takes it apart"
+        return ShellText(what, f"write {key} = {_toml(split)} in [hooks]")
+    first, *rest = _words(command)
+    words = [first, *map(_with_home_variable, rest)]
+    marked = [word for word in words if word.kind not in (_Kind.PLAIN, _Kind.SCRIPT)]
+    if not marked:
+        return None
+    verb = "is" if len({word.text for word in marked}) == 1 else "are"
+    what = f"{_listed(marked)} {verb} for a shell, and no shell reads {key} in [hooks]"
+    script = _script(words)
+    shell = "bash" if _BASH.search(script) else "sh"
+    return ShellText(what, f"write {key} = {_toml([shell, '-c', script])} in [hooks]")
+
+
+def _with_home_variable(word: _Word) -> _Word:
+    """A word in which a shell puts the home in: in the program of a hook alone tfmux does."""
+    text = word.text
+    if word.kind is _Kind.PLAIN and (text == "~" or text.startswith("~/")):
+        return _Word(f"$HOME{text[1:]}", _Kind.VARIABLE)
+    if word.kind is _Kind.TILDE:
+        return _Word(re.sub(r"~/", "$HOME/", text, count=1), _Kind.VARIABLE)
+    return word
 
 
 def _repair(cluster: ClusterModel, job: str, words: list[_Word], table: str) -> str:

@@ -23,6 +23,7 @@ from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
 from ..plan.planner import Plan, TaskPlan, make_plan, unset_names, unset_note
+from ..plan.shell_text import hook_texts
 from ..slurm.job import SlurmJob, slurm_job
 from ..slurm.limits import LimitsVerdict, SlurmFinding, Subject
 from ..slurm.login import SlurmError
@@ -165,8 +166,11 @@ def _finding(finding: SlurmFinding) -> Finding:
 async def _check_hooks(
     cluster: ClusterModel, check: Check, host: str, report: Callable[[Finding], None]
 ) -> None:
-    """Warns of hooks that could not be run, in the cell of `check` and `host`: a run goes on
-    without them."""
+    """Warns of hooks that could not be run, and of words in them that only a shell would read, in
+    the cell of `check` and `host`: a run goes on without them."""
+    for key, text in hook_texts(cluster):
+        sentence = f"{cluster.where('hooks', key)}: {text.what}"
+        report(warning(check, "shell-text", host, f"{key}: shell text", sentence, text.todo))
     for key, command in cluster.hooks:
         if command is None:
             continue

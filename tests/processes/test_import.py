@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -180,6 +181,50 @@ def test_a_text_that_is_no_cluster(tmp_path: Path, name: str, text: str, said: s
     done = run(tmp_path, "import", name or ".")
     assert done.returncode == 2 and done.stdout == ""
     assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def test_other_commands_name_the_way(tmp_path: Path) -> None:
+    """Given a host file or a TFJob, when it is launched, checked or planned, then exit 2 says what
+    it is and which command makes a cluster file of it; that command does."""
+    (tmp_path / "hosts").write_text("tf1 slots=2\ntf2\n")
+    (tmp_path / "job.yaml").write_text(TFJOB)
+    for words in (["up"], ["check"], ["plan"], ["up", "--json"]):
+        done = run(tmp_path, *words, "job.yaml")
+        assert done.returncode == 2 and done.stdout == ""
+        assert "job.yaml is no cluster file, but a TFJob: 1 ps and 3 workers" in done.stderr
+    done = run(tmp_path, "plan", "hosts")
+    assert "hosts is no cluster file, but 2 hosts, tf1, tf2, 3 slots" in done.stderr
+    way = done.stderr.rpartition("make one of it with tfmux ")[2].split()
+    assert run(tmp_path, *way).returncode == 0
+    assert len(load(tmp_path / way[-1]).jobs["worker"].tasks) == 3
+    (tmp_path / "pod.yaml").write_text("kind: Pod\n")
+    done = run(tmp_path, "up", "pod.yaml")
+    assert done.returncode == 2 and "a Kubernetes Pod" in done.stderr
+
+
+def test_yaml_needs_its_extra(tmp_path: Path) -> None:
+    """Given no PyYAML, when a TFJob, a Compose file or an inventory is imported, then exit 2 names
+    the extra to install; what is no YAML needs none."""
+    (tmp_path / "yaml.py").write_text("raise ImportError\n")
+    inventory = "all:\n  hosts:\n    tf1:\n"
+    for name, text in (("j.yaml", TFJOB), ("c.yaml", COMPOSE), ("i.yaml", inventory), ("h", "tf1")):
+        (tmp_path / name).write_text(text)
+    program = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "from tui.main import main; sys.exit(main(sys.argv[1:]))"
+    )
+    found = {
+        name: subprocess.run(
+            [sys.executable, "-P", "-c", program, str(tmp_path), "import", str(tmp_path / name)],
+            capture_output=True,
+            text=True,
+        )
+        for name in ("j.yaml", "c.yaml", "i.yaml", "h")
+    }
+    assert found.pop("h").returncode == 0
+    for done in found.values():
+        assert done.returncode == 2 and done.stdout == ""
+        assert "reading YAML needs PyYAML: pip install 'tfmux[yaml]'" in done.stderr
 
 
 def test_yaml_that_grows_is_refused(tmp_path: Path) -> None:

@@ -400,6 +400,52 @@ TEXTS = (
         jobs="ps=tf1:auto worker=me@10.0.0.2:auto,tf3#2200:auto",
     ),
     Text(
+        "Ansible in YAML",
+        "all:\n  hosts:\n    tf1: {ansible_host: 10.0.0.1, ansible_port: 2200}\n    tf2:\n"
+        "    tf3:\n  vars:\n    ansible_user: me\n    http_port: 80\n  children:\n    ps:\n"
+        "      hosts:\n        tf1:\n    workers:\n      hosts:\n        tf[2:3]:\n"
+        "      vars:\n        ansible_user: you\n",
+        jobs="ps=me@10.0.0.1#2200:auto worker=you@tf2:auto,you@tf3:auto",
+    ),
+    Text(
+        "Ansible in YAML: other groups, and groups in groups",
+        "---\ngpu:\n  children:\n    left:\n      hosts:\n        tf1:\n    right:\n      hosts:\n"
+        "        tf2:\n          ansible_user: you\n  vars:\n    ansible_user: me\nold:\n",
+        hosts="me@tf1*1 you@tf2*1",
+        said=("an inventory of Ansible",),
+    ),
+    Text(
+        "Ansible in YAML: a host's own user",
+        "all:\n  hosts:\n    tf1: {ansible_user: me}\n  children:\n    gpu:\n      hosts:\n"
+        "        tf1:\n        tf2:\n      vars: {ansible_user: you}\n",
+        hosts="me@tf1*1 you@tf2*1",
+    ),
+    Text("Ansible: a playbook", "- hosts: web\n  tasks: []\n", refused="'web' is no host"),
+    Text(
+        "Ansible in YAML: a template",
+        "all:\n  hosts:\n    tf1:\n      ansible_host: \"{{ lookup('env', 'IP') }}\"\n",
+        refused="a host name can contain only",
+    ),
+    Text(
+        "Open MPI's rankfile",
+        "rank 0=tf1 slot=1:0-2\nrank 1=tf2 slot=0:0,1\nrank 2 = tf1 slot=1-2\n",
+        hosts="tf1*2 tf2*1",
+        said=("ranks are numbered from host to host", "the cores of ranks are left out"),
+    ),
+    Text(
+        "Open MPI's rankfile: hosts of another file", "rank 0=+n0 slot=0\n", refused="another file"
+    ),
+    Text(
+        "Open MPI's rankfile: a rank is missing", "rank 0=a slot=0\nrank 2=b slot=0", refused="0 to"
+    ),
+    Text(
+        "/etc/hosts",
+        "127.0.0.1 localhost\n127.0.1.1\tlaptop\n10.0.0.1\ttf1.lan tf1\n10.0.0.2 tf2 # slow\n\n"
+        "::1 ip6-localhost ip6-loopback\nff02::1 ip6-allnodes\n",
+        hosts="10.0.0.1*1 10.0.0.2*1",
+        said=("an /etc/hosts", "2 hosts, tf1, tf2", "means each machine itself"),
+    ),
+    Text(
         "Ansible: other groups",
         "[gpu]\ntf[1:2]\n[gpu:vars]\nansible_user=me\n",
         hosts="me@tf1*1 me@tf2*1",
@@ -635,11 +681,6 @@ TRIED_AFTERWARDS = (
         hosts="tf1*1 tf2*1",
     ),
     Text("PBS's -l", "nodes=tf1:ppn=4+tf2:ppn=4", hosts="tf1*4 tf2*4"),
-    Text(
-        "Ansible in YAML",
-        "all:\n  children:\n    workers:\n      hosts:\n        tf2:\n        tf3:\n",
-        refused="",
-    ),
     Text("a table of Markdown", "| host | gpus |\n|---|---|\n| tf1 | 2 |\n", refused="'|'"),
     Text("two hosts and a question", "tf1, tf2?", refused="tf2?"),
     Text("a mail", "me@example.com wrote: run it on tf1", refused="'run'"),

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from pathlib import Path
 
 from launcher.cluster import ClusterModel, HostSource, loads, read_text
 from launcher.errors import TfmuxError
 from launcher.printable import printable
 from tui.streams import message
+
+
+def refuse_other_files(path: Path) -> None:
+    """Names what a file is that is no cluster file, and how it becomes one.
+
+    Raises:
+        TfmuxError: it is the file of another program, or a text without a cluster.
+    """
+    if path.suffix.lower() == ".toml":
+        return
+    from launcher.cluster.draft import imported
+
+    if (made := imported(path)) is not None:
+        name = printable(str(path))
+        words = shlex.join(["tfmux", "import", str(path), "--save", made.path.name])
+        raise TfmuxError(
+            f"{name} is no cluster file, but {made.sentence}: make one of it with "
+            f"{printable(words)}"
+        )
 
 
 def read_cluster(
@@ -27,6 +47,7 @@ def read_cluster(
     def parse(text: str) -> ClusterModel:
         return loads(text, source, base, for_launch=for_launch)
 
+    refuse_other_files(path)
     text = read_text(path).removeprefix("\ufeff")
     if chosen not in (None, HostSource.SLURM):
         from launcher.cluster.host_sources import read, with_hosts

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from launcher.errors import TfmuxError
 from launcher.paths import runs_home
-from launcher.printable import printable
 from tui.exits import Exit, exit_code
 from tui.streams import missing_terminal
 
@@ -34,12 +33,8 @@ def open_files(arguments: argparse.Namespace) -> int:
         return home(arguments.files)
     if len(arguments.files) > 1:
         raise TfmuxError(f"several cluster files need a terminal on {missing}: name one")
-    from launcher.cluster.draft import imported
     from tui.commands import launch
 
-    if (made := imported(arguments.files[0])) is not None:
-        name = printable(str(arguments.files[0]))
-        raise TfmuxError(f"{name} is no cluster file, but {made.sentence}: tfmux import {name}")
     arguments.file = arguments.files[0]
     return launch.up(arguments)
 

@@ -24,7 +24,7 @@ from launcher.hosts.other_names import read_other_names, unusable_name
 from launcher.ids import new_run_id
 from launcher.plan import Plan, make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
-from launcher.plan.shell_text import shell_texts
+from launcher.plan.shell_text import hook_texts, shell_texts
 from launcher.printable import pictured
 from launcher.quantities import counted, size
 from launcher.slurm.script import JobRequest, request_of
@@ -60,7 +60,8 @@ def plan(arguments: argparse.Namespace) -> int:
             print(f"tfmux: {task.id}: {problem}", file=sys.stderr)
     for found in planned.endless():
         print(f"tfmux: {found.text}: {found.todo}", file=sys.stderr)
-    for text in dict.fromkeys(shell_texts(cluster)):
+    texts = (*shell_texts(cluster), *(text for _, text in hook_texts(cluster)))
+    for text in dict.fromkeys(texts):
         print(f"tfmux: {text.what}: {text.todo}", file=sys.stderr)
     for host, name in names.unusable.items():
         print(f"tfmux: {unusable_name(host, name)}", file=sys.stderr)

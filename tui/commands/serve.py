@@ -18,6 +18,7 @@ from typing import TextIO
 from launcher.cluster import load
 from launcher.errors import TfmuxError
 from tui import extras
+from tui.commands.hosts_from import refuse_other_files
 from tui.exits import Exit
 from tui.extras import Extra
 from tui.streams import message
@@ -43,6 +44,7 @@ def serve(arguments: argparse.Namespace) -> int:
     file, host, port = arguments.file, arguments.host, arguments.port
     words = [sys.executable, "-P", "-m", "tui.web.browser_page"]
     if file is not None:
+        refuse_other_files(file)
         load(file)
         words.append(str(file.absolute()))
     tls = _tls(arguments.tls_cert, arguments.tls_key)

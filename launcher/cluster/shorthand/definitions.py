@@ -1,7 +1,5 @@
 """Reader of definitions of other programs: TFJob and PyTorchJob of Kubernetes, a Compose file and a
 Procfile. Their tasks come to this machine, since they name no hosts that `ssh` knows.
-
-YAML is read by PyYAML, an optional extra, which builds nothing but plain values.
 """
 
 from __future__ import annotations
@@ -19,11 +17,10 @@ from ..choices import Framework
 from ..placeholders import literal
 from ..roles import JOB_WORDS
 from ..values import MOST_TASKS
-from . import specs, task_lists
+from . import ansible_yaml, specs, task_lists
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
+from .yaml_texts import read_yaml
 
-_LONGEST = 1 << 17
-_MOST_MERGED = 2000
 _MOST_SERVICES = 500
 _KIND = re.compile(r"^kind:\s*[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
 _SERVICES = re.compile(r"^services:\s*(?:\n[ \t]|$)", re.MULTILINE)
@@ -35,7 +32,6 @@ _SHELL_SIGNS = frozenset("|&;<>$*~`")
 _REDIRECTIONS = re.compile(r"(?:\s{0,20}(?:[12]?>{1,2}\s*[\w./-]+|2>&1|&))+\s*$")
 """End of a command that writes a log file, which each task has anyway."""
 _INDEX = re.compile(r"[-_.]?\d+$")
-NO_YAML = "reading YAML needs PyYAML: pip install 'tfmux[yaml]'"
 
 
 def find(text: str) -> Understood | None:
@@ -46,9 +42,11 @@ def find(text: str) -> Understood | None:
     """
     if kind := _KIND.search(text):
         return _kubernetes(kind[1], text)
+    if inventory := ansible_yaml.find(text):
+        return inventory
     if _SERVICES.search(text):
         try:
-            return _compose(_yaml(text))
+            return _compose(read_yaml(text))
         except ShorthandError:
             if (embedded := _embedded(text)) is not None:
                 return embedded
@@ -61,35 +59,6 @@ def find(text: str) -> Understood | None:
             "a Procfile", {pair[1]: {"command": pair[2], "shell": True} for pair in found}
         )
     return None
-
-
-def _yaml(text: str) -> Any:
-    if len(text) > _LONGEST:
-        raise ShorthandError("it is larger than 128 KiB: this is no definition of a cluster")
-    try:
-        import yaml
-    except ImportError:
-        raise ShorthandError(NO_YAML) from None
-
-    class Loader(yaml.SafeLoader):
-        """PyYAML's safe loader, in which merged mappings cannot grow without end."""
-
-        def flatten_mapping(self, node: yaml.MappingNode) -> None:
-            super().flatten_mapping(node)
-            if len(node.value) > _MOST_MERGED:
-                raise yaml.YAMLError("a mapping is merged too often")
-
-    try:
-        documents = list(yaml.load_all(text, Loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        said = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        what = (
-            "it is nested too deeply" if isinstance(error, RecursionError) else printable(said, 200)
-        )
-        raise ShorthandError(f"not valid YAML: {where}{what}") from None
-    return documents
 
 
 def _mapping(value: Any) -> Mapping[Any, Any]:
@@ -112,7 +81,7 @@ def _kubernetes(kind: str, text: str) -> Understood:
             f"a Kubernetes {shown}: of Kubernetes, TFJob and PyTorchJob are understood"
         )
     document: Mapping[Any, Any] = next(
-        (d for d in _yaml(text) if str(_mapping(d).get("kind", "")).lower() == kind.lower()), {}
+        (d for d in read_yaml(text) if str(_mapping(d).get("kind", "")).lower() == kind.lower()), {}
     )
     spec = _mapping(document.get("spec"))
     name = str(_mapping(document.get("metadata")).get("name") or "")

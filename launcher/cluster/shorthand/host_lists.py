@@ -1,17 +1,19 @@
 """Parser of host lists: the host files of Open MPI, MPICH, DeepSpeed, Horovod, PBS, Grid Engine and
-GNU parallel, inventories of Ansible, files of `ssh`, and lists with commas or blanks.
+GNU parallel, rankfiles, inventories of Ansible, files of `ssh`, `/etc/hosts`, and lists with commas
+or blanks.
 
 A line with a word that is no host is refused, and the whole text with it.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ...frozen import frozen
-from ..addresses import AddressError, SshDestination, check_host, parse_user
+from ..addresses import AddressError, SshDestination, check_host, is_loopback, parse_user
 from ..roles import JOB_WORDS
 from ..values import MOST_HOSTS, MOST_TASKS
 from .entries import Entry, expanded, looks_like_host, parse, quoted, split, this_machine
@@ -27,6 +29,7 @@ _IGNORED = frozenset(
     {"max_slots", "binding", "ifname", "weight", "gpus", "ansible_connection"}
     | {"ansible_python_interpreter", "ansible_ssh_private_key_file"}
 )
+_OF_LOGINS = _USERS | _PORTS | _NAMES
 _ANY_VALUE = re.compile(r"(?<!\s)(?:\s++=\s*|=\s+)")
 _PBS = re.compile(r"[\w.-]+/\d+(?:\*\d+)?(?:\+[\w.-]+/\d+(?:\*\d+)?)*")
 _PBS_NODES = re.compile(r"(?:nodes=)?[\w.-]+:ppn=\d+(?:\+[\w.-]+:ppn=\d+)*")
@@ -53,8 +56,9 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     Raises:
         ShorthandError: a line has a word that is no host.
     """
-    if (config := _ssh_config(text)) is not None:
-        return config
+    for form in (_ssh_config, _rankfile, _etc_hosts):
+        if (found := form(text)) is not None:
+            return found
     group, variables_of = "", ""
     lines: list[_HostLine] = []
     logins: dict[SshDestination, None] = {}
@@ -97,10 +101,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
 
 
 def _understood(lines: Sequence[_HostLine], notes: tuple[str, ...]) -> Understood:
-    roles = [
-        JOB_WORDS.get(line.job.lower().replace("-", "_").removesuffix("_hosts"), "")
-        for line in lines
-    ]
+    roles = [job_of(line.job) for line in lines]
     if all(roles):
         jobs: dict[str, list[ListedTask]] = {}
         for line, role in zip(lines, roles, strict=True):
@@ -110,6 +111,28 @@ def _understood(lines: Sequence[_HostLine], notes: tuple[str, ...]) -> Understoo
         tasks = [task for line in lines for task in _tasks(line.entry)]
         return Understood("", _frozen({WORKER: tasks}), notes=notes)
     return Understood("", hosts=merged(line.entry for line in lines), notes=notes)
+
+
+def job_of(group: str) -> str:
+    """The job after which a group of hosts is called; empty if there is none."""
+    return JOB_WORDS.get(group.lower().replace("-", "_").removesuffix("_hosts"), "")
+
+
+def of_inventory(hosts: Sequence[tuple[str, Mapping[str, str], str]]) -> Understood | None:
+    """Makes hosts of the names, variables and groups of an inventory; other variables than those of
+    logins are left out. None: there are none.
+
+    Raises:
+        ShorthandError, AddressError: a name or a variable is none of a host.
+    """
+    lines = []
+    for number, (name, variables, group) in enumerate(hosts, 1):
+        known = {key: value for key, value in variables.items() if key in _OF_LOGINS}
+        lines.append(_HostLine(_with_values(parse(name), known), False, number, group))
+    if not lines:
+        return None
+    found = _understood(lines, ())
+    return replace(found, form=found.form or "an inventory of Ansible")
 
 
 def _frozen(jobs: dict[str, list[ListedTask]]) -> dict[str, tuple[ListedTask, ...]]:
@@ -278,6 +301,72 @@ def option(text: str, what: str, known: Collection[str] = ()) -> Understood:
     if not entries:
         raise ShorthandError(f"there is no host in {what}")
     return replace(_understood([_HostLine(e, e.is_task, 1, "") for e in entries], notes), form=what)
+
+
+_RANK = re.compile(r"\s*rank\s+(\d{1,6})\s*=\s*(\S+)\s+slots?\s*=\s*([\d:,*-]+)\s*")
+
+
+def _rankfile(text: str) -> Understood | None:
+    """Parses a rankfile of Open MPI: a task for each rank; which cores it has is left out."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    ranks: dict[int, Entry] = {}
+    for number, line in enumerate(lines, 1):
+        match = _RANK.fullmatch(line)
+        if match is None:
+            if ranks:
+                raise ShorthandError("it is no line of a rankfile: rank 0=tf1 slot=0", number)
+            return None
+        if match[2].startswith("+"):
+            raise ShorthandError(f"{quoted(match[2])} counts the hosts of another file", number)
+        if int(match[1]) in ranks:
+            raise ShorthandError(f"rank {match[1]} stands there twice", number)
+        ranks[int(match[1])] = parse(match[2])
+    if not ranks:
+        return None
+    if sorted(ranks) != list(range(len(ranks))):
+        raise ShorthandError(f"its ranks are not 0 to {len(ranks) - 1}")
+    entries = [ranks[rank] for rank in range(len(ranks))]
+    hosts = merged(entries)
+    order = [host.login for host in hosts for _ in range(host.slots)]
+    notes = () if order == [entry.login for entry in entries] else (_NUMBERED,)
+    left_out = ("the cores of ranks are left out",)
+    return Understood("a rankfile", hosts=hosts, notes=notes, left_out=left_out)
+
+
+_NUMBERED = "ranks are numbered from host to host"
+
+
+def _etc_hosts(text: str) -> Understood | None:
+    """Parses lines of `/etc/hosts`: an address, and names behind it."""
+    found: list[ListedHost] = []
+    own = 0
+    for line in filter(str.strip, text.splitlines()):
+        address, *names = line.split()
+        if not _is_address(address) or not names:
+            return None
+        if not all(re.fullmatch(r"[A-Za-z0-9_.-]*[A-Za-z_][\w.-]*", name) for name in names):
+            return None
+        ip = ipaddress.ip_address(address)
+        if is_loopback(address) or ip.is_multicast or "broadcasthost" in names:
+            own += 1
+            continue
+        name = next((name for name in names if "." not in name), names[0])
+        found.append(ListedHost(SshDestination(None, check_host(address), None), 1, name))
+    if not found:
+        return None
+    if len({host.login for host in found}) > MOST_HOSTS:
+        raise ShorthandError(f"more than {MOST_HOSTS:,} hosts, and a run has no more")
+    found = list({host.login: host for host in reversed(found)}.values())[::-1]
+    left_out = ("what means each machine itself is left out",) if own else ()
+    return Understood("an /etc/hosts", hosts=tuple(found), left_out=left_out)
+
+
+def _is_address(word: str) -> bool:
+    try:
+        ipaddress.ip_address(word)
+    except ValueError:
+        return False
+    return "%" not in word
 
 
 _CONFIG_LINE = re.compile(r"\s*(\w+)(?:\s*=\s*|\s+)(.+?)\s*")

@@ -10,6 +10,7 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.errors import ClusterFileError
+from launcher.plan.shell_text import hook_texts
 from launcher.preflight import Severity, evaluation
 from launcher.preflight.findings import Check
 from tests.support.cluster_texts import cluster_text
@@ -221,3 +222,33 @@ def test_variables_in_braces_are_no_placeholders(word: str, there: str | None) -
     else:
         with pytest.raises(ClusterFileError, match="literal brace"):
             plan_of(_file(["sh", "-c", word]))
+
+
+@pytest.mark.parametrize(
+    ("words", "script"),
+    [
+        (["./done.sh", ">", "log", "2>&1"], "exec ./done.sh > log 2>&1"),
+        (["mail", "-s", "$TFMUX_RUN", "me"], "exec mail -s $TFMUX_RUN me"),
+        (["cd", "/a", "&&", "./x"], "cd /a && exec ./x"),
+        (["python3", "x.py", "--to=~/runs"], 'exec python3 x.py "--to=$HOME/runs"'),
+        (["cp", "a", "~/runs"], 'exec cp a "$HOME/runs"'),
+        (["./tell", "|", "tee", "log"], "./tell | tee log"),
+    ],
+)
+def test_the_command_of_a_hook(words: Sequence[str], script: str) -> None:
+    """Given shell text in the command of a hook, when it is looked at, then what is to be written
+    has a shell."""
+    text = _file(["true"]) + f"\n[hooks]\non_end = {json.dumps(words)}\n"
+    ((key, found),) = hook_texts(loads(text, "c.toml", BASE))
+    assert key == "on_end" and "no shell reads on_end in [hooks]" in found.what
+    assert found.todo == f"write on_end = {json.dumps(['sh', '-c', script])} in [hooks]"
+
+
+def test_one_word_of_a_hook() -> None:
+    """Given a whole command line in one word, when it is looked at, then its words are told; a
+    program of its own home and a script behind `-c` are left alone."""
+    text = _file(["true"]) + "\n[hooks]\n"
+    (found,) = hook_texts(loads(text + 'on_end = ["notify-send done"]\n', "c.toml", BASE))
+    assert found[1].todo == 'write on_end = ["notify-send", "done"] in [hooks]'
+    fine = 'on_end = ["~/bin/tell", "a|b"]\non_stall = ["sh", "-c", "echo $TFMUX_RUN > x"]\n'
+    assert list(hook_texts(loads(text + fine, "c.toml", BASE))) == []
