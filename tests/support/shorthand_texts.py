@@ -730,3 +730,192 @@ TRIED_AFTERWARDS = (
         refused="",
     ),
 )
+
+TRIED_LAST = (
+    # Forms of public scripts, READMEs and outputs that were tried after the others.
+    Text(
+        "a benchmark: one machine by many loopback addresses",
+        "python cnn.py --num_gpus=8 \\\n--job_name=worker --ps_hosts=127.0.0.1:5000 \\\n"
+        "--worker_hosts=127.0.0.1:5001,127.0.0.2:5002 \\\n--task_index=1\n",
+        jobs="ps=localhost:5000 worker=localhost:5001,localhost:5002",
+    ),
+    Text(
+        "a program: lists in capitals",
+        "import tensorflow as tf\n\nPS_HOSTS = ['tf1:2222']\nWORKER_HOSTS = ['tf2:2222', 'tf3:2222']"
+        "\nSPEC = tf.train.ClusterSpec({'ps': PS_HOSTS, 'worker': WORKER_HOSTS})\n",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "a program: tuples with comments between",
+        "ps_hosts = (\n    'tf1:2232', \n#    'tf2:2233'\n)\n\nworker_hosts = (\n    'tf1:2222', \n"
+        "    'tf1:2223',\n#    'tf2:2224',\n)\n\nfor idx, ps in enumerate(ps_hosts):\n    print 'x'\n",
+        jobs="ps=tf1:2232 worker=tf1:2222,tf1:2223",
+        said=("2 lines behind # are left out",),
+    ),
+    Text(
+        "a README: the command for each task",
+        "## Example\n```bash\n"
+        + "".join(
+            f"python t.py --ps_hosts=tf1:2225 --worker_hosts=tf2:2225,tf3:2225 --task_index={n} "
+            f"--job_name={job}\n"
+            for job, n in (("ps", 0), ("worker", 0), ("worker", 1))
+        )
+        + "```",
+        jobs="ps=tf1:2225 worker=tf2:2225,tf3:2225",
+    ),
+    Text(
+        "a script: ssh -p in a loop over an array of two lines",
+        "hosts=(me@tf1 me@tf2\n       me@tf3)\nnohup python t.py > l 2>&1 &\ni=1\n"
+        'for host in ${hosts[@]}\ndo\n    ssh -p 1046 ${host} "cd ${dir}; nohup python t.py &"\n'
+        "    let i+=1\ndone\n",
+        hosts="me@tf1:1046*1 me@tf2:1046*1 me@tf3:1046*1",
+    ),
+    Text(
+        "a script: every line is a comment",
+        "# ssh me@tf1 'python t.py'\n# # x\n",
+        refused="no host",
+    ),
+    Text(
+        "a flag with a comma of another script",
+        'os.system("python k.py --ps_hosts=tf1:2225 --worker_hosts=tf1:2226\uff0ctf2 --task_index=0")',
+        refused="is no list of hosts of worker",
+    ),
+    Text(
+        "a flag with a gap to fill in",
+        "python t.py --ps_hosts=tf1:2222 --worker_hosts=<worker ips> --job_name=ps",
+        refused="'<worker' is no list of hosts of worker",
+    ),
+    Text(
+        "a flag with dots",
+        "python t.py --ps_hosts tf1:2222 --worker_hosts ...",
+        refused="'...' is no list of hosts of worker",
+    ),
+    Text(
+        "a flag with a file",
+        "python t.py --ps_hosts=tf1:2222 --worker_hosts=@hosts.txt",
+        refused="'@hosts.txt' is no list",
+    ),
+    Text(
+        "a flag filled by Python",
+        "cmd = f'python t.py --ps_hosts=tf1:2222 --worker_hosts={workers}'",
+        refused="'{workers}' is no list",
+    ),
+    Text(
+        "flags that are defined empty, and a call",
+        "DEFINE_string('ps_hosts', '', 'list')\nDEFINE_string('worker_hosts', '', 'list')\n"
+        "python t.py --ps_hosts=tf1:2222 --worker_hosts=tf2:2222,tf3:2222",
+        jobs=PS_2_WORKERS,
+    ),
+    Text(
+        "Python's % with lists from elsewhere",
+        "run('python nn.py --ps_hosts=%s --worker_hosts=%s' % (PS, WORKERS))",
+        refused="ps_hosts names no host",
+    ),
+    Text(
+        "a container of Kubernetes: flags in a list",
+        'containers:\n- name: ps\n  command: ["python", "t.py", "--ps_hosts=ps-0.ps.svc:2222", '
+        '"--worker_hosts=w-0.w.svc:2222,w-1.w.svc:2222", "--job_name=ps"]\n  ports:\n'
+        "  - containerPort: 2222\n",
+        jobs="ps=ps-0.ps.svc:2222 worker=w-0.w.svc:2222,w-1.w.svc:2222",
+    ),
+    Text(
+        "TF_CONFIG with escaped quotes, and what echo prints",
+        '$ export TF_CONFIG="{\\"cluster\\": {\\"worker\\": [\\"tf1:12345\\", \\"tf2:23456\\"]}, '
+        '\\"task\\": {\\"type\\": \\"worker\\", \\"index\\": 0}}"\n$ echo $TF_CONFIG\n'
+        '{"cluster": {"worker": ["tf1:12345", "tf2:23456"]}, "task": {"type": "worker", "index": 0}}',
+        jobs="worker=tf1:12345,tf2:23456",
+    ),
+    Text(
+        "TF_CONFIG from another variable",
+        "TF_CONFIG=$JOB_CONFIG trainer $FLAGS",
+        refused="TF_CONFIG",
+    ),
+    Text(
+        "ClusterSpec: jobs of other names",
+        "cluster = tf.train.ClusterSpec({\n    'curr': [\n        'localhost:3333'\n    ],\n"
+        "    'best': [\n        'localhost:3335'\n    ]\n})\n",
+        jobs="curr=localhost:3333 best=localhost:3335",
+    ),
+    Text(
+        "ClusterSpec: computed hosts",
+        "tab = []\nfor host in hosts:\n    tab.append(str(host)+':2222')\n"
+        "cluster = tf.train.ClusterSpec({'worker': tab})\n",
+    ),
+    Text(
+        "horovodrun: -hostfile with one hyphen",
+        "cd ~ && mkdir -p c && horovodrun -np 16 -hostfile /home/me/ib -p $PORT python k.py",
+        refused="reads the hosts from /home/me/ib",
+    ),
+    Text(
+        "horovodrun: a script finds the hosts",
+        "horovodrun -np 1 --host-discovery-script ./found.sh python t.py",
+        refused="horovodrun asks ./found.sh for its hosts",
+    ),
+    Text(
+        "mpirun: many options",
+        "mpirun -np 16 -H tf1:4,tf2:4,tf3:4,tf4:4 -bind-to none -map-by slot -x NCCL_DEBUG=INFO "
+        "-mca pml ob1 -mca btl ^openib python t.py",
+        hosts="tf1*4 tf2*4 tf3*4 tf4*4",
+    ),
+    Text(
+        "a hostfile in a here-document",
+        "cat > /opt/hosts <<EOF\ntf1 slots=1\ntf2 slots=1\nEOF\ndeepspeed --hostfile=/opt/hosts t.py",
+        refused="deepspeed reads the hosts from /opt/hosts",
+    ),
+    Text(
+        "srun torchrun with computed hosts",
+        "export MASTER_ADDR=$(scontrol show hostnames $SLURM_NODELIST | head -n 1)\n"
+        "srun torchrun --nnodes=$SLURM_NNODES --rdzv_endpoint=$MASTER_ADDR:29500 t.py",
+        refused="MASTER_ADDR names the first host alone",
+    ),
+    Text(
+        "pdsh: a range behind a digit", "pdsh -w tf0[1-2] /home/me/clean.sh", hosts="tf01*1 tf02*1"
+    ),
+    Text(
+        "pdsh: a file", 'pdsh -w ^all_nodes "$CMD" >> "$OUT"', refused="'^all_nodes' is not a host"
+    ),
+    Text(
+        "a table of Markdown with a hostfile",
+        "| `hostfile` | `tf1 slots=8`, `tf2 slots=8` |\n| port | `tf1` / `45661` |\n",
+    ),
+    Text(
+        "terraform output", 'worker_ips = [\n  "tf1",\n  "tf2",\n]', jobs="worker=tf1:auto,tf2:auto"
+    ),
+    Text(
+        "Ray's cluster file",
+        "cluster_name: x\nprovider:\n    type: local\n    head_ip: tf1\n    worker_ips: [tf2, tf3]\n",
+        refused="a cluster file of Ray",
+    ),
+    Text("accelerate's settings", "machine_rank: 0\nmain_process_ip: tf1\nnum_machines: 2\n"),
+    Text(
+        "getent hosts",
+        "10.0.0.1  tf1.lan tf1\n10.0.0.2  tf2.lan tf2",
+        hosts="10.0.0.1*1 10.0.0.2*1",
+    ),
+    Text(
+        "/etc/hosts of a container",
+        "127.0.0.1\tlocalhost\nfe00::0\tip6-localnet\nff00::0\tip6-mcastprefix\n10.0.0.3\t3f2a9c1b7d10\n",
+        hosts="10.0.0.3*1",
+    ),
+    Text(
+        "/etc/hosts without hosts",
+        "127.0.0.1 localhost\n::1 localhost\n",
+        refused="each machine itself",
+    ),
+    Text(
+        "known_hosts",
+        "tf1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ\n",
+        refused="'ssh-ed25519' is no host",
+    ),
+    Text("md5sum", "d41d8cd98f00b204e9800998ecf8427e  train1\n", refused="is no host"),
+    Text("du", "4.0K data1\n12M data2\n", refused="'4.0K' is no host"),
+    Text("hosts and sizes", "tf1 80G\ntf2 40G\n", refused="'80G' is no host"),
+    Text("hosts and GPUs", "tf1 8xA100\ntf2 8xH100\n", refused="'8xA100' is no host"),
+    Text("hosts and days", "tf1 2026-01-01\ntf2 2026-01-02\n", refused="'2026-01-01' is no host"),
+    Text("hosts and versions", "tf1 v1.28.2\n", refused="'v1.28.2' is no host"),
+    Text(
+        "ip neigh",
+        "10.0.0.2 dev eth0 lladdr 00:11:22:33:44:55 REACHABLE\n",
+        refused="'dev' is no host",
+    ),
+)

@@ -19,11 +19,12 @@ from ..roles import JOB_WORDS
 from ..values import MOST_TASKS
 from . import ansible_yaml, specs, task_lists
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
-from .yaml_texts import read_yaml
+from .yaml_texts import YamlMissingError, read_yaml
 
 _MOST_SERVICES = 500
 _KIND = re.compile(r"^kind:\s*[\"']?(\w+)[\"']?\s*$", re.MULTILINE)
 _SERVICES = re.compile(r"^services:\s*(?:\n[ \t]|$)", re.MULTILINE)
+_HEAD = re.compile(r"^[ \t]+head_ip:", re.MULTILINE)
 _PROCESS = re.compile(r"([A-Za-z][\w.-]*):[ \t]+(\S.*)")
 _PROGRAM = re.compile(
     r"(?:\S*/)?(?:python[\d.]*|sh|bash|env|exec|torchrun|\./\S+|\S+\.(?:py|sh))\b"
@@ -42,11 +43,15 @@ def find(text: str) -> Understood | None:
     """
     if kind := _KIND.search(text):
         return _kubernetes(kind[1], text)
+    if _HEAD.search(text) and "worker_ips" in text:
+        raise ShorthandError("a cluster file of Ray: write its head and its workers as tf1,tf2")
     if inventory := ansible_yaml.find(text):
         return inventory
     if _SERVICES.search(text):
         try:
             return _compose(read_yaml(text))
+        except YamlMissingError:
+            raise  # names of services would be taken for hosts
         except ShorthandError:
             if (embedded := _embedded(text)) is not None:
                 return embedded

@@ -19,6 +19,13 @@ _RANGE = re.compile(
 )
 _TIMES = re.compile(r"(?P<entry>.+?)\*(?P<count>[0-9]{1,6})")
 _WORD = re.compile(r"(?:\[[0-9,:-]*\]|\{[0-9,.]*\}|[^\s,;])+")
+_NO_HOST = re.compile(
+    r"(?i:[0-9a-f]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"  # checksums, UUIDs
+    r"|(?:sk-)?(?:ssh|ecdsa)-(?:rsa|dss|ed25519|sha2)\S*|[A-Za-z0-9+/=]{41,}"  # keys
+    r"|\d+(?:\.\d+)?(?:[KMGTkmgt](?:i?[Bb])?|[smhd]|ms)"  # sizes, times
+    r"|\d{4}-\d\d-\d\d\S*|v\d+(?:\.\d+)+\S*|\d+x\w+"  # days, versions
+)
+"""Words with digits that stand in tables and outputs."""
 _LEAST_PORT = 1024
 """From this number on `tf1:NUMBER` is a port: no host has so many slots."""
 _SSH_PORT = 22
@@ -170,6 +177,8 @@ def looks_like_host(word: str, known: Collection[str] = ()) -> bool:
     if word in known or word == LOCALHOST:
         return True
     name = word.rpartition("@")[2]
+    if _NO_HOST.fullmatch(word):
+        return False
     if not re.search(r"[\d.@:\[]", word) or not re.search(r"[A-Za-z\d]", name):
         return False
     host = name.partition(":")[0] if name.count(":") == 1 else name

@@ -347,12 +347,15 @@ def _etc_hosts(text: str) -> Understood | None:
         if not all(re.fullmatch(r"[A-Za-z0-9_.-]*[A-Za-z_][\w.-]*", name) for name in names):
             return None
         ip = ipaddress.ip_address(address)
-        if is_loopback(address) or ip.is_multicast or "broadcasthost" in names:
+        every = any(name.startswith("ip6-") or name == "broadcasthost" for name in names)
+        if is_loopback(address) or ip.is_multicast or every:
             own += 1
             continue
         name = next((name for name in names if "." not in name), names[0])
         found.append(ListedHost(SshDestination(None, check_host(address), None), 1, name))
     if not found:
+        if own:
+            raise ShorthandError("its lines are about each machine itself: write other hosts")
         return None
     if len({host.login for host in found}) > MOST_HOSTS:
         raise ShorthandError(f"more than {MOST_HOSTS:,} hosts, and a run has no more")

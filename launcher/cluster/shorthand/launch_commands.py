@@ -52,8 +52,8 @@ _MPI = _LaunchForm(
     valued=_words(
         "n np c x env bind-to map-by rank-by npernode N ppn perhost prefix wdir wd path p ssh-port "
         "output-filename iface launcher bootstrap genv-list envlist start-timeout cycle-timeout "
-        "network-interfaces min-np max-np num-proc timeout display am tune personality stdin "
-        "report-uri ssh-identity-file nics log-level"
+        "host-discovery-script network-interfaces min-np max-np num-proc timeout display am tune "
+        "personality stdin report-uri ssh-identity-file nics log-level"
     ),
     double=_words("mca pmixmca prtemca gmca genv env-pair"),
 )
@@ -274,6 +274,9 @@ def _launcher(
     file = options.last(*form.files)
     if not listed and file:
         raise _in_file(program, file)
+    if not listed and (script := options.last("host-discovery-script")):
+        shown = printable(script, 60)
+        raise ShorthandError(f"{program} asks {shown} for its hosts: paste what that prints")
     count = options.last("n", "np", "num-proc")
     if not listed:
         if form.what in ("mpirun", "horovodrun") and count.isdecimal() and int(count) > 0:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from ...printable import printable
 from ..roles import JOB_WORDS
-from .entries import Entry, looks_like_host, parse, split
+from .entries import Entry, looks_like_host, parse, quoted, split
 from .understood import ListedTask, ShorthandError, Understood
 from .variables import Variables
 
@@ -19,7 +19,7 @@ _KEY = re.compile(rf"(?P<job>[a-z][a-z0-9_]*?)(?P<list>_(?:{_LISTS}))?")
 _WORD = r"[^\s,;\"'()\[\]&|<>]+"
 _PAIR = re.compile(
     r"(?<![\w.$/-])(?P<flag>--?)?(?P<key>[A-Za-z][\w-]{0,80}+)"
-    r"(?P<sign>\s*\+?=\s*|:[ \t]+|[ \t]+(?=[\"'\w\[($]))"
+    r"(?P<sign>\s*\+?=\s*|:[ \t]+|[ \t]+(?=[\"'\w\[($<.]))"
 )
 _VALUE = re.compile(
     r"\"[^\"]*\"|'[^']*'|\[[^\]]*\]|\([^)]*\)|\$\{?\w+(?:\[@\])?\}?|"
@@ -58,11 +58,14 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     unknown = ""
     masters: dict[str, tuple[ListedTask, ...]] = {}
     empty = ""
+    odd: dict[str, str] = {}
     end = 0
     for match in _PAIR.finditer(plain):
         job, listed = _job(match) if match.start() >= end else ("", False)
         value = _VALUE.match(plain, match.end()) if job else None
         if value is None:
+            if job and listed and match["flag"]:
+                odd[job] = plain[match.end() :].partition("\n")[0].partition(" ")[0]
             continue
         try:
             tasks = _tasks(value[0], variables, known, listed)
@@ -73,6 +76,8 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
         if not tasks:
             end = value.end() if len(value[0]) > _LONG else end
             empty = empty or (match["key"] if listed else "")
+            if listed and match["flag"] and not set(value[0]) <= set("'\"[]()"):
+                odd[job] = value[0]
             continue
         end = value.end()
         if job == "master" and not listed:
@@ -89,6 +94,9 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     if found:
         if unknown:
             raise ShorthandError(unknown)
+        for job, text in odd.items():
+            if job not in found:
+                raise ShorthandError(f"{quoted(text)} is no list of hosts of {printable(job, 60)}")
         return Understood("flags and variables", found | masters, notes=tuple(notes))
     if unknown or empty:
         raise ShorthandError(unknown or f"{printable(empty, 60)} names no host in this text")

@@ -9,7 +9,11 @@ from .understood import ShorthandError
 
 _LONGEST = 1 << 17
 _MOST_MERGED = 2000
-NO_YAML = "reading YAML needs PyYAML: pip install 'tfmux[yaml]'"
+_MISSING = "reading YAML needs PyYAML: pip install 'tfmux[yaml]'"
+
+
+class YamlMissingError(ShorthandError):
+    """PyYAML is not installed."""
 
 
 def read_yaml(text: str) -> list[Any]:
@@ -23,7 +27,7 @@ def read_yaml(text: str) -> list[Any]:
     try:
         import yaml
     except ImportError:
-        raise ShorthandError(NO_YAML) from None
+        raise YamlMissingError(_MISSING) from None
 
     class Loader(yaml.SafeLoader):
         """PyYAML's safe loader, in which merged mappings cannot grow without end."""

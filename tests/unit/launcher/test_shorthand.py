@@ -15,7 +15,7 @@ from launcher.cluster.shorthand import (
     split,
     understand,
 )
-from tests.support.shorthand_texts import TEXTS, TRIED_AFTERWARDS, Text
+from tests.support.shorthand_texts import TEXTS, TRIED_AFTERWARDS, TRIED_LAST, Text
 
 
 def shown_task(task: ListedTask) -> str:
@@ -36,7 +36,9 @@ def shown(understood: Understood) -> str:
     return " ".join(f"{shown_login(h.login, ':')}*{h.slots}" for h in understood.hosts)
 
 
-@pytest.mark.parametrize("text", (*TEXTS, *TRIED_AFTERWARDS), ids=lambda text: text.form)
+@pytest.mark.parametrize(
+    "text", (*TEXTS, *TRIED_AFTERWARDS, *TRIED_LAST), ids=lambda text: text.form
+)
 def test_a_text_is_understood_or_refused(text: Text) -> None:
     """Given a text in the form of another program, when it is read, then its jobs or hosts come
     out, and the sentence says them; or it is refused whole, and the sentence says why."""
