@@ -1,16 +1,19 @@
-"""Curves of metrics over time: resampling, smoothing, values at a moment, ticks, sparklines."""
+"""Curves of metrics over time or steps: resampling, smoothing, bands, values at a place, ticks,
+sparklines."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
 
 from launcher.store.metrics import PointColumns
 
 Curve = tuple[list[float], list[float]]
-"""Seconds since the start, and values."""
+"""Seconds since the start, or global steps, in their order, and values."""
 LARGEST = 1e300
 """Sums and differences of smaller values are finite."""
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -82,6 +85,63 @@ def value_at(of: Curve, x: float) -> float | None:
     return of[1][at] if at >= 0 else None
 
 
+def by_step(of: Curve, steps: Curve) -> Curve:
+    """A curve of time as one of global steps. What a task had reached beyond a step at which it has
+    begun anew goes, as TensorBoard does it."""
+    xs: list[float] = []
+    ys: list[float] = []
+    for time, value in zip(*of, strict=True):
+        step = value_at(steps, time)
+        if step is not None:
+            while xs and xs[-1] >= step:
+                xs.pop()
+                ys.pop()
+            xs.append(step)
+            ys.append(value)
+    return xs, ys
+
+
+class Band(NamedTuple):
+    """The least, the middle and the largest value of several curves, at the same places."""
+
+    xs: list[float]
+    lows: list[float]
+    middles: list[float]
+    highs: list[float]
+
+
+_HELD = 0.05
+"""Share of the whole span for which the last value of a curve counts: others may be a bit ahead."""
+
+
+def band(curves: Sequence[Curve], places: int) -> Band:
+    """The band of some curves at so many places between the first point and the last one; each
+    curve counts from its beginning to its end."""
+    found = Band([], [], [], [])
+    whole = [of for of in curves if of[0]]
+    if not whole:
+        return found
+    first, last = min(xs[0] for xs, _ in whole), max(xs[-1] for xs, _ in whole)
+    held = (last - first) * _HELD
+    at = [0] * len(whole)
+    for place in range(places):
+        x = first + (last - first) * place / max(1, places - 1)
+        values = []
+        for number, (xs, ys) in enumerate(whole):
+            here = at[number]
+            while here < len(xs) and xs[here] <= x:
+                here += 1
+            at[number] = here
+            if here and x <= xs[-1] + held:
+                values.append(ys[here - 1])
+        if values:
+            for column, value in zip(
+                found, (x, min(values), median(values), max(values)), strict=True
+            ):
+                column.append(value)
+    return found
+
+
 _ROUND = (1, 2, 5, 10)
 _SPANS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 18_000, 36_000, 86_400)
 _UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -108,6 +168,13 @@ def time_ticks(low: float, high: float, most: int) -> list[float]:
     """At most `most` moments, in seconds, that are round on a clock."""
     days = (86_400.0 * number * 10**power for power in range(9) for number in _ROUND)
     return _multiples(low, high, most, (*map(float, _SPANS), *days))
+
+
+def step_ticks(low: float, high: float, most: int) -> list[float]:
+    """At most `most` round numbers of steps."""
+    return _multiples(
+        low, high, most, (float(n) * 10**power for power in range(18) for n in _ROUND)
+    )
 
 
 def tick_texts(values: list[float]) -> list[str]:

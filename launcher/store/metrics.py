@@ -41,8 +41,9 @@ class PointColumns:
     steps: array[float] = field(default_factory=lambda: array("d"))
     losses: array[float] = field(default_factory=lambda: array("d"))
 
-    def every_second(self) -> PointColumns:
-        return PointColumns(self.times[::2], self.steps[::2], self.losses[::2])
+    def every(self, step: int) -> PointColumns:
+        """Each second, third, … point."""
+        return PointColumns(self.times[::step], self.steps[::step], self.losses[::step])
 
 
 class Series:
@@ -72,7 +73,7 @@ class Series:
     def thin(self, most: int) -> None:
         """Thins the points out to at most so many."""
         while len(self) > most:
-            self.points = self.points.every_second()
+            self.points = self.points.every(2)
             self._keep_every *= 2
 
 

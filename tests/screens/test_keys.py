@@ -51,6 +51,8 @@ SAME: Mapping[str, set[str]] = {
     "plus": {"edit.add_task", "metrics.smoother"},
     "minus": {"edit.remove_task", "metrics.rougher"},
     "tab": {"home.other", "check.other", "pane.next"},
+    "t": {"log.stamps", "metrics.axis"},  # how time is shown
+    "o": {"metrics.draw", "task.open"},  # takes a task out of what is drawn, or in
     "left": {"metrics.earlier", "pane.left"},
     "right": {"metrics.later", "pane.right"},
     "ctrl+d": {"check.down", "scroll.half_down"},

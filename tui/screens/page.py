@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual.await_complete import AwaitComplete
+from textual.content import Content
 from textual.message import Message
 from textual.screen import ModalScreen, Screen
+from textual.widget import Widget
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
@@ -37,6 +39,13 @@ def fit(screen: Screen[Any]) -> None:
         reached = [point for point in own or common or () if point[0] <= cells]
         if reached:
             screen.add_class(max(reached)[1])
+
+
+def entitle(widget: Widget, title: str) -> None:
+    """Puts a title into a widget's frame; Textual would draw the whole widget for the same one."""
+    content = Content(title)
+    if widget.border_title != content.markup:
+        widget.border_title = content
 
 
 class Page(Screen[None]):

@@ -1,4 +1,4 @@
-"""Plot of curves over time, in braille dots.
+"""Plot of curves over time or steps, in braille dots, and of the band that many of them make.
 
 Every curve keeps a part of each cell that several of them cross; a library that draws one curve
 after the other lets the last one wipe the others out.
@@ -6,15 +6,18 @@ after the other lets the last one wipe the others out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.text import Text
 from textual.widget import Widget
 
-from tui.curves import Curve, resampled, scale, tick_texts, time_ticks
-from tui.format import clock
+from launcher.quantities import thousands
+from tui.curves import Band, Curve, resampled, scale, step_ticks, tick_texts, time_ticks
+from tui.format import StatusColor, clock
 from tui.log.rows import TASK_COLOURS
+
+from .colours import status_colours
 
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bit of a braille character for each row and column of its dots."""
@@ -33,6 +36,12 @@ _CONSTANT = 1e-6
 """Share of a value by which others may differ that count as equal: sums of floats do."""
 
 
+MEDIAN = -1
+"""Number of the curve in the middle of a band, in place of a task's."""
+_MEDIAN_MARKER, _BAND = "-", "░"
+_FAILED = "✗"
+
+
 class Drawn(NamedTuple):
     """A curve with the number of its task, which gives it a colour, or a marker."""
 
@@ -43,54 +52,58 @@ class Drawn(NamedTuple):
 
 def marker(number: int) -> str:
     """The marker of a task's curve where there are no colours."""
-    return _MARKERS[number % len(_MARKERS)]
+    return _MEDIAN_MARKER if number == MEDIAN else _MARKERS[number % len(_MARKERS)]
 
 
 def style(number: int) -> str:
     """The Rich style of a task's curve: its colour in merged logs."""
-    return f"color({TASK_COLOURS[number % len(TASK_COLOURS)]})"
+    return "bold" if number == MEDIAN else f"color({TASK_COLOURS[number % len(TASK_COLOURS)]})"
+
+
+class Scene(NamedTuple):
+    """What a plot shows: curves over a span, a line at the place where values are read and at that
+    of a failure, where there are such, and the band of many curves; `steps`: the span is one of
+    global steps, not of seconds."""
+
+    curves: Sequence[Drawn] = ()
+    span: tuple[float, float] = (0.0, 0.0)
+    moment: float | None = None
+    failed: float | None = None
+    band: Band | None = None
+    steps: bool = False
 
 
 class Plot(Widget):
-    """Curves between a scale of values and one of time."""
+    """Curves between a scale of values and one of time or steps."""
 
     def __init__(self, id: str) -> None:  # noqa: A002 Textual's name
         super().__init__(id=id, classes="framed")
-        self._curves: Sequence[Drawn] = ()
-        self._empty = ""
-        self._span = (0.0, 0.0)
-        self._moment: float | None = None
+        self._scene = Scene()
+        self._texts = ("", "")
 
-    def show(
-        self,
-        curves: Sequence[Drawn],
-        span: tuple[float, float],
-        moment: float | None,
-        empty: str,
-    ) -> None:
-        """Shows other curves over a span of time, and a line at a moment where one is given; a
-        text where no curve has a point."""
-        self._curves, self._span, self._moment, self._empty = curves, span, moment, empty
-        self.refresh()
+    def show(self, scene: Scene, title: str, empty: str) -> None:
+        """Shows other curves, or a text where none has a point; draws nothing where all is as it
+        was."""
+        if (scene, (title, empty)) != (self._scene, self._texts):
+            self._scene, self._texts = scene, (title, empty)
+            self.border_title = title
+            self.refresh()
 
     def render(self) -> Text:
         """Scales and curves as rows of text."""
         size, colourless = self.size, self.app.no_color
-        if not any(one.curve[1] for one in self._curves):
-            return Text(self._empty, "dim")
-        return plot(self._curves, size.width, size.height, self._span, self._moment, colourless)
+        if not any(one.curve[1] for one in self._scene.curves):
+            return Text(self._texts[1], "dim")
+        bad = f"bold {status_colours(self.app)[StatusColor.BAD]}"
+        return plot(self._scene, size.width, size.height, colourless, bad)
 
 
-def plot(
-    curves: Sequence[Drawn],
-    width: int,
-    height: int,
-    span: tuple[float, float],
-    moment: float | None,
-    colourless: bool,
-) -> Text:
-    """Curves in `width` × `height` cells; with two rows for the scale of time."""
-    ys = [y for one in curves for y in one.curve[1]]
+def plot(scene: Scene, width: int, height: int, colourless: bool, bad: str = "bold") -> Text:
+    """A scene in `width` × `height` cells; with two rows for the scale of time or steps. `bad` is
+    the style of failures."""
+    band = scene.band
+    ys = [y for one in scene.curves for y in one.curve[1]]
+    ys += [*band.lows, *band.highs] if band is not None else []
     rows = height - 2
     if not ys or rows < 1:
         return Text()
@@ -100,33 +113,42 @@ def plot(
     gutter = max([_LABEL, *map(len, texts)]) + 1
     if gutter > width // 2:
         gutter, values, texts = 1, [], []
-    names = max(len(one.name) for one in curves) + 1 if width >= _NAMES_FROM else 0
-    canvas = _Canvas(max(1, width - gutter - names), rows, _apart(*span), (low, high))
-    for one in curves:
+    names = max(len(one.name) for one in scene.curves) + 1 if width >= _NAMES_FROM else 0
+    canvas = _Canvas(max(1, width - gutter - names), rows, _apart(*scene.span), (low, high))
+    for one in scene.curves:
         canvas.draw(one)
+    if band is not None:
+        canvas.fill(band)
     marks = {canvas.row(value): text for value, text in zip(values, texts, strict=True)}
-    ends = _ends(canvas, curves) if names else {}
-    line = None if moment is None else canvas.column(moment)
+    ends = _ends(canvas, scene.curves) if names else {}
+    places = ((scene.moment, "dim"), (scene.failed, bad))
+    lines = {canvas.column(x): of for x, of in places if x is not None}
     result = Text(no_wrap=True, end="")
     for row in range(rows):
         label = marks.get(row, "")
         result.append(f"{label:>{gutter - 1}}{'┤' if label else '│'}", "dim")
-        result.append_text(canvas.cells(row, line, colourless))
+        result.append_text(canvas.cells(row, lines, colourless))
         if row in ends:
             result.append(f" {ends[row].name}", "" if colourless else style(ends[row].number))
         result.append("\n")
-    return result.append_text(_time_scale(canvas, gutter))
+    return result.append_text(_scale_below(canvas, gutter, scene, bad))
 
 
-def _time_scale(canvas: _Canvas, gutter: int) -> Text:
+def _scale_below(canvas: _Canvas, gutter: int, scene: Scene, bad: str) -> Text:
+    """The scale of time or steps, with a mark where a task has failed."""
     rule, labels = ["─"] * canvas.width, [" "] * (gutter + canvas.width)
-    for moment in time_ticks(*canvas.xs, max(2, canvas.width // _CELLS_A_TICK)):
-        column, text = canvas.column(moment), clock(moment)
-        start = min(gutter + column - len(text) // 2, len(labels) - len(text))
+    ticks = step_ticks if scene.steps else time_ticks
+    for place in ticks(*canvas.xs, max(2, canvas.width // _CELLS_A_TICK)):
+        column, label = canvas.column(place), thousands(place) if scene.steps else clock(place)
+        start = min(gutter + column - len(label) // 2, len(labels) - len(label))
         if start >= 0:
             rule[column] = "┬"
-            labels[start : start + len(text)] = text
-    return Text(f"{' ' * (gutter - 1)}└{''.join(rule)}\n{''.join(labels)}", "dim")
+            labels[start : start + len(label)] = label
+    text = Text(f"{' ' * (gutter - 1)}└{''.join(rule)}\n{''.join(labels)}", "dim")
+    if scene.failed is not None:
+        at = gutter + canvas.column(scene.failed)
+        text = Text.assemble(text[:at], (_FAILED, bad), text[at + 1 :])
+    return text
 
 
 def _apart(low: float, high: float) -> tuple[float, float]:
@@ -157,6 +179,8 @@ class _Canvas:
         self.width, self.height, self.xs, self.ys = width, height, xs, ys
         self._cells: dict[tuple[int, int], dict[int, int]] = {}
         """The bits of each curve in a cell, by row and column."""
+        self._filled: dict[int, tuple[int, int]] = {}
+        """The highest and the lowest row of the band in a column."""
 
     def column(self, x: float) -> int:
         """The column of cells at a moment."""
@@ -180,13 +204,31 @@ class _Canvas:
         for cell, found in bits.items():
             self._cells.setdefault(cell, {})[one.number] = found
 
-    def cells(self, row: int, line: int | None, colourless: bool) -> Text:
-        """One row of cells, with a line at the moment's column."""
+    def fill(self, band: Band) -> None:
+        """Fills the columns of a band, also those between two of its places."""
+        before: tuple[int, int, int] | None = None
+        for x, low, high in zip(band.xs, band.lows, band.highs, strict=True):
+            here = self.column(x), self.row(high), self.row(low)
+            column, top, bottom = before or here
+            wide = max(1, here[0] - column)
+            for at in range(wide + 1 if before else 1):
+                highest = top + round((here[1] - top) * at / wide)
+                lowest = bottom + round((here[2] - bottom) * at / wide)
+                first, last = self._filled.get(column + at, (highest, lowest))
+                self._filled[column + at] = min(first, highest), max(last, lowest)
+            before = here
+
+    def cells(self, row: int, lines: Mapping[int, str], colourless: bool) -> Text:
+        """One row of cells, with vertical lines of a style at some columns."""
         text = Text(no_wrap=True, end="")
         for column in range(self.width):
             here = self._cells.get((row, column))
             if not here:
-                text.append("│" if column == line else " ", "dim" if column == line else "")
+                top, bottom = self._filled.get(column, (0, -1))
+                if column in lines:
+                    text.append("│", lines[column])
+                else:
+                    text.append(*((_BAND, "dim") if top <= row <= bottom else (" ", "")))
                 continue
             owner = list(here)[column // _DASH % len(here)]  # curves that coincide take turns
             bits = 0

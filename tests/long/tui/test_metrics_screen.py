@@ -20,8 +20,9 @@ STEP = b"After %d training steps (%d global steps), loss on training batch is %.
 
 
 async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> None:
-    """Twelve of 300 tasks have curves, and the rows in sight have figures; all can be scrolled to.
-    Each second all of them were computed: with 8,000 the screen stood still."""
+    """Given 300 tasks, then their band is computed once for the same points, and the rows in sight
+    have values; all can be scrolled to. Each second all were computed: with 8,000 the screen stood
+    still."""
     run = ScriptedRun(tmp_path, workers=300)
     run.change(state=RunPhase.RUNNING)
     for number in range(300):
@@ -40,8 +41,8 @@ async def test_curves_and_rows_are_made_of_what_is_in_sight(tmp_path: Path) -> N
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.press("M")
             await until(pilot, lambda: isinstance(app.screen, MetricsScreen))
-            await shows(pilot, "Loss, smoothing 0.6, 12 of 300 tasks")
-            await shows(pilot, "Figures at 0:")
+            await shows(pilot, "Loss, smoothing 0.6, median and range of 300 tasks")
+            await shows(pilot, "Values at 0:")
             await shows(pilot, "worker:6")
             table = app.screen.query_one(Table)
             computed = 0

@@ -9,8 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.store.metrics import PointColumns
-from tui.curves import Curve, rates, resampled, scale, tick_texts, time_ticks
-from tui.widgets.plot import Drawn, marker, plot
+from tui.curves import (
+    Band,
+    Curve,
+    band,
+    by_step,
+    rates,
+    resampled,
+    scale,
+    step_ticks,
+    tick_texts,
+    time_ticks,
+)
+from tui.widgets.plot import MEDIAN, Drawn, Scene, marker, plot
 
 
 @pytest.mark.parametrize(
@@ -48,7 +59,7 @@ def test_times_are_round_on_a_clock() -> None:
 def rows(curves: list[Curve], width: int = 60, height: int = 12, **of: bool) -> list[str]:
     """The rows of a plot of curves from 0 to 100 s."""
     drawn = [Drawn(number, one) for number, one in enumerate(curves)]
-    text = plot(drawn, width, height, (0.0, 100.0), None, of.get("colourless", False))
+    text = plot(Scene(drawn, (0.0, 100.0)), width, height, of.get("colourless", False))
     return text.plain.split("\n")
 
 
@@ -83,7 +94,7 @@ def test_the_newest_rate_is_that_of_the_newest_point() -> None:
 def test_curves_that_cross_leave_each_other_in_sight() -> None:
     """Two curves in the same cells: both have a share of them, with dots of both."""
     flat: Curve = ([0.0, 100.0], [1.0, 1.0])
-    text = plot([Drawn(0, flat), Drawn(1, flat)], 60, 8, (0.0, 100.0), None, False)
+    text = plot(Scene([Drawn(0, flat), Drawn(1, flat)], (0.0, 100.0)), 60, 8, False)
     styles = [str(span.style) for span in text.spans if "color" in str(span.style)]
     assert abs(styles.count(styles[0]) - len(styles) / 2) <= 4
     rising: Curve = ([0.0, 100.0], [0.0, 1.0])
@@ -98,7 +109,7 @@ def test_names_stand_at_the_ends_of_curves(height: int) -> None:
     """Also of curves that end in the same place, each in a row of its own."""
     flat: Curve = ([0.0, 100.0], [1.0, 1.0])
     drawn = [Drawn(number, flat, f"worker:{number}") for number in range(3)]
-    found = plot(drawn, 80, height, (0.0, 100.0), None, False).plain.split("\n")
+    found = plot(Scene(drawn, (0.0, 100.0)), 80, height, False).plain.split("\n")
     assert sorted(row.split()[-1] for row in found if "worker" in row) == [
         f"worker:{number}" for number in range(3)
     ]
@@ -111,3 +122,46 @@ def test_without_colours_each_curve_has_a_marker() -> None:
     drawn = [number for row in found for number in (1, 0) if marker(number) * 9 in row]
     assert drawn == [1, 0] and marker(0) != marker(1)
     assert not any(columns(row) for row in found)
+
+
+def test_a_curve_over_steps_forgets_what_was_done_again() -> None:
+    """Given a task that begins anew at step 20 after it had reached 40, then the curve over steps
+    goes on from 20; a value before the first step has no place."""
+    steps: Curve = ([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [10.0, 20.0, 30.0, 40.0, 20.0, 50.0])
+    losses: Curve = ([0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [9.0, 8.0, 7.0, 6.0, 5.0, 7.5, 4.0])
+    assert by_step(losses, steps) == ([10.0, 20.0, 50.0], [8.0, 7.5, 4.0])
+    assert by_step(losses, ([], [])) == ([], [])
+
+
+def test_a_band_is_that_of_the_curves_that_live() -> None:
+    """Given five curves of which one ends early and one begins late, then least, middle and largest
+    are of those that are there; without a curve there is no band."""
+    whole = [([0.0, 50.0, 100.0], [level] * 3) for level in (1.0, 2.0, 9.0)]
+    early: Curve = ([0.0, 20.0], [100.0, 100.0])
+    late: Curve = ([80.0, 100.0], [-5.0, -5.0])
+    found = band([*whole, early, late, ([], [])], 11)
+    assert found.xs == [10.0 * place for place in range(11)]
+    assert found.highs == [100.0] * 3 + [9.0] * 8
+    assert found.lows == [1.0] * 8 + [-5.0] * 3
+    assert found.middles[5] == 2.0 and found.middles[0] == 5.5
+    assert band([], 5) == Band([], [], [], [])
+
+
+def test_a_band_is_filled_behind_its_median() -> None:
+    """From the least to the largest value, between its places too; with its marker in place of
+    colours, and the place of a failure on the scale of steps below."""
+    one = Band([0.0, 100.0], [1.0, 1.0], [2.0, 2.0], [3.0, 3.0])
+    median = Drawn(MEDIAN, (one.xs, one.middles), "median")
+    scene = Scene([median], (0.0, 100.0), failed=50.0, band=one, steps=True)
+    found = plot(scene, 80, 12, True).plain.split("\n")
+    filled = [row for row in found if "░" in row]
+    assert len(filled) >= 8 and all(row.count("░") > 60 for row in filled)
+    assert any(marker(MEDIAN) * 9 in row and row.endswith("median") for row in found)
+    assert "✗" in found[-2] and found[-1].split()[0] == "0" and "100" in found[-1]
+    assert all("│" in row[20:60] for row in found[:-2] if "░" not in row and "-" not in row)
+
+
+def test_steps_are_round() -> None:
+    """1, 2 or 5 × 10^n, however many steps there are."""
+    assert step_ticks(0, 1147, 4) == [0, 500, 1000]
+    assert step_ticks(0, 3e9, 5) == [0, 1e9, 2e9, 3e9]
