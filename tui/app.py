@@ -24,7 +24,9 @@ from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 
+from launcher.errors import TfmuxError
 from launcher.run.states import Outcome, RunPhase
+from launcher.store.runs import RunFolder
 from tui.clipboard import copy
 from tui.config import Config, load_config
 from tui.keys import bound_keys, classes_with_keys, key_of
@@ -91,6 +93,20 @@ class TfmuxApp(App[int]):
             tooltip="tfmux attach comes back to it",
         ),
         Binding(
+            "l",
+            "again",
+            "Launch the ended run again",
+            id="again",
+            tooltip="Its cluster file as it was, its workdir as it is now",
+        ),
+        Binding(
+            "f4",
+            "edit_file",
+            "Edit the ended run's file",
+            id="edit.file",
+            tooltip="The cluster file that it was launched from",
+        ),
+        Binding(
             "M",
             "metrics",
             "Metrics",
@@ -136,13 +152,16 @@ class TfmuxApp(App[int]):
         pages: Sequence[Page] = (),
         config: Config | None = None,
         prompts: PromptDialogs | None = None,
+        launch_again: Callable[[str], RunControl] | None = None,
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config` the
-        person's own file counts. `prompts` answers the run's launcher by dialogs of this app."""
+        person's own file counts. `prompts` answers the run's launcher by dialogs of this app.
+        `launch_again` launches a past run again, by its id; pages have a way of their own."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts
+        self._launch_again = launch_again
         self._config = config if config is not None else load_config()
         self._memory = Memory()
         self._first = control
@@ -355,6 +374,8 @@ class TfmuxApp(App[int]):
         """Some commands mean something while there is a run only, or until it has ended."""
         if action in ("metrics", "hosts", "cause") and self.control is None:
             return False
+        if action in ("again", "edit_file") and (self.control is None or not self.is_over):
+            return False
         if action in ("detach", "stacks") and self.is_over:
             return False
         return super().check_action(action, parameters)
@@ -484,6 +505,52 @@ class TfmuxApp(App[int]):
             alive = sum(task.state.live for task in snapshot.tasks)
             queued = snapshot.state is RunPhase.QUEUED
             self.push_screen(LeaveDialog(alive, queued=queued), self._leave)
+
+    def action_again(self) -> None:
+        """Launches the run on the screen again, once it has ended."""
+        control, launch = self.control, self._launch_again
+        if self._pages:
+            launch = self._pages[0].launch_again
+        if control is None or launch is None:
+            return
+        try:
+            run = launch(control.snapshot().run_id)
+        except (TfmuxError, OSError) as error:
+            self.notify(str(error), title="Not launched", severity="error", timeout=12)
+            return
+        if self._pages:
+            self.close_run(0)
+            self.open_run(run)
+            return
+        for _ in self.screen_stack[1:]:
+            self.pop_screen()
+        control.close()
+        self._leaving = self._asked = False
+        self.control = run
+        # Textual's switch answers whoever has pushed a screen, which nobody has the first one.
+        self.screen._push_result_callback(self, None)
+        self.switch_screen(self._screen_of(run))
+        self._watch_end()
+
+    def action_edit_file(self) -> None:
+        """Opens the cluster file of the ended run; where there is no page for it, says where the
+        file is."""
+        from launcher.session.again import editable_file
+
+        if self.control is None or self.screen.is_modal:
+            return
+        try:
+            folder = RunFolder.find(self.control.snapshot().run_id)
+            if self._pages:
+                self.close_run(0)
+                self._pages[0].edit_run(folder)
+                return
+            path, text, note = editable_file(folder)
+        except (TfmuxError, OSError) as error:
+            self.notify(str(error), severity="error", timeout=12)
+            return
+        opened = f": tfmux {path}" if text is None else f", in {folder.cluster_file}"
+        self.notify(f"{note}{opened}", timeout=12)
 
     def action_home(self) -> None:
         """From a run that is over back to the page below it."""

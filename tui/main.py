@@ -145,7 +145,14 @@ def build_parser() -> argparse.ArgumentParser:
     _output_options(demo)
 
     up = commands.add_parser("up", help="launch a cluster file at once")
-    up.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
+    up.add_argument("file", type=_path, nargs="?", metavar="FILE", help="the cluster file")
+    up.add_argument(
+        "--again",
+        metavar="RUN",
+        nargs="?",
+        const="",
+        help="instead of FILE: launch this run again as it was (default: the last one)",
+    )
     up.add_argument(
         "--resume",
         metavar="RUN",
@@ -238,12 +245,23 @@ def build_parser() -> argparse.ArgumentParser:
     stacks.add_argument("--json", action="store_true", help="one JSON object")
 
     collect = commands.add_parser("collect", help="bring what tasks have left on a run's hosts")
-    collect.add_argument("run", metavar="RUN", help="its id, or the beginning of it")
+    _run_argument(collect)
     collect.add_argument(
         "patterns",
         nargs="*",
         metavar="PATTERN",
         help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
+    )
+
+    remove = commands.add_parser("rm", help="delete past runs: records, logs, collected results")
+    remove.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="its id, or the beginning of it",
+    )
+    remove.add_argument(
+        "--force", action="store_true", help="also those with results that would be lost"
     )
 
     commands.add_parser("doctor", help="print what a bug report needs to know")
@@ -390,6 +408,7 @@ COMMANDS = {
     "logs": "attach.logs",
     "stacks": "stacks.stacks",
     "collect": "collect.collect",
+    "rm": "rm.rm",
     "doctor": "doctor.doctor",
     "completion": "completion.completion",
 }
@@ -398,6 +417,8 @@ _MEANT = {
     **dict.fromkeys(("launch", "start"), "up"),
     **dict.fromkeys(("stop", "cancel", "down"), "kill"),
     **dict.fromkeys(("list", "ls", "status"), "ps"),
+    **dict.fromkeys(("remove", "delete", "prune"), "rm"),
+    **dict.fromkeys(("again", "rerun", "retry"), "up --again"),
 }
 """Words of other programs for what a command does: in letters they are near to another one."""
 
@@ -481,7 +502,10 @@ def _start_launcher(command: str, arguments: argparse.Namespace) -> LauncherProc
             return None
         ssh = _mentions_ssh(folder / "cluster.toml")
     elif command == "up":
-        ssh = _mentions_ssh(arguments.file)
+        from launcher.paths import runs_home
+
+        file = arguments.file or runs_home() / (arguments.again or "") / "cluster.toml"
+        ssh = _mentions_ssh(file)
     elif command not in ("demo", "run") or getattr(arguments, "list", False):
         return None
     elif command == "run":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from launcher.cluster import ClusterModel
 from launcher.frozen import frozen
@@ -15,6 +17,9 @@ from launcher.session.launcher_link import has_launcher
 from launcher.session.standby import Standby
 from launcher.session.stored import FinishedRun, StoredRun
 from launcher.store.runs import RunFolder
+
+if TYPE_CHECKING:
+    from launcher.session.again import EarlierRun
 
 _KILLS_AT_ONCE = 32
 """Runs to which one screen attaches at a time in order to kill them."""
@@ -32,11 +37,11 @@ class EndedRun:
 class RunClients:
     """Holds a client for each run, and ends the runs launched here when the screen has gone."""
 
-    def __init__(self, standby: Standby | None = None) -> None:
+    def __init__(self, standby: Standby | None = None, launched: Sequence[RunClient] = ()) -> None:
         """`standby` has a launcher process wait for the next launch; without it each launch starts
-        one."""
+        one. Runs that have been `launched` already end with the screen, too."""
         self._standby = standby
-        self._launched: list[RunClient | EndedRun] = []
+        self._launched: list[RunClient | EndedRun] = [*launched]
         """In the order of their launch. A client of an ended run would keep its logs' marks."""
         self._attached: list[RunClient] = []
         self._kills = ThreadPoolExecutor(_KILLS_AT_ONCE, "kill")
@@ -55,6 +60,22 @@ class RunClients:
         self._launched.append(client)  # before the wait: a signal may come
         client.check_begun()
         return client
+
+    def launch_again(self, run_id: str, ask: PromptHandler) -> RunControl:
+        """Launches a past run again as it was, in its workdir as it is now. What has changed since
+        is among the notes of the new run.
+
+        Raises:
+            TfmuxError: the run is not known, its cluster file cannot be launched any more, or as
+                for `launch`.
+        """
+        from launcher.session.again import EarlierRun  # not before a screen opens
+
+        earlier = EarlierRun.read(RunFolder.find(run_id))
+        run = self.launch(earlier.cluster, earlier.text, ask, earlier.resumed)
+        if isinstance(run, RunClient):
+            note_changes(run, earlier)
+        return run
 
     def expect_launch(self, *, ssh: bool) -> None:
         """Has a launcher process wait, which logs in to hosts with `ssh`: a cluster is shown that a
@@ -129,6 +150,16 @@ class RunClients:
                 client.wait()
                 client.close()
         return [_ended(run) if isinstance(run, RunClient) else run for run in self._launched]
+
+
+def note_changes(client: RunClient, earlier: EarlierRun) -> None:
+    """Has a run that was launched again show what has changed since, when that is known."""
+
+    def look() -> None:
+        for sentence in earlier.changes():
+            client.note(sentence)
+
+    threading.Thread(target=look, name="changes", daemon=True).start()
 
 
 def _kept(run: RunClient | EndedRun) -> RunClient | EndedRun:

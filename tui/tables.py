@@ -28,6 +28,29 @@ class TableRow(NamedTuple):
         return self.cells() if callable(self.cells) else self.cells
 
 
+class RowFilter:
+    """Words that a row must have, whatever their case, or with a `!` before them must not."""
+
+    def __init__(self, text: str = "") -> None:
+        self.text = text.strip()
+        words = self.text.casefold().split()
+        self._wanted = [word for word in words if not word.startswith("!")]
+        self._unwanted = [word[1:] for word in words if word.startswith("!") and len(word) > 1]
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    def of(self, rows: Sequence[TableRow]) -> list[TableRow]:
+        """The rows that match, in their order."""
+        return [row for row in rows if self._matches(row)] if self else list(rows)
+
+    def _matches(self, row: TableRow) -> bool:
+        cells = " ".join(cell.plain for cell in row.make())
+        text = f"{row.key} {cells}".casefold()
+        wanted = all(word in text for word in self._wanted)
+        return wanted and not any(word in text for word in self._unwanted)
+
+
 def right(text: str, style: str = "") -> Text:
     """Text that ends at the right edge of its column, as figures do."""
     return Text(text, style, justify="right", no_wrap=True)

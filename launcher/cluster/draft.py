@@ -17,7 +17,7 @@ from .edit import ClusterDocument
 from .file_model import ClusterModel
 from .generated import render_import
 from .key_lines import KeyLines
-from .library import plain_name, with_schema_line
+from .library import free_path, plain_name, with_schema_line
 from .read import model_of, parse_toml
 from .saved_file import SaveError, write
 from .shorthand import MOST_BYTES, ShorthandError, understand_file
@@ -152,8 +152,7 @@ def imported(path: Path) -> ImportedDraft | None:
     except ShorthandError as error:
         raise SaveError(f"{path.name} is no cluster file: {error}") from None
     stem = plain_name(understood.name or path.stem)
-    names = (f"{stem}{f'-{number}' if number > 1 else ''}.toml" for number in range(1, 10**6))
-    target = next(path.with_name(name) for name in names if not path.with_name(name).exists())
+    target = free_path(path.parent, stem)
     return ImportedDraft(target, render_import(understood, target.stem), understood.sentence)
 
 

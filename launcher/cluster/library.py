@@ -71,6 +71,12 @@ def free_name(wanted: str) -> str:
     )
 
 
+def free_path(folder: Path, stem: str) -> Path:
+    """Returns the path of a new cluster file in any directory, whose name is like `stem`."""
+    names = (f"{stem}{f'-{number}' if number > 1 else ''}.toml" for number in range(1, 10**6))
+    return next(path for name in names if not os.path.lexists(path := folder / name))
+
+
 def create(name: str, text: str) -> Path:
     """Saves a new cluster.
 

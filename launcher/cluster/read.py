@@ -193,6 +193,12 @@ def with_file_name(text: str, name: str) -> str:
     return f'name = "{name}"{_NAME_ADDED}\n' + text.removeprefix("\ufeff")
 
 
+def without_file_name(text: str) -> str:
+    """Returns the text of a file, from its copy with a name."""
+    first, _, rest = text.partition("\n")
+    return rest if first.endswith(_NAME_ADDED) else text
+
+
 def _lines_added(text: str) -> int:
     return int(text.partition("\n")[0].endswith(_NAME_ADDED))
 

@@ -93,7 +93,7 @@ def list_tree(tree: Tree) -> Listing:
     listed: list[Listed] = []
     left_out: list[LeftOut] = []
     rules = _Rules(tree)
-    for relative, path, info in _walk(tree, rules):
+    for relative, path, info in walk(tree, rules):
         name = tree.prefix + relative if relative != "." else tree.prefix.rstrip("/") or "."
         mode = stat.S_IMODE(info.st_mode) & 0o777
         if stat.S_ISDIR(info.st_mode):
@@ -152,10 +152,15 @@ def _homes() -> set[str]:
     return {os.path.realpath(home) for home in homes}
 
 
-def _walk(tree: Tree, rules: _Rules) -> Iterator[tuple[str, str, os.stat_result]]:
+def walk(tree: Tree, rules: _Rules | None = None) -> Iterator[tuple[str, str, os.stat_result]]:
     """Yields directories, files and links below the root that are not ignored; an ignored directory
-    is not entered."""
-    root = str(tree.root)
+    is not entered. Blocks.
+
+    Raises:
+        TfmuxError: the directory is not there or is not copied without being named, or something
+            in it cannot be read.
+    """
+    root, rules = str(tree.root), rules or _Rules(tree)
     if not os.path.isdir(root):
         raise TfmuxError(f"{root}: not a directory; correct workdir or data")
     if not tree.named and (why := _too_much(tree.root)):

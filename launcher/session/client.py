@@ -158,7 +158,7 @@ class RunClient:
             "prompts": ask is not None,
         }
         self._launcher = LauncherLink(
-            folder, subscription, self._note, self._connection_lost, link, process
+            folder, subscription, self.note, self._connection_lost, link, process
         )
         linked = ClientState.FOLLOWING if process is None else ClientState.STARTING
         self._supervision = Supervision(ClientState.SEARCHING if link is None else linked)
@@ -425,9 +425,10 @@ class RunClient:
 
     def _command(self, words: str, **message: Any) -> None:
         if not self._launcher.send(message):
-            self._note(f"{words}: not sent, {_UNSUPERVISED}")
+            self.note(f"{words}: not sent, {_UNSUPERVISED}")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Shows a sentence about the run, behind those of its launcher process."""
         with self._adding:
             if text not in self._notes[-1:]:
                 self._notes = (*self._notes, text)[-_MOST_NOTES:]
@@ -460,7 +461,7 @@ class RunClient:
         """Ends this client, which cannot go on; whoever waits hears of it."""
         what = f"following the run failed here ({type(error).__name__}: {error})"
         reason = f"{what}; what is left of it is ended by: tfmux kill {self.run_id}"
-        self._note(reason)
+        self.note(reason)
         if not self._is_over:
             self._fail(reason)
         self._supervision.end()
@@ -479,7 +480,7 @@ class RunClient:
         try:
             self._handle(self._launcher.receive(_PACE))
         except _NOT_UNDERSTOOD as error:  # a launcher of another version
-            self._note(f"the launcher process sends what this program does not know: {error}")
+            self.note(f"the launcher process sends what this program does not know: {error}")
             self._launcher.close()
 
     def _handle(self, messages: list[dict[str, Any]]) -> None:
@@ -491,7 +492,7 @@ class RunClient:
             elif "id" in message:
                 self._end_look(message["id"], _stacks_in(message))
             elif "disconnected" in message:
-                self._note(f"the launcher process ended the connection: {message['disconnected']}")
+                self.note(f"the launcher process ended the connection: {message['disconnected']}")
                 self._closed.wait(_PACE)  # more clients than are served displace each other
             elif "error" in message:
                 self._fail(str(message["error"]))
@@ -589,7 +590,7 @@ class RunClient:
                 self._change()
             case Action.GIVE_UP:
                 way = f"end the run by: tfmux kill {self.run_id}"
-                self._note(f"no launcher process stays alive; {way}")
+                self.note(f"no launcher process stays alive; {way}")
                 self._fail(self._launcher.refusal if tried is Tried.FAILED else self._died)
 
     def _mourn(self, action: Action) -> None:
@@ -598,11 +599,11 @@ class RunClient:
         died = f"{_UNSUPERVISED}: its launcher process has ended{words and f': {words}'}"
         self._died = words or "it was killed"
         if action is Action.START:
-            self._note(f"{died}; starting another")
+            self.note(f"{died}; starting another")
         else:
             self._died += f" ({count} times)"
         if action is Action.START_LAST:
-            self._note(f"{died}; starting the last one, which ends the run")
+            self.note(f"{died}; starting the last one, which ends the run")
         self._change(unsupervised=True)
 
     def _look(self) -> Seen:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
@@ -103,7 +102,7 @@ class ListedRun:
     @classmethod
     def of(cls, folder: RunFolder, seen: Summary, problem: str = "") -> ListedRun:
         """The run in this folder, whatever its stream calls it."""
-        started = seen.started or _launched(folder)
+        started = seen.started or folder.launched
         return cls(replace(seen, run_id=folder.run_id, started=started), folder, problem)
 
     @property
@@ -188,12 +187,6 @@ def _unreadable(folder: RunFolder, reason: str) -> ListedRun:
     return ListedRun.of(folder, seen, f"could not be read: {reason}")
 
 
-def _launched(folder: RunFolder) -> float:
-    with suppress(OSError):
-        return folder.cluster_file.stat().st_mtime
-    return 0.0
-
-
 _OF_SUMMARY = (
     "run",
     "name",
@@ -246,13 +239,14 @@ class ActiveRuns:
     """Ids of runs that live, and whose folder somebody has removed."""
 
 
-def active_runs() -> ActiveRuns:
-    """All runs of this machine that have not ended with a clean receipt and are not gone.
+def active_runs(among: Sequence[RunFolder] | None = None) -> ActiveRuns:
+    """All runs of this machine, or those `among` some, that have not ended with a clean receipt and
+    are not gone.
 
     The hosts of a run that a launcher supervises are not asked: its stream says how it stands.
     Those of the others are, all at once. Blocking, and with an event loop of its own.
     """
-    folders, unreadable = RunFolder.scan()
+    folders, unreadable = RunFolder.scan() if among is None else (list(among), [])
     found: list[ListedRun] = []
     unsupervised: list[tuple[StoredRun, ListedRun]] = []
     for folder in folders:
@@ -276,7 +270,8 @@ def active_runs() -> ActiveRuns:
         hosts, ended = answer
         found[at] = replace(run, hosts=hosts, asked=True, job_ended=ended)
     active = tuple(run for run in found if run.active)
-    return ActiveRuns(active, tuple(unreadable), tuple(removed_runs()))
+    removed = tuple(removed_runs()) if among is None else ()
+    return ActiveRuns(active, tuple(unreadable), removed)
 
 
 def _reason(error: BaseException) -> str:

@@ -84,7 +84,7 @@ def acquire(folder: Path) -> int | None:
 
     def take() -> int | None:
         create = 0 if path.exists() else os.O_CREAT  # a disk that does not answer may be read
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | create, 0o600)
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | create, 0o600)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BaseException as error:
@@ -107,7 +107,7 @@ def holder_of(folder: Path) -> Holder | None:
 
     def look() -> Holder | None:
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:  # a shared lock: of two that looked at once, each took the other for a launcher

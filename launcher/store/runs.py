@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import pwd
 import shutil
 import stat
 import time
@@ -18,19 +19,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..agent.folders import FolderError, local_folder, private
+from ..agent.folders import FolderError, local_folder, private, remove_tree
 from ..errors import LockError, RunNotFoundError, TfmuxError
 from ..frozen import frozen
 from ..paths import runs_home
-from .launcher_lock import launcher_pid
+from .launcher_lock import acquire, launcher_pid
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
 
-_NEW = ".new-"
-"""Beginning of the names of folders that are not whole yet."""
-_NEW_SECONDS = 600.0
-"""Age from which on nobody is writing one any more."""
+_PARTIAL = ".new-"
+"""Beginning of the names of folders that are not whole: they are being made, or removed."""
+_PARTIAL_SECONDS = 600.0
+"""Age from which on nobody is at work on one any more."""
 SLOW_DISK_SECONDS = 1.0
 """A write that lasts longer is not waited for: the disk is full, or does not answer."""
 
@@ -57,7 +58,7 @@ class RunFolder:
             TfmuxError: the disk is full, or the folder of runs is somebody else's.
         """
         path = runs_home() / run_id
-        new = runs_home() / f"{_NEW}{run_id}"
+        new = runs_home() / f"{_PARTIAL}{run_id}"
         try:
             private(str(runs_home()))
             new.mkdir(mode=0o700)
@@ -128,16 +129,23 @@ class RunFolder:
             unreadable.append(UnreadableRun(str(runs_home()), error.strerror or str(error)))
         for name in names:
             path = runs_home() / name
-            if name.startswith(_NEW) or _never_began(path):
+            if name.startswith(_PARTIAL) or _never_began(path):
                 _remove_old(path)
                 continue
             problem = _problem(path)
             if problem is None:
-                found.append((_age(path), cls(path)))
+                found.append((cls(path).launched, cls(path)))
             elif problem:
                 unreadable.append(UnreadableRun(name, problem))
         found.sort(key=lambda one: one[0], reverse=True)
         return [folder for _, folder in found], unreadable
+
+    @property
+    def launched(self) -> float:
+        """When the run was launched; 0 where that cannot be seen."""
+        with suppress(OSError):
+            return self.cluster_file.stat().st_mtime
+        return 0.0
 
     @property
     def origin(self) -> Path:
@@ -149,6 +157,32 @@ class RunFolder:
     def remove(self) -> None:
         """Removes the folder of a run that was never launched."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def delete(self) -> None:
+        """Deletes the folder of a run that has ended, with its record and logs, and nothing to
+        which a link in it leads. What is interrupted goes on with the next look at all runs.
+
+        Raises:
+            TfmuxError: the folder is another user's or no folder, a launcher process has the run,
+                or something in it cannot be removed.
+        """
+        partial = runs_home() / f"{_PARTIAL}{self.run_id}"
+        try:
+            if self.path.parent != runs_home() or not stat.S_ISDIR(self.path.lstat().st_mode):
+                raise TfmuxError(f"{self.path} is not the folder of a run: it is left alone")
+            if (owner := self.path.lstat().st_uid) != os.getuid():
+                raise TfmuxError(f"{self.path} belongs to {_user(owner)}: it is left alone")
+            if (lock := acquire(self.path)) is None:
+                raise TfmuxError(f"{self.run_id} is active: `tfmux kill {self.run_id}` ends it")
+            try:
+                remove_tree(str(partial))  # of an earlier run of this name that was interrupted
+                self.path.rename(partial)
+                if not remove_tree(str(partial)):
+                    raise TfmuxError(f"{partial}: some files in it could not be removed")
+            finally:
+                os.close(lock)
+        except OSError as error:
+            raise TfmuxError(f"{error.filename or self.path}: {error.strerror}") from error
 
     @property
     def forgotten(self) -> bool:
@@ -233,14 +267,15 @@ def _is_first(entry: os.DirEntry[str]) -> bool:
 
 def _remove_old(path: Path) -> None:
     with suppress(OSError, LockError):
-        if time.time() - path.stat().st_mtime > _NEW_SECONDS and launcher_pid(path) is None:
+        if time.time() - path.stat().st_mtime > _PARTIAL_SECONDS and launcher_pid(path) is None:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def _age(path: Path) -> float:
-    with suppress(OSError):
-        return (path / "cluster.toml").stat().st_mtime
-    return 0.0
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def socket_path(run_id: str) -> Path:

@@ -36,9 +36,12 @@ def test_display_names(key: str, name: str) -> None:
 
 
 SAME: Mapping[str, set[str]] = {
-    "e": {"edit.problem", "check.next", "error.next"},
+    # To what is to be mended: a problem, a finding, an error, or the file of a run.
+    "e": {"edit.problem", "check.next", "error.next", "home.edit"},
+    "f4": {"edit.settings", "edit.file", "home.edit"},
+    "slash": {"home.filter", "search"},
     "E": {"check.previous", "error.previous"},
-    "l": {"edit.launch", "home.launch"},
+    "l": {"again", "edit.launch", "home.launch"},
     "T": {"edit.test", "home.test"},
     "f6": {"edit.test", "home.test"},
     "u": {"edit.undo", "home.undo"},
@@ -65,7 +68,7 @@ SAME: Mapping[str, set[str]] = {
     "enter": {"edit.form", "home.open", "cause.go", "zoom"},  # opens what has the cursor
     "escape": {
         *("edit.to_table", "edit.back", "hosts.back", "metrics.back", "stacks.back"),
-        *("check.back", "cause.back", "back"),
+        *("check.back", "cause.back", "back", "home.all"),
     },
     # The one exception: lines are added where there are rows, and in a log the prefix goes.
     "a": {"edit.add", "home.new", "log.prefix"},
@@ -126,7 +129,7 @@ async def test_keys_in_force() -> None:
 
 
 def test_f5_refreshes_and_nothing_else() -> None:
-    """On each screen that has it; `l` launches, on home and in the editor."""
+    """On each screen that has it; `l` launches, on home, in the editor and at a run's end."""
     bound = {
         (key, binding.id)
         for owner in classes_with_keys()
@@ -136,5 +139,5 @@ def test_f5_refreshes_and_nothing_else() -> None:
     }
     again = {"home.again", "check.again", "stacks.again"}
     assert {name for key, name in bound if key == "f5"} == again
-    assert {name for key, name in bound if key == "l"} == {"home.launch", "edit.launch"}
+    assert {name for key, name in bound if key == "l"} == {"home.launch", "edit.launch", "again"}
     assert {key for key, name in bound if name in again} == {"f5"}

@@ -13,6 +13,7 @@ from launcher.session.kept_results import HostResults, collect_results, hosts_wi
 from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tui.commands.asking import terminal_asker
+from tui.commands.which_run import run_and_patterns
 from tui.exits import Exit
 from tui.streams import message, print_lines
 
@@ -23,13 +24,15 @@ _MOST_NAMED = 10
 def collect(arguments: argparse.Namespace) -> int:
     """Brings the results of a run; returns 1 where some could not be brought, or a pattern matches
     nothing on any host."""
-    run = StoredRun(RunFolder.find(arguments.run))
+    words = arguments.patterns
+    run_id, patterns = run_and_patterns(arguments.run, words, arguments.command)
+    run = StoredRun(RunFolder.find(run_id))
     if not hosts_with_results(run):
         message(f"{run.folder.run_id} has copied no workdir to a host: its files are where it ran")
         return Exit.SUCCESS
     ask = terminal_asker() if sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
-        work = collect_results(run, arguments.patterns, _CollectProgress(), ask)
+        work = collect_results(run, patterns, _CollectProgress(), ask)
         found = asyncio.run(work)
     except KeyboardInterrupt:
         message("what has come stays here; the same command goes on")
@@ -41,7 +44,7 @@ def collect(arguments: argparse.Namespace) -> int:
     reached = [one.fetched for one in found if one.fetched is not None]
     nowhere = [
         pattern
-        for pattern in arguments.patterns
+        for pattern in patterns
         if reached and all(pattern in fetched.absent for fetched in reached)
     ]
     for pattern in nowhere:

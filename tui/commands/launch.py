@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from launcher import api
 from launcher.cluster import ClusterModel
+from launcher.errors import TfmuxError
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder
 from tui import demos
@@ -18,13 +19,27 @@ from tui.headless import run_headless
 from tui.streams import message, missing_terminal, write_line
 
 if TYPE_CHECKING:
+    from launcher.session.again import EarlierRun
     from launcher.session.launcher_process import LauncherProcess
+    from tui.run_clients import EndedRun
     from tui.screens.prompt_dialogs import PromptDialogs
 
 
 def up(arguments: argparse.Namespace) -> int:
-    """Launches a cluster file; returns the run's exit code."""
-    return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
+    """Launches a cluster file, or a past run again; returns the run's exit code."""
+    if getattr(arguments, "again", None) is None:
+        if arguments.file is None:
+            raise TfmuxError("name a cluster file, or launch the last run again: tfmux up --again")
+        return launch(lambda: read_cluster(arguments, for_launch=True), arguments)
+    if arguments.file or arguments.hosts_from or arguments.hostfile:
+        raise TfmuxError("--again launches what was launched: leave out FILE and the hosts")
+    from launcher.session.again import EarlierRun  # few need it
+    from tui.commands.which_run import last_run
+
+    folder = RunFolder.find(arguments.again) if arguments.again else last_run()
+    earlier = EarlierRun.read(folder)
+    arguments.resume = arguments.resume or earlier.resumed
+    return launch(lambda: (earlier.cluster, earlier.text), arguments, earlier)
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -39,8 +54,13 @@ def demo(arguments: argparse.Namespace) -> int:
     return Exit.SUCCESS
 
 
-def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Namespace) -> int:
-    """Launches the cluster, with its text, that `read` returns; returns the run's exit code."""
+def launch(
+    read: Callable[[], tuple[ClusterModel, str]],
+    arguments: argparse.Namespace,
+    earlier: EarlierRun | None = None,
+) -> int:
+    """Launches the cluster, with its text, that `read` returns; returns the run's exit code.
+    `earlier`: the run that is launched again."""
     cluster, text = read()
     process: LauncherProcess | None = getattr(arguments, "process", None)
     resume = getattr(arguments, "resume", None)
@@ -50,6 +70,9 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
         message(f"no terminal on {missing}, going on headless")
         headless = True
     if headless:
+        if earlier is not None:
+            for sentence in (f"{earlier.folder.run_id} is launched again", *earlier.changes()):
+                message(sentence)
         quiet = getattr(arguments, "quiet_remarks", False)
         return run_headless(
             lambda begun: api.Cluster(cluster, text).launch(
@@ -60,6 +83,10 @@ def launch(read: Callable[[], tuple[ClusterModel, str]], arguments: argparse.Nam
         )
     prompts = _prompts()
     client = RunClient.launch(cluster, text, resume=resume, process=process, ask=prompts)
+    if earlier is not None:
+        from tui.run_clients import note_changes
+
+        note_changes(client, earlier)
     return show(client, prompts)
 
 
@@ -87,29 +114,44 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     from tui import crash
     from tui.app import TfmuxApp
     from tui.job_signals import pass_on_signals
-    from tui.outcome import report
+    from tui.run_clients import RunClients
 
-    pass_on_signals(lambda: client)
+    clients = RunClients(launched=[client])
+
+    def present() -> RunClient:
+        """The client of the run that was launched last."""
+        return (clients.launched() or [client])[-1]
+
+    pass_on_signals(present)
     error: BaseException | None = None
     try:
         client.await_state()
         if client.snapshot().tasks:
             error = crash.run_app_twice(
-                lambda: TfmuxApp(client, prompts=prompts),
-                lambda: client.folder.path,
-                terminate=client.terminate,
-                hang_up=client.hang_up,
-                is_ending=lambda: client.ending,
+                lambda: TfmuxApp(
+                    present(),
+                    prompts=prompts,
+                    launch_again=lambda run_id: clients.launch_again(run_id, prompts),
+                ),
+                lambda: present().folder.path,
+                terminate=clients.terminate,
+                hang_up=clients.hang_up,
+                is_ending=lambda: present().ending,
             )
+            if error is not None:
+                clients.detach_all()
     finally:
-        # However the screen ended, the run must not go on unwatched.
-        if error is not None:
-            client.detach()
-        elif client.living and not client.closed:
-            if not client.ending:
-                client.kill_all()
-            client.wait()
-    write_line(report(client.snapshot(), client.folder.path, detached=client.detached))
+        # However the screen ended, no run may go on unwatched.
+        ended = clients.close()
+    print_reports(ended)
     if error is not None:
         return Exit.CRASHED
-    return exit_code(client.snapshot().exit_code, detached=client.detached)
+    return exit_code(ended[-1].snapshot.exit_code, detached=ended[-1].detached)
+
+
+def print_reports(ended: Sequence[EndedRun]) -> None:
+    """Says on stderr how runs have ended that were launched on a screen which has gone."""
+    from tui.outcome import report
+
+    for run in ended:
+        write_line(report(run.snapshot, run.folder.path, detached=run.detached))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,10 +72,10 @@ def home(files: Sequence[Path] = ()) -> int:
     finally:
         # However the screen ended, no run may go on unwatched.
         ended = [run for clients in opened for run in clients.close()]
-    from tui.outcome import report
+    if ended:
+        from tui.commands.launch import print_reports
 
-    for run in ended:
-        print(report(run.snapshot, run.folder.path, detached=run.detached), file=sys.stderr)
+        print_reports(ended)
     if error is not None:
         return Exit.CRASHED
     codes = [exit_code(run.snapshot.exit_code, detached=run.detached) for run in ended]

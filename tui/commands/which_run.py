@@ -31,6 +31,52 @@ def run_and_tasks(run: str | None, tasks: Sequence[str], command: str) -> tuple[
     return (active_run(command) if run is None else run), list(tasks)
 
 
+def run_and_patterns(
+    run: str | None, patterns: Sequence[str], command: str
+) -> tuple[str, list[str]]:
+    """The run and the patterns that `RUN PATTERN …` mean. Where the first word is no run it is a
+    pattern for the one active run, which is said.
+
+    Raises:
+        RunNotFoundError: no run was named, and none or several are active.
+    """
+    if run is None:
+        return active_run(command), list(patterns)
+    try:
+        return RunFolder.find(run).run_id, list(patterns)
+    except RunNotFoundError as error:
+        active = active_runs()
+        if len(active.runs) != 1 or _may_begin(run):
+            raise error
+        name = active.runs[0].folder.run_id
+        message(f"{printable(run)} is no run: a path in the workdir of {printable(name)}")
+        return name, [run, *patterns]
+
+
+def _may_begin(word: str) -> bool:
+    """The word is the beginning of several runs."""
+    return any(folder.run_id.startswith(word) for folder in RunFolder.all())
+
+
+def last_run() -> RunFolder:
+    """The run that was launched last, which has ended.
+
+    Raises:
+        RunNotFoundError: there is none, or it is active.
+    """
+    newest = next(iter(RunFolder.all()), None)
+    if newest is None:
+        raise RunNotFoundError("no run has been launched here: `tfmux up FILE` launches one")
+    found = active_runs([newest])
+    if found.runs or found.unreadable:
+        name = printable(newest.run_id)
+        raise RunNotFoundError(
+            f"{name} is active: `tfmux kill {name}` ends it; `tfmux up --again {name}` launches it "
+            "once more beside that"
+        )
+    return newest
+
+
 def named_or_active(arguments: argparse.Namespace) -> str:
     """The run of a command that takes `RUN` and `--file`.
 

@@ -214,6 +214,7 @@ class ReceiptScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,space", "dismiss", "Back", show=False),
         Binding("q", "app.leave", "Leave", id="leave", show=False),
+        Binding("l", "app.again", "Launch it again", id="again", show=False),
     ]
 
     class Left(Message):
@@ -241,8 +242,8 @@ class ReceiptScreen(Dialog[None]):
     def note(self) -> str:
         if self._leaving:
             return "any key leaves"
-        back = key_of(self, "dialog.back")
-        return f"{back} back to the logs   {key_of(self, 'leave')} leave"
+        back, again, leave = (key_of(self, each) for each in ("dialog.back", "again", "leave"))
+        return f"{back} back to the logs   {again} launch again   {leave} leave"
 
     def _text(self) -> Text:
         colours = status_colours(self.app)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,21 +15,25 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import DataTable, Static
+from textual.widgets import DataTable, Input, Static
 
 from launcher.cluster import ClusterModel, library, load, name_problem
 from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
+from launcher.session.again import editable_file
+from launcher.session.control import RunControl
+from launcher.session.deletion import delete_runs, results_of
 from launcher.session.run_list import ListedRun
 from launcher.session.stored import FinishedRun, StoredRun
+from launcher.store.runs import RunFolder
 from tui import demos
 from tui.catalog import Catalog, ClusterEntry, DemoEntry, Entries, Entry
 from tui.format import StatusColor
 from tui.keys import key_of
 from tui.run_clients import RunClients
-from tui.screens.dialogs import AskText
+from tui.screens.dialogs import AskText, Confirm, ask
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import (
@@ -37,6 +42,7 @@ from tui.screens.home_rows import (
     DEMOS,
     GROUP_DETAILS,
     NEW,
+    NO_ROW,
     RUN_ORDERS,
     cluster_row,
     demo_rows,
@@ -49,9 +55,10 @@ from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import STYLES, OpenRun, Page
 from tui.screens.preflight_screen import PreflightScreen
 from tui.screens.prompt_dialogs import PromptDialogs
-from tui.tables import TableRow
+from tui.tables import RowFilter, TableRow
 from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.footer import KeyFooter
+from tui.widgets.prompt import Prompt
 from tui.widgets.table import Table
 
 POLL_SECONDS = 2.0
@@ -69,12 +76,20 @@ class HomeScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "Open", id="home.open"),
         Binding("tab", "other_table", "Runs, or clusters", id="home.other"),
-        Binding("l", "launch", "Launch at once", id="home.launch"),
+        Binding("l", "launch", "Launch, or launch the run again", id="home.launch"),
+        Binding("e,f4", "edit", "Edit the file of the run or cluster", id="home.edit"),
+        Binding("slash", "filter", "Filter the rows", id="home.filter"),
+        Binding("escape", "clear_filter", "Show all rows again", id="home.all"),
         Binding("T,f6", "test", "Test: check every host", id="home.test"),
         Binding("a", "new", "Add a cluster", id="home.new"),
         Binding("c", "copy", "Copy the cluster", id="home.copy"),
         Binding("f2", "rename", "Rename the cluster", id="home.rename"),
-        Binding("x,delete", "remove", "Delete the cluster, or kill the run", id="home.remove"),
+        Binding(
+            "x,delete",
+            "remove",
+            "Delete the row, or kill the run",
+            id="home.remove",
+        ),
         Binding("u,ctrl+z", "undo", "Undo the deletion", id="home.undo"),
         Binding("f5", "again", "Refresh, and ask the hosts", id="home.again"),
     ]
@@ -90,6 +105,8 @@ class HomeScreen(Page):
         self._demos_shown: bool | None = None
         """A person's wish; without one, demos are shown while there is no cluster."""
         self._deleted: list[Deleted] = []
+        self._filter = RowFilter()
+        self._prompt = Prompt()
         # Kept, not looked up: the app may be left before all parts of the screen are there.
         self._runs = Table("runs", "Runs", fits=True, fills=-1)
         self._runs.display = False
@@ -103,6 +120,7 @@ class HomeScreen(Page):
                 yield self._clusters
             with VerticalScroll(id="detail", classes="framed", can_focus=False):
                 yield Static(id="about", markup=False)
+        yield self._prompt
         yield KeyFooter()
 
     def on_mount(self) -> None:
@@ -178,10 +196,14 @@ class HomeScreen(Page):
             cluster_row(entry, now, colours)
             for entry in self._clusters.ordered(clusters, CLUSTER_ORDERS)
         ]
-        if not rows:
+        if not rows and not self._filter:
             none = Text(f"none yet: {key_of(self, 'home.new')} makes one from a template", "dim")
             rows = [TableRow(NEW, [Text("+ a cluster"), none, Text()])]
-        rows += demo_rows(self._entries.demos, shown=self._demos_are_shown)
+        shown = self._demos_are_shown or bool(self._filter)
+        rows += demo_rows(self._entries.demos, shown=shown)
+        rows = self._filter.of(rows)
+        if self._filter and not rows and not self._runs.display:
+            rows = [TableRow(NO_ROW, [Text("no row"), Text("has these words", "dim"), Text()])]
         self._clusters.border_title = Content(f"Clusters {len(clusters) or ''}".rstrip())
         self._clusters.show(CLUSTER_TITLES, rows)
         if self._new in [row.key for row in rows]:
@@ -196,11 +218,13 @@ class HomeScreen(Page):
         titles = run_titles(width)
         ordered = table.ordered(runs, [RUN_ORDERS[name] for name in titles])
         rows = [run_row(entry, now, colours, width) for entry in ordered]
+        rows = self._filter.of(rows)
         table.show(list(titles.values()), rows)
-        table.border_title = Content(f"Runs {len(runs)}")
-        if not runs and table.has_focus:
+        of = f"{len(rows)} of " if len(rows) < len(runs) else ""
+        table.border_title = Content(f"Runs {of}{len(runs)}")
+        if not rows and table.has_focus:
             self.set_focus(self._clusters)
-        table.display = bool(runs)
+        table.display = bool(rows)
 
     def _title(self) -> Text:
         count, colours = len(self._entries.active), status_colours(self.app)
@@ -210,6 +234,8 @@ class HomeScreen(Page):
             text.append(f"   {counted(count, 'run')} active", f"bold {colours[StatusColor.GOOD]}")
         else:
             text.append("   no run is active", "dim")
+        if self._filter:
+            text.append(f"   rows with {self._filter.text}", f"bold {colours[StatusColor.BUSY]}")
         return text
 
     @property
@@ -238,10 +264,11 @@ class HomeScreen(Page):
         box.border_title = Content(name) if name else None
         self.query_one("#about", Static).update(about)
         box.display = whole or bool(about)
-        self.query_one(KeyFooter).show(self._hints(entry))
+        fixed = [("enter", "filter"), ("escape", "as before")] if self._prompt.display else []
+        self.query_one(KeyFooter).show(self._hints(entry), fixed=fixed)
 
     def on_descendant_focus(self) -> None:
-        """Shows the details of the other table's row."""
+        """Shows the details of the other table's row, or the keys of the prompt."""
         self._show_detail()
 
     @on(Table.PastEnd)
@@ -261,6 +288,8 @@ class HomeScreen(Page):
 
     def _hints(self, entry: Entry | None) -> list[tuple[str, str]]:
         hints: list[tuple[str, str]] = []
+        if self._prompt.display:
+            return [("kill_all", "kill all")]
         match entry:
             case ClusterEntry(saved=saved):
                 hints = [("home.open", "open"), ("home.launch", "launch"), ("home.test", "test")]
@@ -269,17 +298,20 @@ class HomeScreen(Page):
             case ListedRun(active=True):
                 hints = [("home.open", "attach"), ("home.remove", "kill")]
             case ListedRun():
-                hints = [("home.open", "open")]
+                hints = [("home.open", "open"), ("home.launch", "launch again")]
+                hints += [("home.edit", "edit"), ("home.remove", "delete")]
             case DemoEntry():
                 hints = [("home.launch", "launch"), ("home.open", "look"), ("home.copy", "copy")]
             case None if self._table.key == NEW:
                 hints = [("home.open", "add a cluster")]
             case None if self._table.key == DEMOS:
                 hints = [("home.open", "close" if self._demos_are_shown else "show")]
+        if self._filter:
+            hints.append(("home.all", "all rows"))
         if self._deleted:
             hints.append(("home.undo", "undo"))
         hints += [("home.new", "add"), ("kill_all", "kill all"), ("leave", "leave")]
-        return [*hints, ("help", "help"), ("home.again", "refresh")]
+        return [*hints, ("help", "help"), ("home.filter", "filter"), ("home.again", "refresh")]
 
     # commands
 
@@ -317,8 +349,11 @@ class HomeScreen(Page):
         return EditorScreen(path, self.clients, self.prompts)
 
     def action_launch(self) -> None:
-        """Launches the cluster or demo at once."""
-        if not isinstance(entry := self.entry, ClusterEntry | DemoEntry):
+        """Launches the cluster or demo at once, or a past run again."""
+        entry = self.entry
+        if isinstance(entry, ListedRun):
+            self._launch_run(entry)
+        if not isinstance(entry, ClusterEntry | DemoEntry):
             return
         try:
             if isinstance(entry, DemoEntry):
@@ -328,6 +363,38 @@ class HomeScreen(Page):
             self.post_message(OpenRun(self.clients.launch(cluster, text, self.prompts)))
         except (TfmuxError, OSError) as error:
             self._complain(error)
+
+    def _launch_run(self, entry: ListedRun) -> None:
+        if entry.active:
+            kill = key_of(self, "home.remove")
+            self.notify(f"the run is active: {kill} kills it, then it can be launched again")
+            return
+        try:
+            self.post_message(OpenRun(self.launch_again(entry.folder.run_id)))
+        except (TfmuxError, OSError) as error:
+            self._complain(error)
+
+    def launch_again(self, run_id: str) -> RunControl:
+        return self.clients.launch_again(run_id, self.prompts)
+
+    def action_edit(self) -> None:
+        """Opens the cluster in the editor, or the file that a run was launched from."""
+        match self.entry:
+            case ClusterEntry() | DemoEntry() as entry:
+                self.app.push_screen(self.editor(entry.path))
+            case ListedRun() as entry:
+                self.edit_run(entry.folder)
+
+    def edit_run(self, folder: RunFolder) -> None:
+        """Opens the file that a run was launched from; where that has gone, what the run has of it
+        as a new file."""
+        try:
+            path, text, note = editable_file(folder)
+        except (TfmuxError, OSError) as error:
+            self._complain(error)
+            return
+        self.app.push_screen(EditorScreen(path, self.clients, self.prompts, text))
+        self.notify(note, timeout=12)
 
     def action_test(self) -> None:
         """Checks every host of the cluster, and starts nothing."""
@@ -392,6 +459,48 @@ class HomeScreen(Page):
                 self.notify(f"{path} is not a saved cluster: delete it yourself")
             case ListedRun(active=True) as entry:
                 self._kill([entry])
+            case ListedRun() as entry:
+                self._delete_run(entry.folder)
+
+    @work(group="delete")
+    async def _delete_run(self, folder: RunFolder) -> None:
+        """Deletes a past run, after a question that says what would be lost."""
+        try:
+            lost = await asyncio.to_thread(results_of, folder)
+        except (TfmuxError, OSError) as error:
+            self._complain(error)
+            return
+        why = "Its record and its logs are deleted; files on hosts are not."
+        if lost:
+            why = "\n".join(["Its record, its logs and its results are deleted:", *lost])
+        if await ask(self, Confirm(f"Delete {folder.run_id}?", why)) is not True:
+            return
+        done = await asyncio.to_thread(lambda: [*delete_runs([folder], force=True)])
+        for _, problem in done:
+            if problem is not None:
+                self._complain(problem)
+        self._read()
+
+    @work(exclusive=True, group="filter")
+    async def action_filter(self) -> None:
+        """Asks for words, and shows the rows that have them, while they are typed."""
+        before = self._filter
+        if await self._prompt.ask("filter:", before.text) is None:
+            self._show_filtered(before)
+        self.set_focus(self._runs if self._runs.display else self._clusters)
+
+    @on(Input.Changed)
+    def _filter_typed(self, event: Input.Changed) -> None:
+        if self._prompt.display:
+            self._show_filtered(RowFilter(event.value))
+
+    def _show_filtered(self, wanted: RowFilter) -> None:
+        self._filter = wanted
+        self._show()
+
+    def action_clear_filter(self) -> None:
+        """Shows all rows again."""
+        self._show_filtered(RowFilter())
 
     def action_undo(self) -> None:
         """Restores the last deleted cluster, which may be one of an earlier session."""

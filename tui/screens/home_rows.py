@@ -39,8 +39,9 @@ CLUSTER_ORDERS = (
     lambda entry: shape(entry.cluster) if entry.cluster else "",
     lambda entry: entry.stamp.mtime_ns if entry.stamp else 0,
 )
-DEMOS, NEW = "demos", "new"
-"""Keys of the rows that are no entry: the group of the demos, and a first cluster."""
+DEMOS, NEW, NO_ROW = "demos", "new", "none"
+"""Keys of the rows that are no entry: the group of the demos, a first cluster, and what is shown
+where a filter leaves nothing."""
 GROUP_DETAILS = {
     NEW: (
         "first cluster",

@@ -13,6 +13,7 @@ from textual.widget import Widget
 
 if TYPE_CHECKING:
     from launcher.session.control import RunControl
+    from launcher.store.runs import RunFolder
 
 
 Answer = TypeVar("Answer")
@@ -66,6 +67,17 @@ class Page(Screen[None]):
 
     def kill_active_runs(self) -> None:
         """Kills all active runs, after one question."""
+
+    def launch_again(self, run_id: str) -> RunControl:
+        """Launches a past run again as it was.
+
+        Raises:
+            TfmuxError: it cannot be launched.
+        """
+        raise NotImplementedError
+
+    def edit_run(self, folder: RunFolder) -> None:
+        """Opens the file that a run was launched from."""
 
 
 class Overlay(ModalScreen[Answer]):

@@ -28,7 +28,7 @@ from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl, loop_caller
 from tui.clipboard import copy
-from tui.keys import key_hints
+from tui.keys import bound_keys, key_hints, key_of
 from tui.memory import Memory
 from tui.outcome import (
     failure_text,
@@ -183,6 +183,9 @@ class RunScreen(Screen[None]):
         bindings = self._bindings.key_to_bindings.get(event.key, ())
         if any(binding.action.startswith(_OF_LIVING_RUNS) for binding in bindings):
             self.notify("the run has ended: its tasks cannot be restarted or ended", timeout=3)
+        elif self.snapshot.ended is None and event.key in bound_keys(self.app, ()).get("again", ()):
+            kill = key_of(self, "kill_all")
+            self.notify(f"the run is active: {kill} ends it, then it can be launched again")
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -341,6 +344,8 @@ class RunScreen(Screen[None]):
         """The commands of the footer, the most important first."""
         layout = self.area.pane_layout
         hints = [kill_hint(self.snapshot.state), ("leave", "leave"), ("help", "help")]
+        if self.snapshot.ended is not None:
+            hints.insert(1, ("again", "launch again"))
         if self.outcome.display:
             hints += [("back", "hide summary")]
         if layout.effective is Arrangement.MERGED:
@@ -489,7 +494,7 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
         texts = (refusals_text(snapshot, colours), failure, receipt)
         self._text.update(paragraphs(*texts, apart=tall).rich)
-        keys = [("back", "hide"), ("leave", "leave")]
+        keys = [("again", "launch again"), ("edit.file", "its file"), ("back", "hide")]
         if snapshot.culprit is not None:
             keys = [("failure", "its log"), ("cause", "cause and evidence"), *keys]
         named = (f"{hint.keys} {hint.does}" for hint in key_hints(self, keys))

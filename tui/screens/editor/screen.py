@@ -72,9 +72,13 @@ class EditorScreen(Page):
         Binding("escape", "back", "Back", id="edit.back"),
     ]
 
-    def __init__(self, path: Path, clients: RunClients, prompts: PromptDialogs) -> None:
+    def __init__(
+        self, path: Path, clients: RunClients, prompts: PromptDialogs, text: str | None = None
+    ) -> None:
+        """With a `text` the file is a new one, not saved yet."""
         super().__init__()
         self._clients, self._prompts = clients, prompts
+        self._new_text = text
         self._path = path
         self._draft: Draft | None = None
         self.now = parse("", path)
@@ -89,12 +93,14 @@ class EditorScreen(Page):
 
     def compose(self) -> ComposeResult:
         try:
-            made = imported(self._path)
+            made = imported(self._path) if self._new_text is None else None
             if made is not None:
                 self._path = made.path
                 self.notify(made.sentence, title="A new cluster, not saved yet", timeout=20)
             self._draft = Draft(self._path)
-            self._text = ClusterText(made.text if made else self.draft.saved or "")
+            self._text = ClusterText(
+                made.text if made else self._new_text or self.draft.saved or ""
+            )
         except SaveError as error:
             self.notify(str(error), severity="error", timeout=15)
             self.call_after_refresh(self.app.pop_screen)
