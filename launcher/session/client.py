@@ -286,6 +286,7 @@ class RunClient:
             views = StoredRun(folder).views
         except BaseException:
             link.close()
+            process.forget()
             raise
         resume(views)
         return cls(folder, views, link, process=process, ask=ask, on_end=on_end)
@@ -453,7 +454,7 @@ class RunClient:
             if self._responder is not None:
                 self._responder.close()
             self._end_looks()
-            self._launcher.close(flush=True)
+            self._launcher.end()
             if self._on_end is not None:
                 self._on_end()
 

@@ -284,6 +284,7 @@ class LauncherLink:
         self.close()
         if process is None:
             return Tried.FOLLOWED
+        self._forget_process()
         self._process = process
         order = {"attach": self._folder.run_id, "on_close": self.subscription["on_close"]}
         self._begin(process.order(order | {"died": died, "end": end}, lock))
@@ -308,6 +309,16 @@ class LauncherLink:
         if link is not None:
             link.close(flush=flush)
             self._lost()
+
+    def end(self) -> None:
+        """Closes the connection when the launcher has read all that was sent; nothing follows."""
+        self.close(flush=True)
+        self._forget_process()
+
+    def _forget_process(self) -> None:
+        if self._process is not None:
+            self._process.forget()
+            self._process = None
 
     def _begin(self, link: socket.socket) -> None:
         with self._lock:

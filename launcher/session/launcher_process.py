@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import IO, Any
 
 
@@ -21,18 +21,22 @@ class LauncherProcess:
     def __init__(self, *, ssh: bool = False) -> None:
         """`ssh`: it will log in to hosts, as far as one can see, and imports what does that, too,
         before its order comes."""
-        self.link, theirs = socket.socketpair()
         self._errors = _nameless_file()
-        words = [sys.executable, "-P", "-m", "launcher.session.process", str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*words, "ssh"] if ssh else words,
-                stdin=subprocess.DEVNULL,
-                stdout=self._errors,
-                stderr=self._errors,
-                start_new_session=True,
-                pass_fds=(theirs.fileno(),),
-            )
+        words = [sys.executable, "-P", "-m", "launcher.session.process"]
+        with ExitStack() as unless_started:
+            unless_started.callback(self.forget)
+            self.link, theirs = socket.socketpair()
+            unless_started.callback(self.link.close)
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*words, str(theirs.fileno()), *(["ssh"] if ssh else [])],
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._errors,
+                    stderr=self._errors,
+                    start_new_session=True,
+                    pass_fds=(theirs.fileno(),),
+                )
+            unless_started.pop_all()
 
     def order(self, order: dict[str, Any], lock: int | None = None) -> socket.socket:
         """Says what to do, and hands the run's lock over; returns the connection, which is the
@@ -58,6 +62,11 @@ class LauncherProcess:
             self.link.close()
             self._process.kill()
             self._process.wait()
+            self.forget()
+
+    def forget(self) -> None:
+        """Lets go of what it wrote to standard error, which nobody asks for any more."""
+        self._errors.close()
 
     @property
     def errors(self) -> str:
