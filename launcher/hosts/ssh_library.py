@@ -1,11 +1,12 @@
-"""asyncssh, as all modules here import it: so that no compiler is started for that."""
+"""asyncssh, as all modules here import it: so that no other program is started for that."""
 
 from __future__ import annotations
 
 import ctypes.util
 import os
+import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ("asyncssh",)
@@ -16,7 +17,8 @@ _LINKER_CACHE = Path("/etc/ld.so.cache")
 @contextmanager
 def _libraries_by_cache() -> Iterator[None]:
     """Has only those libraries looked for that the linker's cache names: asyncssh can use two which
-    few machines have, and for each name Python would start a compiler and two linkers."""
+    few machines have, and for each name Python would start `ldconfig`, a compiler and two
+    linkers."""
     find = ctypes.util.find_library
     try:
         names = b"" if os.environ.get("LD_LIBRARY_PATH") else _LINKER_CACHE.read_bytes()
@@ -24,7 +26,12 @@ def _libraries_by_cache() -> Iterator[None]:
         names = b""
 
     def find_known(name: str) -> str | None:
-        return find(name) if b"lib%s.so" % os.fsencode(name) in names else None
+        for found in re.findall(rb"\blib%s\.so[.\d]*" % re.escape(os.fsencode(name)), names):
+            library = os.fsdecode(found)
+            with suppress(OSError):  # it is of another architecture
+                ctypes.CDLL(library)
+                return library
+        return None
 
     if names:
         ctypes.util.find_library = find_known

@@ -38,9 +38,14 @@ _NOTICE_SECONDS = 0.5
 _DIRECTORY_SECONDS = 10.0
 
 
-def shuffled_ports() -> list[int]:
-    """All ports that may be picked, in a new order: another run may be picking at the same time."""
-    return random.sample(range(_LOW, _HIGH), _HIGH - _LOW)
+def shuffled_ports() -> Iterator[int]:
+    """All ports that may be picked, in a new order: another run may be picking at the same time.
+    Each is drawn when it is asked for: most runs need a few of 17,000."""
+    moved: dict[int, int] = {}
+    for last in range(_HIGH - 1, _LOW - 1, -1):
+        drawn = random.randint(_LOW, last)
+        yield moved.get(drawn, drawn)
+        moved[drawn] = moved.get(last, last)
 
 
 class Ask(Protocol):
@@ -183,7 +188,7 @@ class LaunchPreparation:
         """Picks a port for each of these. Two names may be one machine: no port is picked twice,
         nor one that any task of the file has."""
         taken = {task.port for task in plan.tasks if task.port is not None}
-        self._candidates = iter([port for port in shuffled_ports() if port not in taken])
+        self._candidates = (port for port in shuffled_ports() if port not in taken)
         for task in tasks:
             self._ports[task] = next(self._candidates)
 
