@@ -37,6 +37,9 @@ class LauncherThread(LauncherProcess):
         self.link.close()
         self._theirs.close()
 
+    def forget(self) -> None:
+        """Has no file: errors go to the test's own output."""
+
     @property
     def errors(self) -> str:
         return ""
@@ -48,6 +51,8 @@ def _run(shell: RunShell, link: socket.socket, lock: int | None, on_close: str) 
             shell.run(link, lock, on_close=on_close)
         except LauncherError as error:
             link.sendall(json.dumps({"error": str(error)}).encode() + b"\n")
+        finally:
+            link.close()  # as the end of a process does
 
 
 def _crash(where: str, error: BaseException, story: Iterable[str]) -> NoReturn:

@@ -180,6 +180,7 @@ def test_a_watchdog_that_ends_without_its_word_leaves_a_doubt(
         proc.signal_process(agent, signal.SIGKILL)
         client.everything()
         again = Client(client.run_id, lease=600.0)
+        request.addfinalizer(again.close)
         again.hello()
         again.send(wire.KILL, {"id": 77, "tasks": None, "grace": 1000.0})
         proc.signal_process(watchdog, signal.SIGKILL)

@@ -183,7 +183,9 @@ def test_a_client_that_disappears_before_it_has_subscribed_ends_its_run(tmp_path
     folder = RunFolder.create(new_run_id("seen"), CLUSTER, load(file))
     lock = acquire(folder.path)
     order = {"launch": folder.run_id, "resume": None, "on_close": "kill"}
-    LauncherProcess().order(order, lock).close()
+    launcher = LauncherProcess()
+    launcher.order(order, lock).close()
+    launcher.forget()
     with attached(folder) as second:
         assert second.wait(PATIENCE)
         ended = second.snapshot()
@@ -232,6 +234,9 @@ class SilentLauncher(LauncherProcess):
         self._theirs.close()
         if self._lock is not None:
             os.close(self._lock)
+
+    def forget(self) -> None:
+        """Has no file of errors."""
 
 
 def test_a_kill_of_a_run_whose_launcher_has_just_died_starts_another(tmp_path: Path) -> None:

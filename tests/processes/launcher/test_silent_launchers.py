@@ -47,7 +47,7 @@ class Silent(LauncherProcess):
         return self.link
 
     def forget(self) -> None:
-        """Has nothing: it wrote no errors."""
+        """Has no file of errors."""
 
 
 @pytest.fixture
