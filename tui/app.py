@@ -635,7 +635,7 @@ class TfmuxApp(App[int]):
         if isinstance(self.screen, LeaveDialog):
             self.screen.dismiss(LeaveAnswer.STAY)
         if self.control and not any(isinstance(one, ReceiptScreen) for one in self.screen_stack):
-            self.push_screen(ReceiptScreen(self.control.snapshot(), leaving=self._leaving))
+            self.push_screen(ReceiptScreen(self.control, leaving=self._leaving))
 
     def _renew_receipt(self, snapshot: Snapshot) -> None:
         """Shows what has come after the receipt: which files stay on hosts."""

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,8 +47,10 @@ TERMINAL: Colours = {
 _DAY = 86_400.0
 _TAIL = 50
 """Most lines of the first failure that are printed."""
+NOTHING_STARTED = "nothing was started"
 _MOST_HOSTS = 16
-"""Hosts from which on those whose receipts are clean are summed up."""
+"""Hosts that a text names at most, where it counts the others."""
+_MOST_ENGINES = 3
 _MOST_EVIDENCE = 6
 """Sentences below a cause."""
 _MOST_TASKS = 32
@@ -130,9 +132,11 @@ def outcome_text(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
 
 def receipt_verdict(snapshot: Snapshot, colours: Colours) -> tuple[str, str]:
     """Whether anything of a run is left, by its receipt, and the style of that."""
-    if snapshot.clean:
-        return "nothing is left on any host", f"bold {colours[StatusColor.GOOD]}"
-    return UNCONFIRMED, f"bold {colours[StatusColor.BAD]}"
+    if not snapshot.clean:
+        return UNCONFIRMED, f"bold {colours[StatusColor.BAD]}"
+    hosts = len(snapshot.receipt.hosts) if snapshot.receipt is not None else 0
+    text = f"no process is left, {counted(hosts, 'host')} confirmed" if hosts else NOTHING_STARTED
+    return text, f"bold {colours[StatusColor.GOOD]}"
 
 
 def headline(snapshot: Snapshot, colours: Colours) -> StyledText:
@@ -210,12 +214,36 @@ def _task_state(task: TaskView) -> str:
 
 
 def failure_text(
-    snapshot: Snapshot, colours: Colours, tail: int, evidence: int = _MOST_EVIDENCE
+    snapshot: Snapshot,
+    colours: Colours,
+    tail: int,
+    *,
+    brief: bool = False,
+    lines: Sequence[str] | None = None,
 ) -> StyledText:
-    """The cause of a failure and what points to it, then the first failure with at most `tail` last
-    lines of its log; empty if none."""
-    text = cause_text(snapshot, colours, evidence)
-    text.append_text(_first_failure_text(snapshot, colours, tail))
+    """The cause of a failure and what points to it, with at most `tail` last lines of the guilty
+    task's log; empty if there is no failure. `lines` are the guilty task's, where they are not
+    those of the first failure. `brief`: without what a small screen has no room for."""
+    verdict, failure = snapshot.verdict, snapshot.first_failure
+    text = cause_text(snapshot, colours, 0 if brief else _MOST_EVIDENCE)
+    is_victim = failure is not None and verdict is not None and failure.task not in verdict.tasks
+    if is_victim and lines is not None:
+        text.append_text(_last_lines(lines, tail))
+    if not (brief and verdict is not None):
+        text.append_text(_first_failure_text(snapshot, colours, 0 if is_victim else tail))
+    elif failure is not None and not is_victim:
+        text.append_text(_last_lines(failure.tail, tail))
+    return text
+
+
+def _last_lines(lines: Sequence[str], most: int) -> StyledText:
+    """The last lines of a log but for routine messages of libraries."""
+    from tui.log.remarks import remark_source
+
+    text = StyledText()
+    lines = [line for line in lines if remark_source(line.encode(errors="replace")) is None]
+    for line in lines[-most:] if most else ():
+        text.append(f"  | {printable(line)}\n")
     return text
 
 
@@ -231,7 +259,6 @@ def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Styl
         text.append(printable(title) + "\n", "dim")
         return text
     from tui.log.hints import explain_hint, task_contexts  # many expressions, for failures alone
-    from tui.log.remarks import remark_source
 
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     title += lead_text(snapshot, failure)
@@ -244,9 +271,7 @@ def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Styl
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
-    lines = [line for line in failure.tail if remark_source(line.encode(errors="replace")) is None]
-    for line in lines[-tail:] if tail else ():
-        text.append(f"  | {printable(line)}\n")
+    text.append_text(_last_lines(failure.tail, tail))
     if failure.others:
         names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])
         more = len(failure.others) - _MOST_TASKS + failure.unlisted
@@ -303,35 +328,37 @@ def receipt_text(snapshot: Snapshot, colours: Colours) -> StyledText:
 
 
 def _receipt_body(snapshot: Snapshot, receipt: Receipt, colours: Colours) -> StyledText:
-    """Receipt: one line for each host, its survivors below it. Of many hosts, those that are not
-    clean come first, and the others are summed up."""
+    """Receipt: a line for each host that is not clean, its survivors below it, or that the engine
+    alone has confirmed; the clean ones are one line."""
     text = StyledText()
     verdict, style = receipt_verdict(snapshot, colours)
-    finish = "" if snapshot.clean else f"; {_advice(snapshot.run_id, receipt)}"
-    text.append(f"{verdict}{finish}\n", style)
-    clean = [host for host in receipt.hosts if host.confirmed and not host.survivors]
-    clean = [host for host in clean if not host.engine and not host.by_engine]
-    shown = receipt.hosts
-    if len(shown) > _MOST_HOSTS and len(clean) > 1:
-        summed = {host.host for host in clean}
-        shown = tuple(host for host in shown if host.host not in summed)
+    shown = [host for host in receipt.hosts if not _is_clean(host)]
+    clean = [host for host in receipt.hosts if _is_clean(host)]
+    agreed = sorted({host.engine for host in clean if host.engine})
+    said = "".join(f"; {printable(engine)}" for engine in agreed[:_MOST_ENGINES])
+    if snapshot.clean:
+        text.append(f"{verdict}{said}\n", style)
+    else:
+        text.append(f"{verdict}; {_advice(snapshot.run_id, receipt)}\n", style)
     for host in shown:
-        verdict, style = host_verdict(host, colours)
+        about, style = host_verdict(host, colours)
         text.append(f"{printable(host.host)}: ", "bold")
-        text.append(f"{verdict}\n", style)
+        text.append(f"{about}\n", style)
         for survivor in host.survivors:
             process = f"pid {survivor.pid} ({survivor.state}) {survivor.command}"
             text.append(f"{printable(host.host)}: {printable(process)}\n")
         if host.unlisted:
             text.append(f"{printable(host.host)}: and {thousands(host.unlisted)} more\n")
-    if len(shown) < len(receipt.hosts):
-        seconds = max(host.seconds for host in clean)
-        total = HostReceipt("", sum(h.signalled for h in clean), confirmed=True, seconds=seconds)
-        verdict, style = host_verdict(total, colours)
-        others = "other " if shown else ""
-        text.append(f"{thousands(len(clean))} {others}hosts: ", "bold")
-        text.append(f"{verdict} at most\n", style)
+    if clean and not snapshot.clean:
+        others = counted(len(clean), "other host" if shown else "host")
+        text.append(f"{others}: ", "bold")
+        text.append(f"no process is left{said}\n", colours[StatusColor.GOOD])
     return text
+
+
+def _is_clean(host: HostReceipt) -> bool:
+    """Its agent has confirmed that no process is left."""
+    return host.confirmed and not host.survivors and not host.by_engine
 
 
 def _advice(run_id: str, receipt: Receipt) -> str:
@@ -376,8 +403,11 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     for sentence in snapshot.results_missing:
         text.append(printable(sentence) + "\n", bad)
     text.append_text(results_text(snapshot))
-    if snapshot.outcome is Outcome.PREFLIGHT:
-        text.append("nothing was started\n")
+    if (
+        snapshot.outcome is Outcome.PREFLIGHT
+        and receipt_verdict(snapshot, colours)[0] != NOTHING_STARTED
+    ):
+        text.append(f"{NOTHING_STARTED}\n")
     if snapshot.outcome is Outcome.DETACHED:
         text.append(f"the run goes on; come back with: tfmux attach {printable(snapshot.run_id)}\n")
     return text

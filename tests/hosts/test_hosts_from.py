@@ -370,6 +370,6 @@ def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     assert "success" not in said
     if by_exec:
         assert said.count("checkpoint") == 4, said
-        assert said.count("saved") == 2 and "nothing is left on any host" in said, said
+        assert said.count("saved") == 2 and "no process is left" in said, said
         # Or the agents, which get TERM as well, are heard first.
         assert "terminated after" in said or "failed after" in said, said

@@ -82,7 +82,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.keys("l")
     answer_first_contacts(window, testbed)
     window.wait_for("ps:0 @tf1", "worker:0 @tf2")
-    window.wait_for("✓ success", "nothing is left on any host", timeout=150)
+    window.wait_for("✓ success", "no process is left", timeout=150)
     assert len(accepted_keys().read_text().splitlines()) == 4
     window.keys("Escape", "Escape")
     window.wait_for("hosts × jobs")
@@ -90,7 +90,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     window.wait_for("Runs 1", "✓ success", "mission-", "step")
     window.keys("q")
     screen = window.wait_for("EXIT-CODE 0", "worker:2 on tf4: exit 0")
-    assert "nothing is left on any host" in screen
+    assert "no process is left" in screen
     [folder] = RunFolder.all()
     assert folder.launcher_pid() is None
 
@@ -117,6 +117,6 @@ def test_up_asks_for_the_keys_of_strangers_and_f9_ends_it(
     window.wait_for("worker:3 @tf4")
     window.wait_until(lambda s: s.count("ready") >= 4 or s.count(" r ") >= 4, "four ready tasks")
     window.keys("F9")
-    window.wait_for("nothing is left on any host", "confirmed")
+    window.wait_for("no process is left", "confirmed")
     window.keys("q")
     window.wait_for("EXIT-CODE 130")

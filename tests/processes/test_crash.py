@@ -130,7 +130,7 @@ def test_the_run_goes_on_when_the_screen_fails(
         assert run in shown and "unsupervised" not in shown
     finally:
         ended = command.run("kill", "--all")
-    assert ended.returncode == 0 and "nothing is left on any host" in ended.stdout
+    assert ended.returncode == 0 and "no process is left" in ended.stdout
     assert not living()
 
 
@@ -165,7 +165,7 @@ def test_a_crash_after_f9_does_not_save_the_run(
     window.keys("F9")
     window.wait_for("killing all")
     window.keys("w")
-    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    screen = window.wait_for("EXIT-CODE 130", "no process is left")
     assert "the screen failed: RuntimeError" in screen
     assert not living()
 

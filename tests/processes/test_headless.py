@@ -48,7 +48,7 @@ def test_a_run_that_works_ends_with_0_and_its_lines_on_stdout(tmp_path: Path) ->
     done = run("up", str(write(tmp_path, GOOD)), "--headless")
     assert done.returncode == 0, done.stderr
     assert done.stdout == "worker:0 | fine\n"
-    assert "nothing is left on any host" in done.stderr
+    assert "no process is left" in done.stderr
 
 
 def test_several_files_need_a_terminal(tmp_path: Path) -> None:

@@ -37,7 +37,9 @@ def test_a_run_whose_folder_was_removed_is_listed_and_ended(
         assert f"{run} goes on, though its folder has been removed" in listed.stderr
         done = command.run("kill", *(run if word == "RUN" else word for word in words))
         assert done.returncode == 0, done.stderr
-        assert f"run {run}:" in done.stdout and "none left, confirmed" in done.stdout
+        assert (
+            f"run {run}:" in done.stdout and "no process is left, 1 host confirmed" in done.stdout
+        )
         assert not living()
         assert up.wait() == 130
     assert "no active runs" in command.run("ps").stderr
@@ -103,4 +105,4 @@ def test_after_a_kill_a_flood_is_not_printed_to_its_end(tmp_path: Path) -> None:
         assert up.wait() == 130
     assert "of logs were not printed after the kill; tfmux logs" in up.said
     assert sum(len(event["text"]) for event in up.of("log")) < log.stat().st_size / 2
-    assert "nothing is left on any host" in up.said
+    assert "no process is left" in up.said

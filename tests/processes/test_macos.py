@@ -107,7 +107,7 @@ def test_a_run_on_hosts(macos: None, ssh_server: SshServer, tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     for index in (0, 1):
         assert f"worker:{index} | worker {index} says hello" in done.stdout
-    assert "nothing is left on any host" in done.stderr
+    assert "no process is left" in done.stderr
     assert json.loads((tmp_path / "hooked").read_text())
 
 

@@ -175,11 +175,11 @@ def test_a_screen_is_drawn_where_stdout_is(
     window.wait_for("worker:1 @localhost", "step 2")
     assert not errors.read_text()
     window.keys("F9")
-    window.wait_for("nothing is left on any host", "q leave")
+    window.wait_for("no process is left", "q leave")
     window.keys("q")
     window.wait_for("EXIT-CODE 130")
     said = errors.read_text()
-    assert "nothing is left on any host" in said and "\x1b" not in said
+    assert "no process is left" in said and "\x1b" not in said
     assert not living()
 
 

@@ -261,7 +261,7 @@ def test_a_base_installation_trains_on_hosts_that_have_tensorflow(
     text = HOSTS.replace('[hosts.tf1]\nssh = "tf1.invalid"\n', host).replace("2222", "auto")
     file = write(tmp_path, text.replace('"async"', '"tour", "hello"'))
     done = tfmux(base, "up", str(file), "--headless")
-    assert "worker:0 | " in done.stdout and "nothing is left on any host" in done.stderr
+    assert "worker:0 | " in done.stdout and "no process is left" in done.stderr
 
 
 # --- other versions of Python -------------------------------------------------------------

@@ -111,7 +111,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
 
     await second.keys("F9")
     for tab in (first, second):
-        await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
+        await tab.wait_for("Receipt", "no process is left", "confirmed")
         assert {urlsplit(url).netloc for url in tab.requested} == {serve.netloc}
         assert any(url.startswith("ws:") for url in tab.requested)
         assert any(url.endswith(".ttf") for url in tab.requested)
@@ -182,7 +182,7 @@ async def test_what_a_login_asks_is_asked_on_the_pages(
         for path in found.path.rglob("*"):
             assert b"s3cret" not in (path.read_bytes() if path.is_file() else b"")
         await tabs[0].keys("F9")
-        await tabs[1].wait_for("Receipt", "nothing is left on any host", "confirmed")
+        await tabs[1].wait_for("Receipt", "no process is left", "confirmed")
     finally:
         server.end()
         if RunFolder.all():
@@ -242,7 +242,7 @@ async def test_a_connection_that_stands_still_is_shown(
         await until(lambda: len(serve.pages()) == 1, "one page is left on the server")
 
     await tab.keys("F9")
-    await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
+    await tab.wait_for("Receipt", "no process is left", "confirmed")
     assert not tab.errors
 
 
@@ -340,7 +340,7 @@ async def test_a_phone_shows_the_whole_screen(serve: Serve, chromium: Browser) -
     await tab.touch("launch")
     await tab.wait_until(lambda screen: "F9 kill all" in screen and step(screen) >= 1, "a step")
     await tab.touch("F9")
-    await tab.wait_for("Receipt", "nothing is left on any host", "confirmed")
+    await tab.wait_for("Receipt", "no process is left", "confirmed")
 
 
 async def test_a_click_of_a_mouse_does_not_press_the_kill_key(
@@ -392,7 +392,7 @@ async def test_a_run_of_a_terminal_is_looked_at_from_home(
         await stepping(tab)
         assert RunFolder.all()[0].launcher_pid() == launcher
         await tab.keys("F9")
-        await tab.wait_for("Receipt", "nothing is left on any host")
+        await tab.wait_for("Receipt", "no process is left")
         assert up.wait(PATIENCE) == 130
     finally:
         if up.poll() is None:

@@ -192,7 +192,7 @@ def test_two_screens_have_a_process_each(
     )
     for window in windows:
         window.keys("F9")
-        window.wait_for("nothing is left on any host")
+        window.wait_for("no process is left")
 
 
 # --- while it waits ---------------------------------------------------------------------------

@@ -118,5 +118,5 @@ def test_a_later_kill_wakes_what_was_stopped(tmp_path: Path) -> None:
         up.kill_launcher()
         done = command.run("kill", up.run_id)
         assert done.returncode == 0, done.stdout
-        assert "none left, confirmed" in done.stdout
+        assert "no process is left, 1 host confirmed" in done.stdout
     wait_until(lambda: gone(up.run_id), "nothing is left")

@@ -36,10 +36,10 @@ def test_a_run_is_watched_and_killed_with_one_key(
     window.wait_for("all logs, 3 of 3 tasks")
     assert living() == everyone
     window.keys("F9")
-    window.wait_for("nothing is left on any host")
+    window.wait_for("no process is left")
     assert not living()
     window.keys("q")
-    screen = window.wait_for("EXIT-CODE 130", "nothing is left on any host")
+    screen = window.wait_for("EXIT-CODE 130", "no process is left")
     assert "worker:1 on localhost: killed" in screen
 
 
@@ -55,7 +55,7 @@ def test_a_closed_terminal_leaves_nothing(
     window.wait_until(lambda _: len(living()) == 3, "all three processes")
     if ended:
         window.keys("F9")
-        window.wait_for("nothing is left on any host")
+        window.wait_for("no process is left")
     assert guard.programs_here()
     window.close()
     wait_until(lambda: not guard.programs_here(), "the screen's process is gone")
@@ -81,6 +81,6 @@ def test_a_command_without_a_file_on_the_screen(
     )
     window.wait_for("worker:0 ", "worker:1 ", "rank 0", "rank 1")
     window.keys("F9")
-    window.wait_for("nothing is left on any host")
+    window.wait_for("no process is left")
     window.keys("q")
     window.wait_for("EXIT-CODE 130")

@@ -40,7 +40,10 @@ def test_logs_stacks_attach_and_kill_mean_the_one_active_run(tmp_path: Path) -> 
             attached.log("worker:0", "tick")
             done = command.run("kill")
             assert done.returncode == 0, done.stderr
-            assert f"run {first.run_id}:" in done.stdout and "none left, confirmed" in done.stdout
+            assert (
+                f"run {first.run_id}:" in done.stdout
+                and "no process is left, 1 host confirmed" in done.stdout
+            )
             assert attached.wait() == 130 and attached.run_id == first.run_id
         assert first.wait() == 130
     assert not living()

@@ -142,11 +142,11 @@ def test_two_terminals_detach_and_attach_at_once(
     os.kill(pid, signal.SIGSTOP)
     try:
         fourth.keys("F9")
-        fourth.wait_for("nothing is left on any host")
+        fourth.wait_for("no process is left")
         assert not living()
     finally:
         os.kill(pid, signal.SIGCONT)
-    third.wait_for("Receipt", "nothing is left on any host")
+    third.wait_for("Receipt", "no process is left")
     third.keys("q")
     third.wait_for("EXIT-CODE 130")
 

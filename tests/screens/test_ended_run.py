@@ -70,7 +70,7 @@ async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> N
             await shows(pilot, words)
         await pilot.press("escape")
         run.end()
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         await pilot.press("question_mark")
         await until(pilot, lambda: isinstance(app.screen, HelpScreen))
         await shows(pilot, "Receipt")
@@ -117,7 +117,7 @@ async def test_files_that_stay_on_hosts_are_named_when_they_are_known(run: Scrip
     """They come after the receipt, and stand below it."""
     async with showing(run, (160, 40)) as (app, pilot):
         run.end()
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         assert not visible(app, "new files")
         run.change(results_kept=(KEPT,))
         await shows(pilot, "tf1: 3 new files, 1.2 GB, kept in /home/me/")

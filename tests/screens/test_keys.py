@@ -37,7 +37,7 @@ def test_display_names(key: str, name: str) -> None:
 
 SAME: Mapping[str, set[str]] = {
     # To what is to be mended: a problem, a finding, an error, or the file of a run.
-    "e": {"edit.problem", "check.next", "error.next", "home.edit"},
+    "e": {"edit.problem", "check.next", "error.next", "home.edit", "end.edit"},
     "f4": {"edit.settings", "edit.file", "home.edit"},
     "slash": {"home.filter", "search"},
     "E": {"check.previous", "error.previous"},
@@ -65,6 +65,8 @@ SAME: Mapping[str, set[str]] = {
     "b": {"stacks", "stacks.back"},
     "C": {"cause", "cause.back"},
     "z": {"stacks.zoom", "zoom"},
+    "y": {"log.copy", "report"},  # copies
+    "r": {"end.again", "task.restart"},  # starts it once more
     "enter": {"edit.form", "home.open", "cause.go", "zoom"},  # opens what has the cursor
     "escape": {
         *("edit.to_table", "edit.back", "hosts.back", "metrics.back", "stacks.back"),

@@ -72,6 +72,31 @@ async def test_a_key_launches_the_ended_run_again(
         assert not run.asked
 
 
+@pytest.mark.parametrize(("key", "asked"), [("r", "again"), ("e", "edit_file")])
+async def test_the_keys_of_the_summary_lead_on(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch, key: str, asked: str
+) -> None:
+    """Given the summary of a failure, when its keys are pressed, then the run is launched again, or
+    its file is opened; with the summary hidden, `e` goes to errors again."""
+    done: list[str] = []
+    for name in ("again", "edit_file"):
+        monkeypatch.setattr(TfmuxApp, f"action_{name}", lambda app, name=name: done.append(name))
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.change(state=RunPhase.RUNNING)
+    async with showing(run, _none) as (_, pilot):
+        run.end(exit_code=1)
+        await shows(pilot, "r again  e edit  y copy report  Esc hide")
+        await pilot.press(key)
+        await until(pilot, lambda: done == [asked])
+        await pilot.press("escape", "e")
+        await shows(pilot, "no line of any task looks like an")
+        assert done == [asked]
+
+
+def _none(run_id: str) -> RunControl:
+    raise AssertionError(run_id)
+
+
 async def test_an_active_run_is_not_launched_again(run: ScriptedRun) -> None:
     """The key says what comes first."""
 

@@ -204,14 +204,15 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, others, ("one", "two"))
         run.task("worker:1", state=TaskState.FAILED, exit_code=1, ended=1000.0)
         run.end(Outcome.FAILED, 1, failure=failure)
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         summary = app.screen.query_one(OutcomePanel)
         await until(pilot, lambda: 0 < summary.outer_size.height <= 8)
         await until(pilot, lambda: focused_task(app) == "worker:1")
         await shows(pilot, "ValueError: what went wrong")
         assert len(app.screen.query_one(PaneGrid).panes) == 4
         await pilot.press("f9")
-        await shows(pilot, "tf4: 3 processes signalled")
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "no process is left, 4 hosts confirmed")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: not summary.display)
         assert focused_task(app) == "worker:1"
@@ -232,7 +233,7 @@ async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
         run.end(Outcome.FAILED, 1, failure=failure)
         await shows(pilot, "first failure: worker:1 on tf3: exit 1, 4.1 s before worker:0")
         await shows(pilot, "ValueError: the loss is NaN")
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         await pilot.press("q")
     assert app.return_value == 1
 

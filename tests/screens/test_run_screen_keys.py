@@ -284,7 +284,7 @@ async def test_ending_a_task_asks_and_killing_it_does_not(run: ScriptedRun) -> N
         await until(pilot, lambda: run.asked[1:] == ["signal worker:1 KILL"])
 
 
-@pytest.mark.parametrize("key", ["r", "R", "x", "X"])
+@pytest.mark.parametrize("key", ["R", "x", "X"])
 async def test_a_key_that_can_do_nothing_says_why(run: ScriptedRun, key: str) -> None:
     """Given a run that has ended, then keys for its tasks say so."""
     run.end()

@@ -26,6 +26,7 @@ from launcher.session.control import RunControl
 from tui.format import StatusColor, clock
 from tui.log.document import Document
 from tui.log.sanitise import plain_text
+from tui.screens.copied_report import REPORT_ABOUT, copy_report
 from tui.screens.page import fit
 from tui.screens.run_page import RunPage
 from tui.screens.stacks_screen import StacksScreen
@@ -65,6 +66,7 @@ class CauseScreen(RunPage):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,C", "app.pop_screen", "Back to the logs", id="cause.back"),
         Binding("enter", "go", "To its place in the log", id="cause.go"),
+        Binding("y", "report", "Copy a report", id="report", tooltip=REPORT_ABOUT),
     ]
 
     def compose(self) -> ComposeResult:
@@ -87,8 +89,8 @@ class CauseScreen(RunPage):
     def _show(self) -> None:
         if self.app.screen is not self:
             return
-        hints = [("cause.back", "back"), ("cause.go", "to its place"), ("stacks", "stacks")]
-        snapshot = self.show_run([*hints, ("help", "help")])
+        hints = [("cause.back", "back"), ("cause.go", "to its place"), ("report", "copy report")]
+        snapshot = self.show_run([*hints, ("stacks", "stacks"), ("help", "help")])
         bad = status_colours(self.app)[StatusColor.BAD]
         text, surety = cause_sentence(snapshot)
         sentence = Text(text, f"bold {bad}" if surety else "")
@@ -114,6 +116,11 @@ class CauseScreen(RunPage):
     def _row(self) -> EvidenceRow | None:
         key = self.query_one(Table).key
         return self._rows[int(key)] if key is not None and int(key) < len(self._rows) else None
+
+    @work(group="commands", exclusive=True)
+    async def action_report(self) -> None:
+        """Copies the cause and what a colleague needs to know beside it."""
+        await copy_report(self.app, self._control)
 
     @on(DataTable.RowSelected, "#evidence")
     @work(group="commands", exclusive=True)

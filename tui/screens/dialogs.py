@@ -24,8 +24,11 @@ from textual.widgets.option_list import Option
 
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
+from launcher.session.control import RunControl
+from tui.failure_report import guilty_lines
 from tui.keys import key_of
 from tui.outcome import failure_text, headline, paragraphs, receipt_text, results_text
+from tui.screens.copied_report import LOW_LINES, TALL, copy_report
 from tui.screens.page import STYLES, Answer, Overlay
 from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
@@ -215,6 +218,7 @@ class ReceiptScreen(Dialog[None]):
         Binding("enter,space", "dismiss", "Back", show=False),
         Binding("q", "app.leave", "Leave", id="leave", show=False),
         Binding("l", "app.again", "Launch it again", id="again", show=False),
+        Binding("y", "report", "Copy a report", id="report", show=False),
     ]
 
     class Left(Message):
@@ -224,9 +228,10 @@ class ReceiptScreen(Dialog[None]):
             self.code = code
             super().__init__()
 
-    def __init__(self, snapshot: Snapshot, *, leaving: bool) -> None:
+    def __init__(self, control: RunControl, *, leaving: bool) -> None:
         super().__init__("Receipt")
-        self._snapshot = snapshot
+        self._control = control
+        self._snapshot = control.snapshot()
         self._leaving = leaving
 
     def body(self) -> ComposeResult:
@@ -242,15 +247,22 @@ class ReceiptScreen(Dialog[None]):
     def note(self) -> str:
         if self._leaving:
             return "any key leaves"
-        back, again, leave = (key_of(self, each) for each in ("dialog.back", "again", "leave"))
-        return f"{back} back to the logs   {again} launch again   {leave} leave"
+        keys = {"dialog.back": "back to the logs", "again": "launch again", "leave": "leave"}
+        keys["report"] = "copy report"
+        return "   ".join(f"{key_of(self, key)} {does}" for key, does in keys.items())
 
     def _text(self) -> Text:
         colours = status_colours(self.app)
         now = self._snapshot
-        receipt, failure = receipt_text(now, colours), failure_text(now, colours, TAIL)
-        receipt.append_text(results_text(now))
-        return paragraphs(headline(now, colours), receipt, failure).rich  # the proof is seen first
+        brief = self.app.size.height < TALL
+        lines = guilty_lines(now, self._control.logs)
+        failure = failure_text(now, colours, LOW_LINES if brief else TAIL, brief=brief, lines=lines)
+        receipt = receipt_text(now, colours).append_text(results_text(now))
+        return paragraphs(headline(now, colours), failure, receipt).rich
+
+    async def action_report(self) -> None:
+        """Copies what a colleague needs to know of the end of the run."""
+        await copy_report(self.app, self._control)
 
     def on_key(self) -> None:
         """Leaves, when that is all there is left to do."""

@@ -27,7 +27,9 @@ from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot, TaskView, new_notes
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.control import RunControl, loop_caller
+from launcher.store.logs import LogStore
 from tui.clipboard import copy
+from tui.failure_report import guilty_lines
 from tui.keys import bound_keys, key_hints, key_of
 from tui.memory import Memory
 from tui.outcome import (
@@ -39,6 +41,7 @@ from tui.outcome import (
     results_text,
 )
 from tui.pane_layout import Arrangement
+from tui.screens.copied_report import LOW_LINES, REPORT_ABOUT, TALL, copy_report
 from tui.screens.dialogs import Confirm, ask
 from tui.screens.page import fit
 from tui.task_monitor import TaskMonitor
@@ -56,15 +59,14 @@ _RESTART = Binding.Group("Restart, at once")
 _END = Binding.Group("TERM, KILL the task")
 _OF_LIVING_RUNS = ("restart", "signal")
 """Actions that mean nothing when the run has ended."""
+_LENT = ("copy", "error")
+"""Actions of panes whose keys belong to the summary while that is shown."""
 _MOST_NOTES = 4
 _MOST_TASKS = 64
 """Tasks that the palette offers to go to."""
 _NOTE_SECONDS = 8
-TALL = 36
 LAST_LINES = 5
 """Last lines of a failure on a tall terminal."""
-LOW_LINES = 3
-"""Last lines of a failure on a low terminal; none where a host has not confirmed its end."""
 FRAME = 1 / 30
 SEARCH_FRAME = 1 / 10
 INPUT_FRAMES = 10
@@ -147,6 +149,10 @@ class RunScreen(Screen[None]):
             tooltip="This task alone, at once",
             group=_END,
         ),
+        # The keys of the summary, beside those that launch again and edit everywhere.
+        Binding("r", "app.again", "Launch the ended run again", id="end.again", show=False),
+        Binding("e", "app.edit_file", "Edit the ended run's file", id="end.edit", show=False),
+        Binding("y", "report", "Copy a report", id="report", tooltip=REPORT_ABOUT),
     ]
 
     class Changed(Message):
@@ -160,7 +166,7 @@ class RunScreen(Screen[None]):
         self.strip = StatusStrip()
         self.strip.display = False
         self.area = PaneArea(control, self.snapshot, memory)
-        self.outcome = OutcomePanel()
+        self.outcome = OutcomePanel(control.logs)
         self.prompt = Prompt()
         self.footer = KeyFooter()
         self.monitor = TaskMonitor(control)
@@ -176,12 +182,15 @@ class RunScreen(Screen[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """No task can be restarted or ended when the run has ended: help does not list that."""
+        if action == "report":
+            return self.outcome.display
         return self.snapshot.ended is None or not action.startswith(_OF_LIVING_RUNS)
 
     def on_key(self, event: events.Key) -> None:
         """Says why a key does nothing whose command was refused."""
         bindings = self._bindings.key_to_bindings.get(event.key, ())
-        if any(binding.action.startswith(_OF_LIVING_RUNS) for binding in bindings):
+        actions = {binding.action for binding in bindings}
+        if "app.again" not in actions and any(one.startswith(_OF_LIVING_RUNS) for one in actions):
             self.notify("the run has ended: its tasks cannot be restarted or ended", timeout=3)
         elif self.snapshot.ended is None and event.key in bound_keys(self.app, ()).get("again", ()):
             kill = key_of(self, "kill_all")
@@ -267,6 +276,7 @@ class RunScreen(Screen[None]):
         """Shows how the run ended, and the task that is to blame: the summary may leave room for
         one pane alone."""
         self.outcome.show(self.snapshot)
+        self.area.lent.update(_LENT)
         culprit = self.snapshot.culprit
         if culprit and any(task.id == culprit for task in self.snapshot.tasks):
             self.area.pane_layout.focus(culprit)
@@ -394,6 +404,7 @@ class RunScreen(Screen[None]):
         if not self.outcome.display:
             return False
         self.outcome.display = False
+        self.area.lent.clear()
         self.show_run(time.time())
         return True
 
@@ -419,6 +430,11 @@ class RunScreen(Screen[None]):
         else:
             where = await copy(self.app, url)
             self.notify(f"{url}: no browser here, the address was {where}", timeout=8)
+
+    @work(group="commands")
+    async def action_report(self) -> None:
+        """Copies what a colleague needs to know of the end of the run."""
+        await copy_report(self.app, self.control)
 
     @work(group="commands")
     async def action_restart(self, hard: bool) -> None:
@@ -479,24 +495,26 @@ class OutcomePanel(VerticalScroll, can_focus=False):
     """How the run ended, below the panes and never over them. Hidden until it has ended by itself;
     what has no room scrolls."""
 
-    def __init__(self) -> None:
+    def __init__(self, logs: LogStore) -> None:
+        self._logs = logs
         self._text = Static(markup=False)
         super().__init__(self._text)
         self.display = False
 
     def show(self, snapshot: Snapshot) -> None:
-        """Shows the first failure and the receipt; outcome and time stand in the header."""
+        """Shows the cause and the receipt; outcome and time stand in the header."""
         colours = status_colours(self.app)
         tall = self.app.size.height >= TALL
-        clean = snapshot.receipt is None or snapshot.clean
-        lines, evidence = (LAST_LINES, LAST_LINES) if tall else (LOW_LINES if clean else 0, 0)
-        failure = failure_text(snapshot, colours, lines, evidence)
+        lines = LAST_LINES if tall else LOW_LINES
+        guilty = guilty_lines(snapshot, self._logs)
+        failure = failure_text(snapshot, colours, lines, brief=not tall, lines=guilty)
         receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
         texts = (refusals_text(snapshot, colours), failure, receipt)
         self._text.update(paragraphs(*texts, apart=tall).rich)
-        keys = [("again", "launch again"), ("edit.file", "its file"), ("back", "hide")]
+        keys = [("end.again", "again"), ("end.edit", "edit"), ("report", "copy report")]
+        keys += [("back", "hide")]
         if snapshot.culprit is not None:
-            keys = [("failure", "its log"), ("cause", "cause and evidence"), *keys]
+            keys = [("failure", "log"), ("cause", "cause"), *keys]
         named = (f"{hint.keys} {hint.does}" for hint in key_hints(self, keys))
         self.border_title = Content("  ".join(named))
         self.display = True

@@ -126,7 +126,7 @@ def header_parts(
     summary: bool = False,
 ) -> list[Part]:
     """The parts of the header; `key` gives the displayed key of a command, `form` is that of the
-    picture of the start order. With `summary` the failure and the receipt are told elsewhere."""
+    picture of the start order. With `summary` failure and clean receipt are told elsewhere."""
     bad, busy = (f"bold {colours[m]}" for m in (StatusColor.BAD, StatusColor.BUSY))
     name = snapshot.name
     if len(name) > _LONGEST_NAME:
@@ -229,9 +229,9 @@ def _ended(
         parts.append(Part(Importance.CLOCK, f"after {clock(snapshot.ended - snapshot.started)}"))
     if not summary:
         parts += _first_failure(snapshot, bad)
-        if snapshot.receipt is not None:
-            rank = Importance.STATE if snapshot.clean else Importance.NEWS
-            parts.append(Part(rank, *receipt_verdict(snapshot, colours)))
+    if snapshot.receipt is not None and not (summary and snapshot.clean):
+        rank = Importance.STATE if snapshot.clean else Importance.NEWS
+        parts.append(Part(rank, *receipt_verdict(snapshot, colours)))
     return [*parts, *_progress(snapshot, snapshot.started)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Self
@@ -134,10 +134,12 @@ class Pane(Widget, can_focus=True):
     class TitleDoubleClicked(Message):
         """The title was double-clicked, which zooms the pane."""
 
-    def __init__(self, memory: Memory) -> None:
-        """`memory` has the directory where lines were saved last."""
+    def __init__(self, memory: Memory, lent: Container[str] = ()) -> None:
+        """`memory` has the directory where lines were saved last; `lent` are actions whose keys
+        mean something else at present."""
         super().__init__()
         self._memory = memory
+        self._lent = lent
         self.view: LogView | None = None
         self._title = Title()
         self._note = ""
@@ -157,6 +159,12 @@ class Pane(Widget, can_focus=True):
         self._hidden: str | None = None
         """How many remarks are hidden here; None when that has changed."""
         self._drag_from: int | None = None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Selected lines are copied whatever else the key may mean."""
+        if action == "copy" and self.view is not None and self.view.selection:
+            return True
+        return action not in self._lent
 
     # what is shown
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, ClassVar, TypeVar
@@ -49,9 +50,10 @@ class PaneGrid(Grid):
 
     BLANK = True  # covered by the panes, with each of whose lines Textual paints this widget too
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: Memory, lent: Container[str] = ()) -> None:
         super().__init__()
         self._memory = memory
+        self._lent = lent
         self.panes: list[Pane] = []
         """Panes on the screen, in reading order."""
         self._pool: list[Pane] = []
@@ -59,7 +61,7 @@ class PaneGrid(Grid):
     def place(self, count: int) -> list[Pane]:
         """Gives `count` panes; those that are not needed are hidden."""
         while len(self._pool) < count:
-            pane = Pane(self._memory)
+            pane = Pane(self._memory, self._lent)
             self._pool.append(pane)
             self.mount(pane)
         for i, pane in enumerate(self._pool):
@@ -221,7 +223,9 @@ class PaneArea(Horizontal, can_focus=True):
         self.pane_layout.update(snapshot)
         self.views = LogViews(control.logs, snapshot)
         self.views.set_options(_options(self.views.options, memory.choices, snapshot.started))
-        self.grid = PaneGrid(memory)
+        self.lent: set[str] = set()
+        """Actions whose keys mean something else, as long as the screen says so."""
+        self.grid = PaneGrid(memory, self.lent)
         self.task_list = TaskList()
         self.task_list.display = False
         self._control = control
@@ -239,6 +243,9 @@ class PaneArea(Horizontal, can_focus=True):
             return next(iter(self.grid.panes), None)
         wanted = self.pane_layout.focused
         return next((p for p in self.grid.panes if p.view and p.view.task == wanted), None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action not in self.lent
 
     def on_mount(self) -> None:
         # The first keys may come before there is a pane, which then takes the focus for good.

@@ -103,6 +103,6 @@ async def test_a_run_that_has_ended_meanwhile_shows_its_stored_receipt() -> None
         await shows(pilot, "Kill this run")
         await pilot.press("y")
         await shows(pilot, "Receipts")
-        assert any("nothing is left on any host" in row for row in screen_text(app))
+        assert any("no process is left" in row for row in screen_text(app))
     clients.close()
     assert ended.launcher_pid() is None

@@ -8,7 +8,7 @@ from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import focused_task, showing, shows, until
+from tests.support.screens import focused_task, showing, shows, until, visible
 from tui.screens.dialogs import LeaveDialog, ReceiptScreen
 from tui.screens.run_screen import RunScreen
 from tui.widgets.pane import Pane
@@ -57,7 +57,7 @@ async def test_kill_all_inside_a_dialog(run: ScriptedRun) -> None:
         await until(pilot, lambda: run.asked == ["kill_all", "kill_all force"])
         run.end(Outcome.KILLED, 130)
         await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("q")
@@ -109,9 +109,10 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
 
 
 async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: ScriptedRun) -> None:
-    """The last lines of a failure come after what every host has confirmed, and scroll."""
+    """Given a failure with many last lines, when its receipt is shown at 80×24, then the last three
+    of them, what the hosts have confirmed and the keys are in sight."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)
-    async with showing(run, (80, 24)) as (_, pilot):
+    async with showing(run, (80, 24)) as (app, pilot):
         await pilot.press("f9")
         await until(pilot, lambda: "kill_all" in run.asked)
         tail = tuple(f"line {number} of a long story" for number in range(30))
@@ -120,10 +121,9 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
             130,
             failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail),
         )
-        await shows(pilot, "nothing is left on any host")
-        await shows(pilot, "none left, confirmed in 0.20 s")
-        await shows(pilot, "Esc back to the logs   q leave")
-        await pilot.press("end")
-        await shows(pilot, "line 29 of a long story")
+        await shows(pilot, "no process is left, 4 hosts confirmed")
+        await shows(pilot, "Esc back to the logs   l launch again   q leave   y copy report")
+        assert all(visible(app, f"line {number} of a long story") for number in (27, 28, 29))
+        assert not visible(app, "line 26 of a long story")
         await pilot.press("escape", "question_mark")
         await shows(pilot, "Esc back")

@@ -152,7 +152,7 @@ def test_receipt(snap_compare: Compare, training: ScriptedRun) -> None:
         await pilot.press("f9")
         training.all_tasks(state=TaskState.KILLED, exit_signal="TERM", ended=NOON)
         training.end(Outcome.KILLED, 130)
-        await still(text="nothing is left on any host")(pilot)
+        await still(text="no process is left")(pilot)
 
     assert snap_compare(app, terminal_size=(120, 40), run_before=kill)
 

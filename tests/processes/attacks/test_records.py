@@ -237,7 +237,7 @@ def test_ps_logs_and_kill_all_beside_odd_runs(tmp_path: Path) -> None:
         killed = run("kill", "--all")
         assert killed.returncode == 4, killed.stderr
         assert f"run {up.run_id}:" in killed.stdout
-        assert "nothing is left on any host" in killed.stdout
+        assert "no process is left" in killed.stdout
         for name in names:
             assert f"tfmux: {name} could not be read: " in killed.stderr
         assert "Traceback" not in listed.stderr + killed.stderr
@@ -267,7 +267,7 @@ def test_kill_of_a_run_whose_cluster_file_is_broken_asks_its_launcher(tmp_path: 
         RunFolder.find(up.run_id).cluster_file.write_text("name = [[[")
         killed = run("kill", up.run_id)
         assert killed.returncode == 0, killed.stderr
-        assert "nothing is left on any host" in killed.stdout
+        assert "no process is left" in killed.stdout
         assert up.wait() == 130, up.transcript()
 
 
@@ -325,7 +325,7 @@ def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) 
     make(folder.events)
     killed = run("kill", folder.run_id)
     assert killed.returncode == 0, killed.stdout + killed.stderr
-    assert "far: " in killed.stdout and "nothing is left on any host" in killed.stdout
+    assert "far: " in killed.stdout and "no process is left" in killed.stdout
     assert not Path(f"/proc/{pid}").exists()
 
 

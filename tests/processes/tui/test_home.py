@@ -275,7 +275,7 @@ async def test_an_active_run_is_shown_and_ended_by_its_launcher(tmp_path: Path) 
                     await pilot.press(way)
                 receipts = ReceiptScreen if way == "on its screen" else KillRunsDialog
                 await until(pilot, lambda kind=receipts: isinstance(pilot.app.screen, kind))  # type: ignore[misc]
-                await shows(pilot, "nothing is left on any host")
+                await shows(pilot, "no process is left")
                 await pilot.press("escape")
                 assert up.wait() == 130, up.transcript()
                 if way == "on its screen":
@@ -296,7 +296,7 @@ async def test_launch_kill_and_back_home(tmp_path: Path) -> None:
         await shows(pilot, "worker:1 @localhost  ready")
         await pilot.press("f9")
         await until(pilot, lambda: isinstance(pilot.app.screen, ReceiptScreen))
-        await shows(pilot, "nothing is left on any host")
+        await shows(pilot, "no process is left")
         await pilot.press("escape", "escape", "escape")
         await until(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
         await shows(pilot, "■ killed")

@@ -250,7 +250,7 @@ async def test_this_machine_is_looked_at_and_x_ends_what_a_dead_run_has_left_the
             await pilot.press("x")
             await shows(pilot, "Kill this run")
             await pilot.press("y")
-            await shows(pilot, "nothing is left on any host")
+            await shows(pilot, "no process is left")
             left.wait(PATIENCE)
             await pilot.press("escape")
             await until(pilot, lambda: pilot.app.screen is screen)

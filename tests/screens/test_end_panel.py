@@ -1,0 +1,122 @@
+"""The summary of a failure and the receipt's own page: the cause first, and what to do next."""
+
+from __future__ import annotations
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.cause import Evidence, Kind, Verdict
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
+from launcher.run.states import Outcome, RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import screen_text, showing, shows, until, visible
+from tui.app import TfmuxApp
+from tui.screens.cause_screen import CauseScreen
+from tui.screens.dialogs import ReceiptScreen
+from tui.widgets.pane import Pane
+
+SIZES = [(80, 24), (120, 40), (200, 50)]
+CAUSE = "worker:1 on tf3 is stopped"
+LAST = tuple(f"guilty line {number}" for number in range(1, 9))
+UNCLEAN = Receipt(
+    (
+        HostReceipt("tf1", signalled=3, confirmed=True, seconds=0.2),
+        HostReceipt("tf2", 2, (Survivor(4121, "python train.py", "D"),), seconds=5.0),
+        HostReceipt("tf3", signalled=3, confirmed=True, seconds=0.2),
+        HostReceipt("tf4", signalled=3, confirmed=True, seconds=0.2),
+    ),
+    begun=True,
+)
+
+
+def fail(run: ScriptedRun, outcome: Outcome, receipt: Receipt | None = None) -> None:
+    """A worker is guilty, and another one has failed first."""
+    (run.logs.folder / "cluster.toml").write_text('name = "mnist"\n')
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.change(state=RunPhase.RUNNING)
+    run.write("worker:1", "\n".join(LAST).encode() + b"\n")
+    run.write("worker:2", b"a victim's line\n")
+    run.task("worker:2", state=TaskState.FAILED, exit_code=1)
+    guilty = TaskId("worker", 1)
+    verdict = Verdict((guilty,), Kind.STOPPED, True, CAUSE, (Evidence(guilty, "state T"),))
+    run.change(verdict=verdict)
+    tail = ("a victim's line",)
+    failure = Failure(TaskId("worker", 2), "tf4", "exit 1", 1.0, (), tail)
+    run.end(outcome, 1, failure=failure, receipt=receipt)
+
+
+def rows_with(app: TfmuxApp, *texts: str) -> list[int]:
+    """The last rows of the screen that hold each text."""
+    rows = screen_text(app)
+    return [max((n for n, row in enumerate(rows) if text in row), default=-1) for text in texts]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("page", [False, True], ids=["panel", "receipt"])
+async def test_the_cause_stands_above_what_the_hosts_confirm(
+    run: ScriptedRun, size: tuple[int, int], page: bool
+) -> None:
+    """Given a run whose guilty task is not the first that failed, when it has ended, then the
+    summary and the receipt's own page have the cause, below it the guilty task's last three lines,
+    and the hosts in one line at the end, all in sight at once."""
+    async with showing(run, size) as (app, pilot):
+        fail(run, Outcome.FAILED)
+        await shows(pilot, f"cause: {CAUSE}")
+        if page:
+            await pilot.press("f9")
+            await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "no process is left, 4 hosts confirmed")
+        wanted = [f"cause: {CAUSE}", *(f"| {line}" for line in LAST[-3:])]
+        places = rows_with(app, *wanted, "no process is left, 4 hosts confirmed")
+        assert -1 not in places and places == sorted(places), screen_text(app)
+        assert not visible(app, "| a victim's line")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_host_that_is_not_clean_has_a_line_of_its_own(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a host on which a process is left, when the receipt is shown, then that host and its
+    process have lines, the clean hosts are one line below, and the header says it, too."""
+    async with showing(run, size) as (app, pilot):
+        fail(run, Outcome.FAILED, UNCLEAN)
+        await shows(pilot, "not confirmed on every host")
+        assert "not confirmed on every host" in screen_text(app)[0]
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "3 other hosts: no process is left")
+        wanted = ("tf2: not confirmed: 2 processes signalled, 1 left", "tf2: pid 4121 (D) python")
+        places = rows_with(app, *wanted, "3 other hosts: no process is left")
+        assert -1 not in places and places == sorted(places), screen_text(app)
+        assert not visible(app, "tf1: ")
+
+
+@pytest.mark.parametrize("where", ["panel", "cause", "receipt"])
+async def test_one_key_copies_a_report(run: ScriptedRun, where: str) -> None:
+    """Given a run that has failed, when `y` is pressed on the summary, on the page of the cause or
+    on the receipt, then the report is on the clipboard."""
+    async with showing(run, (80, 24)) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        fail(run, Outcome.FAILED)
+        await shows(pilot, "y copy report")
+        if where == "cause":
+            await pilot.press("C")
+            await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        elif where == "receipt":
+            await pilot.press("f9")
+            await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await pilot.press("y")
+        await until(pilot, lambda: "cause: " in app.clipboard)
+        assert f"cause: {CAUSE}\n" in app.clipboard and f"  | {LAST[0]}\n" in app.clipboard
+
+
+async def test_without_the_summary_the_key_copies_lines(run: ScriptedRun) -> None:
+    """Given the summary, when it is hidden or lines are selected, then `y` copies lines."""
+    async with showing(run, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        fail(run, Outcome.FAILED)
+        await shows(pilot, "y copy report")
+        await pilot.press("v", "y")
+        await until(pilot, lambda: app.clipboard == f"{LAST[-1]}\n")
+        await pilot.press("escape", "y")
+        await until(pilot, lambda: app.clipboard == "".join(f"{line}\n" for line in LAST))
