@@ -318,7 +318,7 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
         "temperature": temperature,
         "power": power,
         "power_limit": limit,
-        "throttle": int(reasons, 16) if re.fullmatch("0x[0-9a-fA-F]{1,15}", reasons) else None,
+        "throttle": int(reasons, 16) & 0xFFFF if re.fullmatch("0x[0-9a-fA-F]{1,16}", reasons) else None,
         "ecc_errors": None if ecc is None else int(ecc),
         "mode": row.get("compute_mode", "")[:40],
         "mig": row.get("mig.mode.current") == "Enabled",

@@ -56,6 +56,7 @@ class FakeNvidiaSmi:
     """The program `nvidia-smi` in a folder; `gpus` and `apps` are rows by field, or whole lines."""
 
     def __init__(self, folder: Path) -> None:
+        folder = folder.absolute()
         folder.mkdir(parents=True, exist_ok=True)
         self._state = folder / "nvidia-smi.json"
         self._said: dict[str, Any] = {
