@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         TfmuxError,
     )
     from .ids import TaskId
+    from .run.gpus import GpuProcess, GpuView
     from .run.snapshot import HostView, KeptResults, Receipt, Snapshot, TaskView
     from .run.stack_groups import Stacks
     from .run.states import HostState, Outcome, RunPhase, TaskState
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Cluster",
     "ClusterFileError",
+    "GpuProcess",
+    "GpuView",
     "HostState",
     "HostView",
     "KeptResults",
@@ -58,6 +61,7 @@ __all__ = [
 _MODULES = {
     "api": ("Cluster", "Run", "collect"),
     "ids": ("TaskId",),
+    "run.gpus": ("GpuProcess", "GpuView"),
     "run.snapshot": ("HostView", "KeptResults", "Receipt", "Snapshot", "TaskView"),
     "run.stack_groups": ("Stacks",),
     "run.states": ("HostState", "Outcome", "RunPhase", "TaskState"),

@@ -81,6 +81,7 @@ class NvidiaSmi:
         self._look = _Look([], {}, "")
         self._thread: threading.Thread | None = None
         self._asked_at = self._ask_at = 0.0
+        self._closed = False
         self._processes: set[subprocess.Popen[bytes]] = set()
         self._fields: tuple[str, ...] = _FIELDS
         self._buses: dict[str, Json] = {}
@@ -122,7 +123,8 @@ class NvidiaSmi:
         return said
 
     def close(self) -> None:
-        """Ends the programs that threads wait for."""
+        """Ends the programs that threads wait for; none is started from now on."""
+        self._closed = True
         for process in tuple(self._processes):
             process.kill()
 
@@ -186,7 +188,7 @@ class NvidiaSmi:
     def _run(self, words: list[str], until: float | None) -> tuple[int, str] | None:
         """Status and output of `nvidia-smi`, both empty where there is none; None when it did not
         end in time."""
-        program = _found("nvidia-smi")
+        program = "" if self._closed else _found("nvidia-smi")
         if not program:
             return 0, ""
         import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
@@ -199,6 +201,8 @@ class NvidiaSmi:
             cwd="/",
         )
         self._processes.add(process)
+        if self._closed:
+            process.kill()
         try:
             out = _output(process, until)
             if out is None or len(out) >= _MOST_BYTES:
@@ -304,6 +308,7 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
         _number(row, name) for name in ("utilization.gpu", "power.draw", "power.limit")
     )
     reasons = row.get(_THROTTLE) or row.get(_THROTTLE_RENAMED, "")
+    known = re.fullmatch("0x[0-9a-fA-F]{1,16}", reasons)
     ecc = _number(row, "ecc.errors.uncorrected.volatile.total")
     temperature = _number(row, "temperature.gpu")
     return {
@@ -318,7 +323,7 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
         "temperature": temperature,
         "power": power,
         "power_limit": limit,
-        "throttle": int(reasons, 16) & 0xFFFF if re.fullmatch("0x[0-9a-fA-F]{1,16}", reasons) else None,
+        "throttle": int(reasons, 16) & 0xFFFF if known else None,
         "ecc_errors": None if ecc is None else int(ecc),
         "mode": row.get("compute_mode", "")[:40],
         "mig": row.get("mig.mode.current") == "Enabled",

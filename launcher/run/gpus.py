@@ -12,7 +12,7 @@ from pydantic import Field
 from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
-from ..quantities import size
+from ..quantities import counted, size
 from . import fields
 
 IDLE_SECONDS = 60.0
@@ -22,6 +22,21 @@ HOT = 87.0
 _MUCH = 1 << 30
 """Bytes that no listed process holds: less is the driver's own."""
 _COMMAND = 60
+_FATAL_XIDS = {
+    46: "the GPU has stopped processing",
+    48: "memory error that cannot be corrected (ECC)",
+    62: "its controller has halted",
+    64: "a page of memory or a row could not be retired",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    94: "memory error, contained to one program (ECC)",
+    95: "memory error, contained to no program (ECC)",
+    119: "its controller (GSP) does not answer",
+    120: "its controller (GSP) has failed",
+    140: "memory error that could not be recovered (ECC)",
+}
+"""Xid errors for which the hardware is to blame, as NVIDIA's catalogue has them; others (13, 31,
+43, 45, …) are most often a program's."""
 
 
 class Throttle(StrEnum):
@@ -116,6 +131,8 @@ class GpuView:
     """Why it runs slower than it could; `power-cap` is usual under full load."""
     ecc_errors: fields.Count | None = None
     """Errors of its memory that could not be corrected, since the driver was loaded."""
+    new_ecc_errors: fields.Count = 0
+    """Those of them that have come since the run began."""
     xids: tuple[fields.Count, ...] = ()
     """Numbers of the Xid errors that the kernel has reported of it since the run began."""
     mode: str = ""
@@ -149,6 +166,21 @@ class GpuView:
     def slowed(self) -> tuple[Throttle, ...]:
         """Reasons to run slower that are no usual ones."""
         return tuple(reason for reason in self.throttled if reason is not Throttle.POWER_CAP)
+
+    @property
+    def fault(self) -> str:
+        """Why it is to blame for what fails on it, in a sentence; empty where it is not."""
+        place = f"GPU {self.index}"
+        fatal = [number for number in self.xids if number in _FATAL_XIDS]
+        if fatal:
+            also = "" if not self.problem else f"; nvidia-smi says: {self.problem}"
+            return f"{place} has reported Xid {fatal[-1]} ({_FATAL_XIDS[fatal[-1]]}){also}"
+        if self.problem:
+            return f"{place} cannot be used: {self.problem}"
+        if self.new_ecc_errors:
+            errors = counted(self.new_ecc_errors, "error")
+            return f"{place} has had {errors} of its memory that could not be corrected (ECC)"
+        return ""
 
     @property
     def hot(self) -> bool:

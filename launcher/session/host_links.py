@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -17,7 +16,6 @@ from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import (
     AgentNote,
     Exited,
-    GpuFrame,
     KillReceipt,
     Listening,
     LogSize,
@@ -34,10 +32,10 @@ from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.planner import HostPlan, TaskPlan
 from ..run import events as ev
-from ..run.gpus import GpuInstance, GpuProcess, GpuView, gpu_sample, throttles
-from ..run.snapshot import HostReceipt, Survivor, TaskView
+from ..run.snapshot import HostReceipt, Survivor
 from ..run.state import named
-from ..run.states import RunPhase, TaskState
+from ..run.states import RunPhase
+from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
     from ..hosts.ssh import SshConnector
@@ -217,41 +215,6 @@ def _told(host: str, said: KillReceipt) -> str:
     return f"{tasks} on {host}: {signalled}, {what} after {said.seconds:.2f} s{why}"
 
 
-_AT_WORK = (TaskState.READY, TaskState.RUNNING)
-
-
-def _gpu_view(said: GpuFrame) -> GpuView:
-    return GpuView(
-        index=said.index,
-        name=said.name,
-        uuid=said.uuid,
-        utilisation=said.utilisation,
-        memory_used=said.memory_used,
-        memory_total=said.memory_total,
-        temperature=said.temperature,
-        power=said.power,
-        power_limit=said.power_limit,
-        throttled=throttles(said.throttle),
-        ecc_errors=said.ecc_errors,
-        xids=said.xids,
-        mode=said.mode,
-        problem=said.problem,
-        instances=tuple(GpuInstance(one.name, one.uuid) for one in said.instances),
-        processes=tuple(
-            GpuProcess(one.pid, one.task, one.user, one.command, one.memory, one.elsewhere)
-            for one in said.processes
-        ),
-        unlisted=said.unlisted,
-    )
-
-
-def _holds(task: TaskView, gpu: GpuView) -> bool:
-    """The task has a process on a GPU, or was given it."""
-    if any(process.task == task.id for process in gpu.processes):
-        return True
-    return any(map(gpu.is_named, task.gpus))
-
-
 def _logins(shell: RunShell) -> SshConnector | None:
     """None where nothing goes over SSH."""
     hosts = shell.data.plan.hosts
@@ -266,6 +229,7 @@ class HostStats:
     def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data, self._links = shell.data, shell.links
+        self.gpus = GpuWatch(shell)
         self._heard_at: dict[str, float] = {}
         """When each host was heard last, by the clock of its link."""
 
@@ -290,31 +254,14 @@ class HostStats:
                 stats = await self._links[host].ask(Stats())
                 tasks = self._data.tasks
                 live = {task for task in stats.tasks if task in tasks and tasks[task].state.live}
-                gpus, now = self._gpus(host, stats.gpus), time.time()
-                if gpus:
-                    self._shell.record(gpu_sample(host, gpus, now))
                 self._data.update_host(
                     host,
                     cpu=stats.cpu,
                     memory_used=stats.memory_used,
                     memory_total=stats.memory_total,
-                    gpus=gpus,
-                    gpu_problem=stats.gpu_problem,
                     usage={task: stats.tasks[task] for task in live},
                 )
-
-    def _gpus(self, host: str, seen: Sequence[GpuFrame]) -> tuple[GpuView, ...]:
-        """The GPUs of a host, and since when those of its tasks have been idle."""
-        views, now = self._data.tasks.values(), time.time()
-        running = [view for view in views if view.host == host and view.state in _AT_WORK]
-        before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
-        gpus = []
-        for frame in seen:
-            gpu = _gpu_view(frame)
-            if gpu.utilisation == 0 and any(_holds(task, gpu) for task in running):
-                gpu = replace(gpu, idle_since=before.get(gpu.index) or now)
-            gpus.append(gpu)
-        return tuple(gpus)
+                self.gpus.seen(host, stats.gpus, stats.gpu_problem)
 
     def note_heard(self) -> None:
         """Says when each host was heard last, in whole seconds, as people are shown it: one that

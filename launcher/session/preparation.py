@@ -226,6 +226,7 @@ class LaunchPreparation:
         except AgentError:
             return
         self._gpus[host.name] = len(answer.gpus)
+        self._shell.hosts.stats.gpus.seen(host.name, answer.gpus, answer.why)
         if answer.why:
             found = counted(len(answer.gpus), "GPU")
             text = f"{found} found on {host.name}; nvidia-smi says: {answer.why}"

@@ -13,6 +13,7 @@ from ..errors import HostError, TfmuxError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..paths import Stamp, runs_home
+from ..run.gpus import GpuView
 from ..run.snapshot import AllocationView, Snapshot
 from ..run.states import HostState, RunPhase
 from ..store.runs import RunFolder, UnreadableRun
@@ -70,6 +71,9 @@ class ActiveHost:
     nobody knows."""
     unreachable: str = ""
     """Why it does not answer; empty if it does."""
+    gpus: tuple[GpuView, ...] = ()
+    """Its GPUs, as the run's launcher has recorded them last: their processes are new, their load
+    may be old."""
 
 
 @frozen
@@ -319,6 +323,7 @@ def _with_hosts(run: ListedRun, snapshot: Snapshot) -> ListedRun:
             tuple(v.id for v in live if v.host == host.name),
             agent=host.state is HostState.UP,
             unreachable=host.reason or "lost" if host.state is HostState.LOST else "",
+            gpus=host.gpus,
         )
         for host in snapshot.hosts
     )

@@ -1,0 +1,111 @@
+"""GPUs of a run's hosts as their agents tell of them: shown, recorded, and said once where one of
+them fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ..hosts.frames import GpuFrame
+from ..run.gpus import GpuInstance, GpuProcess, GpuView, gpu_sample, throttles
+from ..run.snapshot import TaskView
+from ..run.states import TaskState
+
+if TYPE_CHECKING:
+    from .run_shell import RunShell
+
+_RECORD_SECONDS = 30.0
+"""A host is recorded with its GPUs at most so often, when their processes change."""
+_AT_WORK = (TaskState.READY, TaskState.RUNNING)
+_MOST_SAID = 100
+"""Sentences about GPUs in a run: a host may lie."""
+
+
+class GpuWatch:
+    """Keeps the GPUs of all hosts in their views."""
+
+    def __init__(self, shell: RunShell) -> None:
+        self._shell = shell
+        self._data = shell.data
+        self._recorded_at: dict[str, float] = {}
+        self._said: set[str] = set()
+        self._errors: dict[tuple[str, str], int] = {}
+        """ECC errors that each GPU had when it was seen first."""
+
+    def seen(self, host: str, frames: Sequence[GpuFrame], problem: str) -> None:
+        """Takes what an agent says of a host's GPUs."""
+        now = time.time()
+        before = self._data.hosts[host].gpus
+        gpus = self._views(host, frames, now)
+        self._data.update_host(host, gpus=gpus, gpu_problem=problem)
+        if not gpus:
+            return
+        self._shell.record(gpu_sample(host, gpus, now))
+        for gpu in gpus:
+            if gpu.fault:
+                self._say(f"{host}: {gpu.fault}")
+        if tuple(map(_facts, gpus)) != tuple(map(_facts, before)):
+            if now - self._recorded_at.get(host, 0.0) >= _RECORD_SECONDS:
+                self._recorded_at[host] = now
+                self._data.add(self._data.hosts[host])
+
+    def _say(self, sentence: str) -> None:
+        if sentence not in self._said and len(self._said) < _MOST_SAID:
+            self._said.add(sentence)
+            self._shell.note(sentence)
+
+    def _views(self, host: str, frames: Sequence[GpuFrame], now: float) -> tuple[GpuView, ...]:
+        """The GPUs of a host, and since when those of its tasks have been idle."""
+        views = self._data.tasks.values()
+        running = [view for view in views if view.host == host and view.state in _AT_WORK]
+        before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
+        gpus = []
+        for frame in frames:
+            gpu = _view(frame)
+            if gpu.ecc_errors is not None:
+                had = self._errors.setdefault((host, gpu.uuid), gpu.ecc_errors)
+                gpu = replace(gpu, new_ecc_errors=max(0, gpu.ecc_errors - had))
+            if gpu.utilisation == 0 and any(_holds(task, gpu) for task in running):
+                gpu = replace(gpu, idle_since=before.get(gpu.index) or now)
+            gpus.append(gpu)
+        return tuple(gpus)
+
+
+def _view(said: GpuFrame) -> GpuView:
+    return GpuView(
+        index=said.index,
+        name=said.name,
+        uuid=said.uuid,
+        utilisation=said.utilisation,
+        memory_used=said.memory_used,
+        memory_total=said.memory_total,
+        temperature=said.temperature,
+        power=said.power,
+        power_limit=said.power_limit,
+        throttled=throttles(said.throttle),
+        ecc_errors=said.ecc_errors,
+        xids=said.xids,
+        mode=said.mode,
+        problem=said.problem,
+        instances=tuple(GpuInstance(one.name, one.uuid) for one in said.instances),
+        processes=tuple(
+            GpuProcess(one.pid, one.task, one.user, one.command, one.memory, one.elsewhere)
+            for one in said.processes
+        ),
+        unlisted=said.unlisted,
+    )
+
+
+def _facts(gpu: GpuView) -> tuple[object, ...]:
+    """What seldom changes of a GPU."""
+    processes = tuple((one.pid, one.task) for one in gpu.processes)
+    return gpu.uuid, gpu.problem, gpu.xids, gpu.ecc_errors, processes
+
+
+def _holds(task: TaskView, gpu: GpuView) -> bool:
+    """The task has a process on a GPU, or was given it."""
+    if any(process.task == task.id for process in gpu.processes):
+        return True
+    return any(map(gpu.is_named, task.gpus))

@@ -1,0 +1,260 @@
+"""GPUs of a host, as an agent tells of them by the word of an `nvidia-smi` on PATH."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launcher.agent import wire
+from tests.support.agent_client import Client, family
+from tests.support.nvidia_smi import FakeNvidiaSmi, app, gpu
+from tests.support.patience import wait_until
+
+MIB = 1 << 20
+OTHER = "GPU-00000001-1111-2222-3333-444444444444"
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvidiaSmi:
+    """The `nvidia-smi` of all hosts of the test."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    return FakeNvidiaSmi(tmp_path / "bin")
+
+
+def listed(client: Client) -> dict[str, Any]:
+    return client.ask(wire.GPUS, {})
+
+
+def sampled(client: Client) -> dict[str, Any]:
+    """The first answer with GPUs, or a word about them."""
+    said: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        said.append(client.ask(wire.STATS, {}))
+        return bool(said[-1]["gpus"] or said[-1]["gpu_problem"])
+
+    wait_until(told, "nvidia-smi has answered")
+    return said[-1]
+
+
+def test_a_gpu_is_told_with_its_figures(smi: FakeNvidiaSmi) -> None:
+    """Given what a real H200 has printed, then it comes as numbers in one unit each."""
+    smi.say(gpu=[gpu(0, clocks_throttle_reasons__active="0x0000000000000024")])
+    with Client() as client:
+        client.hello()
+        (seen,) = sampled(client)["gpus"]
+        client.leave()
+    assert (seen["index"], seen["name"]) == (0, "NVIDIA H200")
+    assert seen["uuid"] == "GPU-00000000-1111-2222-3333-444444444444"
+    assert (seen["utilisation"], seen["temperature"]) == (1.0, 62)
+    assert (seen["memory_used"], seen["memory_total"]) == (4390 * MIB, 143771 * MIB)
+    assert (seen["power"], seen["power_limit"]) == (656.79, 700)
+    assert (seen["throttle"], seen["ecc_errors"], seen["mode"]) == (0x24, 0, "Default")
+
+
+UNKNOWN = ("[N/A]", "[Not Supported]", "N/A", "[Unknown]", "[Insufficient Permissions]", "", "-5")
+
+
+@pytest.mark.parametrize("value", UNKNOWN)
+def test_a_figure_that_is_not_told_is_unknown(smi: FakeNvidiaSmi, value: str) -> None:
+    """And is no reason to doubt the GPU."""
+    names = [name for name in gpu(0) if name not in ("index", "uuid", "pci.bus_id", "name")]
+    smi.say(gpu=[{**gpu(0), **dict.fromkeys(names, value)}])
+    with Client() as client:
+        client.hello()
+        (seen,) = listed(client)["gpus"]
+        client.leave()
+    figures = ("utilisation", "memory_used", "memory_total", "temperature", "power", "ecc_errors")
+    assert [seen[name] for name in figures] == [None] * len(figures)
+    assert seen["problem"] == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("[GPU is lost]", "GPU is lost"),
+        ("[GPU requires reset]", "GPU requires reset"),
+        ("[Unknown Error]", "Unknown Error"),
+        ("ERR!", "ERR!"),
+    ],
+)
+def test_a_gpu_that_answers_with_errors_is_called_so(
+    smi: FakeNvidiaSmi, value: str, problem: str
+) -> None:
+    """Given a GPU that is listed, and whose figures are errors, then its problem is told."""
+    smi.say(gpu=[gpu(0), gpu(1, utilization__gpu=value, temperature__gpu=value)])
+    with Client() as client:
+        client.hello()
+        first, second = listed(client)["gpus"]
+        client.leave()
+    assert (first["problem"], second["problem"]) == ("", problem)
+    assert second["utilisation"] is None
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Unable to determine the device handle for GPU 0000:07:00.0: GPU is lost.  Reboot the "
+        "system to recover this GPU",
+        "Unable to determine the device handle for GPU0000:07:00.0: Unknown Error",
+        "Unable to determine the device handle for GPU1: 0000:07:00.0: Unknown Error",
+        "Unable to determine the device handle for GPU1: Unknown Error",
+        "",
+    ],
+)
+def test_a_gpu_that_is_lost_stays_named(smi: FakeNvidiaSmi, sentence: str) -> None:
+    """Given two GPUs of which one falls off the bus, then it is told with what is said of it."""
+    smi.say(gpu=[gpu(0), gpu(1)], apps=[])
+    with Client() as client:
+        client.hello()
+        listed(client)
+        smi.say(gpu=[*([sentence] if sentence else []), gpu(0)], status=15 if sentence else 0)
+        first, second = listed(client)["gpus"]
+        client.leave()
+    assert (first["problem"], second["uuid"]) == ("", OTHER)
+    assert second["problem"] == (sentence or "nvidia-smi does not list it any more")
+    assert "utilisation" not in second
+
+
+@pytest.mark.parametrize(
+    ("field", "figure"),
+    [
+        ("power.limit", "power_limit"),
+        ("mig.mode.current", None),
+        ("ecc.errors.uncorrected.volatile.total", "ecc_errors"),
+    ],
+)
+def test_a_field_that_a_driver_does_not_know_costs_that_field_alone(
+    smi: FakeNvidiaSmi, field: str, figure: str | None
+) -> None:
+    """Given an older driver, then all else is told, and it is not asked for that field again."""
+    smi.say(gpu=[gpu(0)], unknown=[field])
+    with Client() as client:
+        client.hello()
+        (seen,) = listed(client)["gpus"]
+        listed(client)
+        client.leave()
+    assert seen["utilisation"] == 1.0
+    assert figure is None or seen[figure] is None
+    assert sum(field in " ".join(words) for words in smi.asked) == 1
+
+
+def test_a_field_that_was_renamed_is_asked_for_by_its_new_name(smi: FakeNvidiaSmi) -> None:
+    """Given a driver that knows `clocks_event_reasons.active`, then that is its throttle."""
+    old, new = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
+    smi.say(gpu=[{**gpu(0), new: "0x0000000000000008"}], unknown=[old])
+    with Client() as client:
+        client.hello()
+        (seen,) = listed(client)["gpus"]
+        client.leave()
+    assert seen["throttle"] == 8
+
+
+def test_processes_belong_to_tasks_to_others_or_to_another_container(smi: FakeNvidiaSmi) -> None:
+    """Given a task, a stranger, a process of another container and one that has ended, then the
+    first three are told, the task's first, and each by what is known of it."""
+    stranger = subprocess.Popen([sys.executable, "-c", "input()", "far off"], stdin=-1)
+    try:
+        with Client() as client:
+            client.hello()
+            pid = client.start("w:0", ["sleep", "1000"])["pid"]
+            rows = [
+                app(0, stranger.pid, "9000"),
+                app(0, pid, "1222"),
+                app(0, 4194000, "902", "[Not Found]"),
+                app(0, 4194001, "902", "/usr/bin/gone"),
+                app(1, pid, "[N/A]"),
+            ]
+            smi.say(gpu=[gpu(0), gpu(1)], apps=rows)
+            first, second = sampled(client)["gpus"]
+            client.kill()
+            client.leave()
+    finally:
+        stranger.kill()
+        stranger.communicate()
+    task, other, elsewhere = first["processes"]
+    assert (task["task"], task["pid"], task["memory"]) == ("w:0", pid, 1222 * MIB)
+    assert "task" not in other and other["pid"] == stranger.pid
+    assert other["user"] == "root" and other["command"].endswith("input() far off")
+    assert (elsewhere["elsewhere"], other["elsewhere"]) == (True, False)
+    assert [(one["task"], one["memory"]) for one in second["processes"]] == [("w:0", None)]
+
+
+def test_mig_instances_are_told_with_their_gpu(smi: FakeNvidiaSmi) -> None:
+    """Given a GPU that is divided, then `nvidia-smi -L` is asked once for its instances."""
+    listing = "\n".join(
+        [
+            "GPU 0: NVIDIA H200 (UUID: GPU-00000000-1111-2222-3333-444444444444)",
+            "  MIG 1g.18gb     Device  0: (UUID: MIG-aaaa-0)",
+            "  MIG 2g.35gb     Device  1: (UUID: MIG-GPU-0000/1/0)",
+            f"GPU 1: NVIDIA H200 (UUID: {OTHER})",
+        ]
+    )
+    divided = gpu(0, mig__mode__current="Enabled", utilization__gpu="[N/A]")
+    smi.say(gpu=[divided, gpu(1)], listed=listing)
+    with Client() as client:
+        client.hello()
+        first, second = listed(client)["gpus"]
+        listed(client)
+        client.leave()
+    assert [one["name"] for one in first["instances"]] == ["1g.18gb", "2g.35gb"]
+    assert [one["uuid"] for one in first["instances"]] == ["MIG-aaaa-0", "MIG-GPU-0000/1/0"]
+    assert second["instances"] == []
+    assert smi.asked.count(["-L"]) == 1
+
+
+def test_forty_thousand_lines_are_bounded(smi: FakeNvidiaSmi) -> None:
+    """Given an output without an end, then what is told of it is short, and the agent goes on."""
+    rows = [gpu(number) for number in range(40_000)]
+    smi.say(gpu=["\x1b]0;owned\x07" * 1000, *rows], apps=[app(0, 1)] * 40_000)
+    with Client() as client:
+        client.hello()
+        said = listed(client)
+        client.leave()
+    assert 1 <= len(said["gpus"]) <= wire.MOST_GPUS
+    assert all(len(one["processes"]) <= wire.MOST_GPU_PROCESSES for one in said["gpus"])
+    assert len(said["why"]) <= 200
+
+
+def test_an_nvidia_smi_that_hangs_leaves_no_old_figures(smi: FakeNvidiaSmi) -> None:
+    """Given a driver that hangs, then questions are answered at once, one `nvidia-smi` waits, and
+    the GPUs are told without figures that are no longer true."""
+    smi.say(gpu=[gpu(0)])
+    with Client() as client:
+        client.hello()
+        assert sampled(client)["gpus"][0]["utilisation"] == 1.0
+        smi.say(seconds=3000)
+        before = len(smi.asked)
+        said: list[dict[str, Any]] = []
+
+        def late() -> bool:
+            said.append(client.ask(wire.STATS, {}))
+            return "has not answered" in said[-1]["gpu_problem"]
+
+        wait_until(late, "the silence is told", 45)
+        (seen,) = said[-1]["gpus"]
+        assert seen["name"] == "NVIDIA H200" and "utilisation" not in seen
+        assert len(smi.asked) == before + 1
+        client.leave()
+        wait_until(lambda: not family(client.run_id), "it ends with the agent")
+
+
+def test_a_host_without_gpus_is_asked_once(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
+    """Given no `nvidia-smi`, when the agent is asked again and again, then it looks once for it:
+    one that is installed meanwhile is not run at once."""
+    program = tmp_path / "bin" / "nvidia-smi"
+    hidden = program.rename(tmp_path / "hidden")
+    with Client() as client:
+        client.hello()
+        for _ in range(10):
+            assert client.ask(wire.STATS, {})["gpus"] == []
+        hidden.rename(program)
+        for _ in range(40):
+            assert client.ask(wire.STATS, {})["gpus"] == []
+        client.leave()
+    assert smi.asked == []
