@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import lru_cache
 
 from ..cluster.addresses import bracketed
@@ -55,16 +55,29 @@ NO_PROXY_HOSTS = "TFMUX_NO_PROXY"
 
 EXTENDED = ("PYTHONPATH", "no_proxy", "NO_PROXY", "no_grpc_proxy")
 """Variables to which a plan appends; a host's own values come first."""
-ASKED = (*EXTENDED, VISIBLE, *PROXIES)
+JAX_MEMORY = "XLA_PYTHON_CLIENT_MEM_FRACTION"
+_JAX_MEMORY_KEYS = (
+    *(JAX_MEMORY, "XLA_CLIENT_MEM_FRACTION"),
+    *("XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_ALLOCATOR"),
+)
+"""Variables by which people say themselves how much of a GPU's memory JAX takes. JAX refuses to
+start where both names of the fraction are set."""
+_JAX_SHARE = 0.9
+"""Share of a GPU's memory that JAX programs may take together; the rest is CUDA's own."""
+GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
+SHARING = (GROWTH, *_JAX_MEMORY_KEYS)
+"""Variables that say how tasks share a GPU's memory."""
+ASKED = (*EXTENDED, VISIBLE, *SHARING, *PROXIES)
 """Variables of a host that its agent is asked for."""
 
 
 @frozen
 class GpuShare:
-    """GPUs of one task, by index on its host; `shared` if another task has one of them as well."""
+    """GPUs of one task, by index on its host; `sharers` tasks, itself among them, have the one that
+    most tasks have."""
 
     gpus: tuple[int, ...]
-    shared: bool = False
+    sharers: int = 1
 
     def names(self, given: Sequence[str] = ()) -> tuple[str, ...]:
         """The GPUs as `CUDA_VISIBLE_DEVICES` names them; `given` are the names of the host's, where
@@ -73,9 +86,18 @@ class GpuShare:
 
     def env(self, given: Sequence[str] = ()) -> dict[str, str]:
         """The variables with which TensorFlow sees only these GPUs, of those that are `given`."""
-        env = {VISIBLE: ",".join(self.names(given)) or NO_GPU}
-        if self.shared:  # by default TensorFlow takes all memory of a GPU at once
-            env["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+        return {VISIBLE: ",".join(self.names(given)) or NO_GPU}
+
+    def memory_env(self, framework: Framework, written: Container[str]) -> dict[str, str]:
+        """The variables by which programs that share a GPU leave each other memory: by default
+        TensorFlow takes all of it at once, and JAX three quarters. People may have `written` some
+        themselves."""
+        env: dict[str, str] = {}
+        if self.sharers > 1 and GROWTH not in written:
+            env[GROWTH] = "true"
+        jax = framework in (Framework.JAX, Framework.MPI_LIKE, Framework.NONE)
+        if self.sharers > 1 and jax and not any(key in written for key in _JAX_MEMORY_KEYS):
+            env[JAX_MEMORY] = f"{max(1, int(100 * _JAX_SHARE / self.sharers)) / 100:.2f}"
         return env
 
 
@@ -120,7 +142,7 @@ def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuS
     if len(rest) < len(sharers):
         turns = [rest[number % len(rest)] for number in range(len(sharers))]
         dealt = zip(sharers, turns, strict=True)
-        return shares | {t: GpuShare((gpu,), shared=turns.count(gpu) > 1) for t, gpu in dealt}
+        return shares | {t: GpuShare((gpu,), sharers=turns.count(gpu)) for t, gpu in dealt}
     each, more = divmod(len(rest), len(sharers))
     at = 0
     for number, task in enumerate(sharers):
@@ -130,13 +152,19 @@ def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuS
     return shares
 
 
-def gpu_shortage(host: str, ranks: int, gpus: int) -> str:
+def gpu_shortage(host: str, ranks: int, gpus: int, framework: Framework) -> str:
     """Writes a sentence about more ranks on a host than it has GPUs; empty if it has enough, or
     none."""
     if not 0 < gpus < ranks:
         return ""
     sentence = f"{ranks} ranks on {host}, which has {counted(gpus, 'GPU')}: not every rank has "
-    return f"{sentence}a GPU of its own, as programs of this framework expect"
+    sentence += "a GPU of its own, as programs of this framework expect"
+    if framework is Framework.TORCH:
+        sentence += (
+            '; NCCL refuses two ranks on one GPU ("Duplicate GPU detected"), gloo does not, and '
+            "torch.cuda.set_per_process_memory_fraction() keeps one from taking all memory"
+        )
+    return sentence
 
 
 def tf_config(cluster_spec: str, task: TaskId) -> Text:
@@ -245,7 +273,10 @@ def pooled(
     """Gives each of the tasks with ranks on one host the GPUs of all of them, where the framework
     chooses among these by local rank."""
     known = [task for task in ranked if task in shares and framework in _BY_LOCAL_RANK]
-    pool = GpuShare(tuple(sorted({gpu for task in known for gpu in shares[task].gpus})))
+    pool = GpuShare(
+        tuple(sorted({gpu for task in known for gpu in shares[task].gpus})),
+        max((shares[task].sharers for task in known), default=1),
+    )
     return {**shares, **dict.fromkeys(known, pool)}
 
 

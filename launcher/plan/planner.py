@@ -398,7 +398,17 @@ class _Planner:
         cluster, host = self._cluster, self._host_of(task)
         job = cluster.jobs.get(task.job)  # None: a `prepare` task
         share = self._visible.get(task)
-        own = {"PYTHONUNBUFFERED": "1"} | (share.env(self._given(host)) if share else {})
+        tables = (cluster.run.env, self._entry(host).env, job.env if job else {})
+        own = {"PYTHONUNBUFFERED": "1"}
+        if share is not None:
+            said = {
+                *self._facts[host].environ,
+                *cluster.run.env_from,
+                *(job.env_from if job else ()),
+            }
+            said |= {name for table in tables for name in table}
+            own |= share.env(self._given(host))
+            own |= share.memory_env(cluster.run.framework, said)
         if (rank := self._ranks.get(task)) is not None:
             address = cluster.address(self._host_of(rank.master))
             port = self._port_text(rank.master)
@@ -406,7 +416,7 @@ class _Planner:
             if cluster.run.framework is Framework.TORCH and self._restarts_all:
                 own |= environment.elastic_variables(self._attempt, cluster.run.max_restarts)
         env: dict[str, Text] = {name: (value,) for name, value in own.items()}
-        for table in (cluster.run.env, self._entry(host).env, job.env if job else {}):
+        for table in tables:
             env |= {n: self._text(value_with_home(value), values) for n, value in table.items()}
         facts = self._facts[host]
         asked = job is not None and written(env.get(environment.STACKS, ())) != "0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cluster.addresses import is_loopback
-from ..cluster.choices import OnFailure
+from ..cluster.choices import Framework, OnFailure
 from ..cluster.file_model import ClusterModel
 from ..cluster.roles import Role
 from ..errors import HostError
@@ -314,9 +314,9 @@ def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     return passed(Check.GPUS, host, f"{len(rows)}, driver {answer.driver}", sentence)
 
 
-def ranks(host: str, wanting: int, had: int) -> Iterator[Finding]:
+def ranks(host: str, wanting: int, had: int, framework: Framework) -> Iterator[Finding]:
     """Reports more ranks on a host than it has GPUs, unless it has none."""
-    if sentence := gpu_shortage(host, wanting, had):
+    if sentence := gpu_shortage(host, wanting, had, framework):
         todo = f"write {counted(had, 'task')} on {host}, or gpus = 0 in the job to use the CPU"
         brief = f"{wanting} ranks"
         yield warning(Check.GPUS, "gpus-fewer-than-ranks", host, brief, sentence, todo)

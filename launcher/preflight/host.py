@@ -360,7 +360,7 @@ class HostCheck:
         if answer.gpus or not answer.why:
             had = len(answer.gpus) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
-            self._report_all(evaluation.ranks(self.name, wanting, had))
+            self._report_all(evaluation.ranks(self.name, wanting, had, self._cluster.run.framework))
 
     async def _room(self) -> None:
         answer = await self.session.ask(DiskSpaceAnswer, QUICK, paths=self._task_paths())

@@ -200,7 +200,9 @@ class Hosts:
         found = []
         for host, ranks in ranks_with_gpus(data.cluster).items():
             given, facts = data.plan.host(host).gpus, data.host_facts.get(host, HostFacts())
-            if text := gpu_shortage(host, ranks, facts.gpus if given is None else given):
+            if text := gpu_shortage(
+                host, ranks, facts.gpus if given is None else given, data.cluster.run.framework
+            ):
                 found.append(text)
         if found:
             more = counted(len(found) - 1, "more host")

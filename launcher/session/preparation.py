@@ -15,7 +15,7 @@ from ..errors import AgentError, HostError, TfmuxError
 from ..hosts.frames import DirectoryAnswer, GpusQuestion, Ports
 from ..hosts.other_names import other_names
 from ..ids import TaskId
-from ..plan.environment import PROXIES, VISIBLE
+from ..plan.environment import PROXIES, SHARING, VISIBLE
 from ..plan.facts import HostFacts
 from ..plan.planner import HostPlan, Plan, cannot_run
 from ..printable import printable
@@ -306,7 +306,8 @@ class LaunchPreparation:
         gpus = self._gpus.get(host.name, 0)
         proxied = any(welcome.environ.get(name) for name in PROXIES)
         if host.local:
-            environ = {name: welcome.environ[name] for name in {VISIBLE} & welcome.environ.keys()}
+            asked = {VISIBLE, *SHARING}
+            environ = {name: welcome.environ[name] for name in asked & welcome.environ.keys()}
             return HostFacts(
                 home=welcome.home, gpus=gpus, ports=ports, environ=environ, proxied=proxied
             )

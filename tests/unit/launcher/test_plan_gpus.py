@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -104,6 +106,63 @@ def test_the_file_has_the_last_word() -> None:
     """A CUDA_VISIBLE_DEVICES of one's own is left alone."""
     split = shares(1, given=2, env='env = { CUDA_VISIBLE_DEVICES = "7" }')
     assert split == {"ps:0": "7", "worker:0": "7"}
+
+
+@pytest.mark.parametrize(
+    ("framework", "tasks", "expected"),
+    [
+        ("jax", 2, "0.45"),
+        ("jax", 3, "0.30"),
+        ("none", 4, "0.22"),
+        ("mpi-like", 2, "0.45"),
+        ("torch", 2, None),
+        ("tensorflow", 2, None),
+        ("jax", 1, None),
+    ],
+)
+def test_jax_is_told_its_share_of_a_gpu(framework: str, tasks: int, expected: str | None) -> None:
+    """Together they may take nine tenths; a task alone has JAX's own default."""
+    assert memory_of(framework, tasks) == [expected] * tasks
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        "XLA_CLIENT_MEM_FRACTION",
+        "XLA_PYTHON_CLIENT_MEM_FRACTION",
+        "XLA_PYTHON_CLIENT_PREALLOCATE",
+        "XLA_PYTHON_CLIENT_ALLOCATOR",
+    ],
+)
+@pytest.mark.parametrize("on_host", [True, False])
+def test_a_share_of_ones_own_is_left_alone(own: str, on_host: bool) -> None:
+    """In the file or on the host: JAX refuses to start where both names of the fraction are set."""
+    values = {own: "0.1"}
+    expected = [None if on_host or own != "XLA_PYTHON_CLIENT_MEM_FRACTION" else "0.1"] * 2
+    assert memory_of("jax", 2, {} if on_host else values, values if on_host else {}) == expected
+
+
+def memory_of(
+    framework: str,
+    tasks: int,
+    env: Mapping[str, str] = MappingProxyType({}),
+    environ: Mapping[str, str] = MappingProxyType({}),
+) -> list[str | None]:
+    """JAX's share of tasks on a host with one GPU."""
+    places = [f"a:{number}" for number in range(1, tasks + 1)]
+    text = f"""\
+[hosts.a]
+ssh = "a"
+[jobs.worker]
+tasks = {places}
+command = ["x"]
+env = {{ {", ".join(f'{name} = "{value}"' for name, value in env.items())} }}
+[run]
+framework = "{framework}"
+"""
+    facts = {"a": HostFacts(gpus=1, environ=dict(environ))}
+    plan = make_plan(loads(text, "c", Path("/")), "r", facts)
+    return [task.env.get("XLA_PYTHON_CLIENT_MEM_FRACTION") for task in plan.tasks]
 
 
 def test_shared_gpus_are_not_grabbed_whole() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from launcher.cluster import loads
+from launcher.cluster.choices import Framework
 from launcher.hosts.frames import GpuFrame, GpusAnswer, PortOwner
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
@@ -136,10 +137,13 @@ def test_gpus_are_told_with_their_kinds_and_driver() -> None:
 
 def test_more_ranks_than_gpus() -> None:
     """A warning where a host has some; without any all train on the CPU."""
-    found = only(evaluation.ranks("h1", 3, 2))
+    found = only(evaluation.ranks("h1", 3, 2, Framework.TORCH))
     assert (found.code, found.severity) == ("gpus-fewer-than-ranks", Severity.WARN)
     assert "3 ranks on h1, which has 2 GPUs" in found.sentence
-    assert not [*evaluation.ranks("h1", 2, 2), *evaluation.ranks("h1", 3, 0)]
+    assert not [
+        *evaluation.ranks("h1", 2, 2, Framework.JAX),
+        *evaluation.ranks("h1", 3, 0, Framework.JAX),
+    ]
 
 
 @pytest.mark.parametrize(
