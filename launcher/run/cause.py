@@ -19,6 +19,8 @@ class Kind(StrEnum):
     """A signal from outside the run has ended a task."""
     FAILED = "failed"
     """A task has ended with a status, and has said nothing that is a victim's."""
+    GPU = "gpu"
+    """A GPU of a task has failed: its host is to blame."""
     HOST_LOST = "host-lost"
     """The host of a task was lost."""
     STOPPED = "stopped"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -22,6 +22,7 @@ HOT = 87.0
 _MUCH = 1 << 30
 """Bytes that no listed process holds: less is the driver's own."""
 _COMMAND = 60
+_MOST_NAMED = 3
 _FATAL_XIDS = {
     46: "the GPU has stopped processing",
     48: "memory error that cannot be corrected (ECC)",
@@ -132,7 +133,7 @@ class GpuView:
     ecc_errors: fields.Count | None = None
     """Errors of its memory that could not be corrected, since the driver was loaded."""
     new_ecc_errors: fields.Count = 0
-    """Those of them that have come since the run began."""
+    """Number of these errors that have come since the run began."""
     xids: tuple[fields.Count, ...] = ()
     """Numbers of the Xid errors that the kernel has reported of it since the run began."""
     mode: str = ""
@@ -209,6 +210,26 @@ class GpuView:
         be worth a warning."""
         passed = 0.0 if self.idle_since is None else now - self.idle_since
         return passed if passed >= IDLE_SECONDS else 0.0
+
+
+def holders(gpus: Sequence[GpuView], task: TaskId) -> str:
+    """A sentence about who else holds memory of GPUs, those with most first; empty where nobody
+    is known."""
+    told = []
+    for gpu in gpus:
+        others = [each for each in gpu.processes if each.task != task]
+        others.sort(key=lambda each: -(each.memory or 0))
+        names = [each.text for each in others[:_MOST_NAMED]]
+        if (rest := len(others) - len(names) + gpu.unlisted) > 0:
+            names.append(f"{rest} more")
+        mine = any(each.task == task for each in gpu.processes)
+        if gpu.unlisted_memory and (mine or others):
+            names.append(f"{size(gpu.unlisted_memory)} by processes that nvidia-smi does not list")
+        elif gpu.unlisted_memory:
+            names.append(f"processes that nvidia-smi does not list, {size(gpu.unlisted_memory)}")
+        if names:
+            told.append(f"GPU {gpu.index} is held by {', '.join(names)}")
+    return "; ".join(told[:_MOST_NAMED])
 
 
 @frozen

@@ -2,10 +2,10 @@
 
 Pure: what is known of each task goes in, a sentence comes out. In a job of many ranks most failures
 are victims': they waited for a peer that had raised, was killed, left, stands still, or whose host
-is gone. So what counts is, strongest first: an exception that is no victim's; a signal from
-elsewhere; a host that was lost; a process that is stopped; who has left while others waited; whom
-the victims name, followed from victim to victim to one that is none; who is not where all others
-wait. Nobody is named where nothing points to one.
+is gone. So what counts is, strongest first: a GPU that has failed; an exception that is no
+victim's; a signal from elsewhere; a host that was lost; a process that is stopped; who has left
+while others waited; whom the victims name, followed from victim to victim to one that is none; who
+is not where all others wait. Nobody is named where nothing points to one.
 """
 
 from __future__ import annotations
@@ -61,6 +61,10 @@ class TaskEvidence:
     serves: bool = False
     """The task waits for requests of others, as a parameter server does: where it is tells
     nothing."""
+    gpu_fault: str = ""
+    """Why one of its GPUs is to blame, as its host tells: `GPU 3 has reported Xid 79 (…)`."""
+    gpu_holders: str = ""
+    """Processes of others that hold memory of its GPUs, in words."""
     moves: bool = False
     """The task lives, and its metric lines come as usual."""
     hangs_for: float = 0.0
@@ -121,6 +125,20 @@ _RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
 _FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
 _LEAVING = ("SystemExit", "KeyboardInterrupt")
+
+_GPU_MEMORY = re2.compile(
+    r"(?i)CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED"
+    r"|ResourceExhausted|OOM when allocating|STATUS_ALLOC_FAILED|CUDA error: out of memory"
+    r"|cudaMalloc failed|devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|OutOfMemoryError"
+)
+"""What is raised where a GPU has no memory left, or is another's alone."""
+_GPU_FAULT = re2.compile(
+    r"(?i)uncorrectable ECC error|ECC_?UNCORRECTABLE|GPU is lost|has fallen off the bus"
+    r"|GPU requires reset|hardware stack error"
+)
+"""What is raised where a GPU has failed."""
+_ON_GPU = re2.compile(r"(?i)\bCUDA|\bCUDNN|\bCUBLAS|NCCL|\bXLA|\bGPU|nvidia|AcceleratorError")
+"""What is raised by programs of which a GPU may be the cause."""
 
 _VICTIM = re2.compile(
     # gloo
@@ -229,6 +247,7 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
     """The verdict on these tasks; None where nothing points to one."""
     case = _Case(tuple(facts))
     for rule in (
+        case.by_gpus,
         case.by_its_own_end,
         case.by_lost_hosts,
         case.by_process_states,
@@ -311,6 +330,21 @@ class _Case:
         return ends
 
     # --- the rules ------------------------------------------------------------------------
+
+    def by_gpus(self) -> Verdict | None:
+        """GPUs that have failed, unless a task has raised what no GPU is the cause of."""
+        if any(_own_end(one) and not one.by_us and _is_programs(one) for one in self.tasks):
+            return None
+        faulty = [one for one in self.tasks if _gpu_fault(one) and one.status != 0]
+        if not faulty:
+            return None
+        faulty.sort(key=lambda one: (not _own_end(one), _end(one)))
+        first = faulty[0]
+        alike = [one for one in faulty if _gpu_fault(one) == _gpu_fault(first)]
+        guilty = [one for one in alike if one.host == first.host]
+        missed = _own_end(first) or bool(self.victims or self.hanging or first.stopped)
+        text = f"{first.host}: {_gpu_fault(first)}" if first.host else _gpu_fault(first)
+        return self._verdict(guilty, Kind.GPU, missed, text, whole=True)
 
     def by_its_own_end(self) -> Verdict | None:
         """Exceptions that are no victims', signals from outside, and failures without a word."""
@@ -521,6 +555,8 @@ class _Case:
         for one in guilty[:10]:
             if one.words.exception:
                 yield Evidence(one.task, one.words.exception, in_log=True)
+            if _lacks_gpu_memory(one):
+                yield Evidence(one.task, one.gpu_holders)
             if one.stopped:
                 yield Evidence(one.task, f"its process {one.stopped}")
             elif one.stack:
@@ -555,9 +591,31 @@ def _kind_of(one: TaskEvidence) -> Kind:
     return Kind.KILLED if one.signal is not None else Kind.FAILED
 
 
+def _is_programs(one: TaskEvidence) -> bool:
+    """The task has raised what no GPU is the cause of."""
+    text = one.words.exception
+    return bool(text) and not (_ON_GPU.search(text) or _GPU_FAULT.search(text))
+
+
+def _gpu_fault(one: TaskEvidence) -> str:
+    """Why a GPU of the task is to blame: by the word of its host, else by its own."""
+    if one.gpu_fault:
+        return one.gpu_fault
+    if _GPU_FAULT.search(one.words.exception):
+        return f"a GPU has failed: {one.words.exception}"
+    return ""
+
+
+def _lacks_gpu_memory(one: TaskEvidence) -> bool:
+    """The task found its GPU full, and it is known who else holds it."""
+    return bool(one.gpu_holders) and _GPU_MEMORY.search(one.words.exception) is not None
+
+
 def _how(one: TaskEvidence) -> str:
     if one.words.exception:
         at = f" ({one.words.at})" if one.words.at else ""
+        if _lacks_gpu_memory(one):
+            return f"raised {one.words.exception[:80]}{at}; {one.gpu_holders}"
         left = "" if one.ended else ", and hangs in its exit"
         return f"raised {one.words.exception}{at}{left}"
     if one.out_of_memory:

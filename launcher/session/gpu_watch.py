@@ -9,7 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..hosts.frames import GpuFrame
-from ..run.gpus import GpuInstance, GpuProcess, GpuView, gpu_sample, throttles
+from ..ids import TaskId
+from ..plan.environment import VISIBLE
+from ..run.gpus import GpuInstance, GpuProcess, GpuView, gpu_memory, gpu_sample, throttles
 from ..run.snapshot import TaskView
 from ..run.states import TaskState
 
@@ -31,6 +33,8 @@ class GpuWatch:
         self._data = shell.data
         self._recorded_at: dict[str, float] = {}
         self._said: set[str] = set()
+        self._with_task: dict[TaskId, tuple[GpuView, ...]] = {}
+        """GPUs of the last look that found a process of the task on one of them."""
         self._errors: dict[tuple[str, str], int] = {}
         """ECC errors that each GPU had when it was seen first."""
 
@@ -43,6 +47,8 @@ class GpuWatch:
         if not gpus:
             return
         self._shell.record(gpu_sample(host, gpus, now))
+        for task in gpu_memory(gpus):
+            self._with_task[task] = gpus
         for gpu in gpus:
             if gpu.fault:
                 self._say(f"{host}: {gpu.fault}")
@@ -50,6 +56,21 @@ class GpuWatch:
             if now - self._recorded_at.get(host, 0.0) >= _RECORD_SECONDS:
                 self._recorded_at[host] = now
                 self._data.add(self._data.hosts[host])
+
+    def of_task(self, task: TaskView) -> tuple[GpuView, ...]:
+        """The GPUs of a task, with the processes that were there beside its own, and what has
+        been told of them since. Where it has been given none, and none is known, all."""
+        now = self._data.hosts[task.host].gpus
+        then = self._with_task.get(task.id, now)
+        own = [gpu for gpu in then if _holds(task, gpu)]
+        if not own and not task.gpus:
+            given = self._data.plan.task(task.id).env.get(VISIBLE)
+            own = list(then) if given is None else []
+        newest = {gpu.uuid: gpu for gpu in now}
+        return tuple(
+            replace(newest.get(gpu.uuid, gpu), memory_used=gpu.memory_used, processes=gpu.processes)
+            for gpu in own
+        )
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said and len(self._said) < _MOST_SAID:

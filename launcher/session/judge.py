@@ -19,6 +19,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..run import events as ev
 from ..run.cause import Verdict
+from ..run.gpus import holders
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
 from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
@@ -202,6 +203,7 @@ class Judge:
             stack = () if state else sighting.stacks.stack
             if len(self._data.tasks) > _MOST_WHOLE and stack:
                 stack = (*stack, StackFrame("…"))
+        gpus = self._shell.hosts.stats.gpus.of_task(view)
         return TaskEvidence(
             view.id,
             view.host,
@@ -218,6 +220,8 @@ class Judge:
             self._data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
             view.out_of_memory,
             plan.role is Role.PS,
+            next((gpu.fault for gpu in gpus if gpu.fault), ""),
+            holders(gpus, view.id),
         )
 
 

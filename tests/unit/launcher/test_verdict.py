@@ -239,6 +239,53 @@ for rank in range(4):
         rank,
         Kind.STUCK,
     )
+ECC = traceback("torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered")
+LAUNCH = traceback("RuntimeError: CUDA error: unspecified launch failure")
+XID = "GPU 3 has reported Xid 79 (the GPU has fallen off the bus)"
+case(
+    "a GPU falls off the bus, and its rank raises",
+    [task(1, tail=LAUNCH, status=1, gpu_fault=XID), *others(1, lambda i: victim(i, reset(1)))],
+    1,
+    Kind.GPU,
+)
+case(
+    "a GPU falls off the bus, and its rank is killed by a signal",
+    [task(1, signal="ABRT", ended_at=19.0, gpu_fault=XID), *others(1, ended)],
+    1,
+    Kind.GPU,
+)
+case(
+    "a GPU falls off the bus, and all hang",
+    [
+        task(1, stack=ALL_REDUCE, gpu_fault=XID, hangs_for=60.0),
+        *others(1, lambda i: task(i, stack=ALL_REDUCE, hangs_for=60.0)),
+    ],
+    1,
+    Kind.GPU,
+)
+case(
+    "a rank says itself that its GPU's memory has failed",
+    [task(2, tail=ECC, status=1, ended_at=19.0), *others(2, ended)],
+    2,
+    Kind.GPU,
+)
+case(
+    "a GPU has a fault, and another rank has raised what no GPU is the cause of",
+    [ended(0), ended(1, gpu_fault=XID), ended(2), task(3, tail=BAD, status=1, ended_at=19.0)],
+    3,
+    Kind.RAISED,
+)
+case(
+    "a GPU has a fault, and its rank has raised what no GPU is the cause of",
+    [task(1, tail=BAD, status=1, ended_at=19.0, gpu_fault=XID), *others(1, ended)],
+    1,
+    Kind.RAISED,
+)
+case(
+    "a GPU has a fault, and its rank has ended well",
+    [task(1, status=0, gpu_fault=XID), *others(1, lambda i: task(i, status=0))],
+    None,
+)
 case(
     "the victims name each other, and one of them the guilty one",
     [
@@ -993,3 +1040,33 @@ def test_hostile_lines_cost_little_and_name_nobody_outside() -> None:
     verdict = judge([*facts, task(3, tail=["\ud800" * 500, "\x00" * 500])])
     assert verdict is None or all(one.index < 4 for one in verdict.tasks)
     assert verdict is None or len(verdict.text) <= 300
+
+
+OUT = "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 139.72 GiB"
+HELD = "GPU 0 is held by alice's pid 455 (python3 sweep.py), 120 GiB"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        f"torch.OutOfMemoryError: {OUT}",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+        "allocate 8589934592 bytes.",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating",
+        "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+        "RuntimeError: CUDA error: out of memory",
+    ],
+)
+def test_a_full_gpu_names_who_holds_it(error: str) -> None:
+    """A task that finds no memory on its GPU is told who has it, whatever its framework says."""
+    facts = [task(0, tail=traceback(error), status=1, gpu_holders=HELD), *map(ended, (1, 2, 3))]
+    verdict = judge(facts)
+    assert verdict is not None and verdict.kind is Kind.RAISED
+    assert verdict.text.endswith(HELD) and "(train.py:20)" in verdict.text
+    assert Evidence(TaskId("worker", 0), HELD) in verdict.evidence
+
+
+def test_who_holds_a_gpu_is_no_matter_of_other_exceptions() -> None:
+    """Given an exception that says nothing of memory, then the holders are not named."""
+    verdict = judge([task(0, tail=BAD, status=1, gpu_holders=HELD), *map(ended, (1, 2, 3))])
+    assert verdict is not None and "alice" not in verdict.text
