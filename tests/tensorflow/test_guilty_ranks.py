@@ -15,7 +15,7 @@ import pytest
 from tests.support import guilty
 from tests.support.budgets import soak
 from tests.support.command import Up, write
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, wait_until
 from tests.testbed.namespaces import Testbed
 
 HERE = ("raises", "slowly", "memory", "killed", "crashes", "leaves", "stopped", "sleeps", "alike")
@@ -64,10 +64,11 @@ def test_the_guilty_rank_of_a_framework_is_named(tmp_path: Path, framework: str,
 
 
 def steps(up: Up) -> None:
-    """Waits until the ranks have a pace."""
+    """Waits until the ranks have a pace: it is known by some lines, one a second of each task."""
     up.wait_for(
         lambda e: e["event"] == "metric" and e["values"].get("step", 0) >= guilty.STEP - 1, "steps"
     )
+    wait_until(lambda: len(up.of("metric")) >= 6, "a pace")
 
 
 @pytest.mark.soak
