@@ -26,8 +26,7 @@ HARMLESS = [("async", "leaves")]
 
 
 def require(framework: str) -> None:
-    missing = framework in ("jax", "torch") and importlib.util.find_spec(framework) is None
-    if missing and not (framework == "torch" and guilty.TORCH_PYTHON):
+    if framework in ("jax", "torch") and importlib.util.find_spec(framework) is None:
         pytest.skip(f"{framework} is not installed")
 
 

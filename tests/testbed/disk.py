@@ -92,8 +92,8 @@ def make_environment(folder: Path) -> None:
     for name in ("python", "python3"):
         (folder / "bin" / name).symlink_to(home / version)
     (folder / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
-    jax = ("jax",) if importlib.util.find_spec("jax") else ()
-    for entry in _entries("tensorflow", "tensorboard", *jax):
+    others = (name for name in ("jax", "torch") if importlib.util.find_spec(name))
+    for entry in _entries("tensorflow", "tensorboard", *others):
         (site / entry).symlink_to(f"{_PACKAGES}/{entry}")
 
 

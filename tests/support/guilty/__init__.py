@@ -5,7 +5,6 @@ The programs run on hosts, in a folder of their own: they import `fault` and the
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,6 @@ FRAMEWORKS = ("torch", "jax", "all-reduce", "async", "sync")
 FOLDER = Path(__file__).parent / "programs"
 STEP = 8
 """Before it are steps enough for a pace."""
-TORCH_PYTHON = os.environ.get("TORCH_PYTHON")
-"""Interpreter that has torch, where the tests' own has none."""
 PATIENCE = 25
 """Seconds after which the frameworks give a peer up."""
 
@@ -28,8 +25,7 @@ def cluster(
 ) -> str:
     """A cluster file of four ranks, of which `rank` goes wrong at step `STEP`."""
     jobs: dict[str, Any] = {"worker": {"tasks": places}}
-    python = (framework == "torch" and TORCH_PYTHON) or "{python}"
-    command = [python, "-u", f"in_{framework}.py"]
+    command = ["{python}", "-u", f"in_{framework}.py"]
     settings: dict[str, Any] = {"framework": framework}
     if framework not in ("torch", "jax"):
         command = ["{python}", "-u", "in_trainer.py", "{trainer}", framework]
