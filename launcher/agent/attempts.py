@@ -39,6 +39,7 @@ from .processes import (
     close_others,
     command_lines,
     is_child,
+    killed_for_memory,
     oom_kills,
     read_process,
     reap,
@@ -74,6 +75,8 @@ _LEFT_SECONDS = 2.0
 others: many end by themselves a moment later, when a pipe of theirs is closed."""
 _LOOK_AT_LEFT = 0.1
 _OOM_SECONDS = 10.0
+_KILLED_BELOW = 128 + signal.SIGKILL
+"""Status of a shell whose program KILL has ended."""
 _LISTENING_SECONDS = (0.03, 1.0)
 _LISTENING_SHARE = 0.02
 """Pause between two looks for an attempt's port, as a share of the time that it has not listened
@@ -167,7 +170,7 @@ class Attempt:
         self.status: int | None = None
         self.signal: str | None = None
         self.out_of_memory = False
-        """KILL has ended it, and the kernel had killed something for want of memory just before."""
+        """The kernel has killed it, or the program of its shell, for want of memory."""
         self.stopped_by = ""
         """Who had asked it to end before its end was seen (`wire.BY_AGENT` and so on)."""
         self.stopped_why = ""
@@ -494,13 +497,25 @@ class Attempts:
                     self.executed(attempt)
                 if not attempt.ended:
                     attempt.end(ended[attempt.pid])
-                    if attempt.signal == "KILL" and not attempt.stopped_by and self._oom_kills:
-                        attempt.out_of_memory = oom_kills() > self._oom_kills[0][1]
+                    attempt.out_of_memory = self._had_no_memory(attempt)
                 attempt.close_gate()
         for each in reaped:
             if each.status and each.process is not None:
                 self._find_failed(each, each.process)
         return bool(reaped)
+
+    def _had_no_memory(self, attempt: Attempt) -> bool:
+        """The kernel has killed the task for want of memory, or the program of its shell: its log
+        says so, or its count of such kills has just grown."""
+        killed = attempt.signal == "KILL"
+        if attempt.stopped_by or not (killed or attempt.status == _KILLED_BELOW):
+            return False
+        victims = killed_for_memory()
+        known = self._tracker.known_processes.items()
+        its = {pid for (pid, _), task in known if task == attempt.task} | {attempt.pid}
+        if not victims.isdisjoint(its):
+            return True
+        return killed and bool(self._oom_kills) and oom_kills() > self._oom_kills[0][1]
 
     def _find_failed(self, orphan: Ended, process: Process) -> None:
         """Finds the task whose first process has left this one, which has failed."""

@@ -145,7 +145,7 @@ class TaskView:
         if self.exit_code == 0 and self.state.ended and self.state is not TaskState.EXITED:
             return f"{self.state}, exit 0"
         if self.exit_code is not None:
-            return f"exit {self.exit_code}"
+            return f"exit {self.exit_code}{', out of memory' if self.out_of_memory else ''}"
         return str(self.state)
 
 

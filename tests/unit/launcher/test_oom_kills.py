@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.processes import oom_kills
+from launcher.agent.processes import killed_for_memory, oom_kills, victims_in
 
 EVENTS = "low 0\nhigh 4\nmax 9\noom 3\noom_kill {}\noom_group_kill 0\n"
 SECOND = "0::/user.slice/user-0.slice/session-3.scope\n"
@@ -44,3 +44,36 @@ def test_a_host_that_says_nothing_counts_none(tmp_path: Path) -> None:
     """Given a kernel without any of this, then nothing was killed."""
     assert oom_kills(str(tmp_path), str(tmp_path)) == 0
     assert oom_kills() >= 0
+
+
+KILLED = (
+    b"<3>[28420.063241] Memory cgroup out of memory: Killed process 11192 (python3) total-vm:8kB"
+)
+GLOBAL = b"<3>[  99.000001] Out of memory: Killed process 77 (py thon) total-vm:8kB, UID:0"
+
+
+@pytest.mark.parametrize(
+    ("log", "victims"),
+    [
+        (b"", set()),
+        (b"<6>[ 1.0] usb 1-1: new device\n" + KILLED + b"\n" + GLOBAL + b"\n", {11192, 77}),
+        (KILLED.replace(b"<3>", b"<11>"), set()),
+        (KILLED.replace(b"11192", b"9" * 5000), set()),
+        (KILLED.replace(b"11192", b"-1"), set()),
+        (KILLED[25:], set()),
+        (b"<3>[1.0] Killed process 5 (x)", set()),
+        (b"\xff<\x00>Killed process " * 9999, set()),
+    ],
+)
+def test_the_kernels_log_names_whom_it_has_killed(log: bytes, victims: set[int]) -> None:
+    """Given lines of the kernel's log, then its own lines about want of memory count, and neither
+    those that programs have written into it nor torn ones."""
+    assert victims_in(log) == victims
+
+
+def test_the_log_of_a_container_counts_for_nothing(tmp_path: Path) -> None:
+    """Given a namespace of processes that is not the kernel's first one, then its log is not read:
+    its numbers are those of other processes."""
+    (tmp_path / "self/ns").mkdir(parents=True)
+    (tmp_path / "self/ns/pid").symlink_to("pid:[4026532999]")
+    assert killed_for_memory(str(tmp_path)) == killed_for_memory(str(tmp_path / "no")) == set()
