@@ -148,7 +148,7 @@ _VICTIM = re2.compile(
     r"|Gloo \w+ failed|Gloo connectFullMesh"
     # NCCL and c10d
     r"|Watchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted"
-    r"|Detected mismatch between collectives|failed to pass monitoredBarrier"
+    r"|Detected mismatch between collectives|(?:failed to pass|reached) monitoredBarrier"
     r"|failed to recv, got 0 bytes|waiting for clients"
     r"|client socket has timed out|DistStoreError|DistNetworkError"
     # JAX's and TensorFlow's coordination service
@@ -171,6 +171,7 @@ _PEERS = re2.compile(
     r"|(?:reported from|peer failed:|remote target|response from worker:) "
     r"/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6})"
     r"|[Rr]anks? (?P<ranks>\d[\d, ]{0,200}) failed to pass monitoredBarrier"
+    r"|errors while waiting for send/recv from rank (?P<barrier>\d{1,6})"
     r"|ipv[46]:(?:%5B)?(?P<target>[0-9a-fA-F.:]+?)(?:%5D)?:(?P<target_port>\d+): "
 )
 _UNHEALTHY = re2.compile(
@@ -181,6 +182,8 @@ _BEHIND = re2.compile(
     r"To our best knowledge, ranks \[(?P<never>[\d, ]{1,200})\] are the lagging"
     r"|^\s*(?:- )?\[(?P<ranks>[\d, ]{1,200})\] (?:finished|joined but didn't finish)"
     r" collective #\d+"
+    # torchfrtrace
+    r"|^missing ranks: \{(?P<missing>[\d, ]{1,200})\}|Culprit rank (?P<culprit>\d{1,6});"
 )
 _FINGERPRINT = re2.compile(
     # TORCH_DISTRIBUTED_DEBUG=DETAIL
@@ -309,13 +312,21 @@ class _Case:
         return certain if len(set(map(_function, certain))) > 1 else known
 
     @cached_property
-    def votes(self) -> Counter[TaskId]:
-        """How many victims lead to each task that is none."""
-        found: Counter[TaskId] = Counter()
+    def votes(self) -> dict[TaskId, set[TaskId]]:
+        """The victims that lead to each task that is none."""
+        found: dict[TaskId, set[TaskId]] = {}
         for victim in self.victims:
             for end in self._ends(victim, {victim.task}):
-                found[end] += 1
+                found.setdefault(end, set()).add(victim.task)
         return found
+
+    @cached_property
+    def named(self) -> list[TaskEvidence]:
+        """Whom most victims name: the only one, or a few that the same victims name."""
+        most = max(map(len, self.votes.values()), default=0)
+        best = [one for one in self.tasks if len(self.votes.get(one.task, ())) == most > 0]
+        alike = len({frozenset(self.votes[one.task]) for one in best}) == 1
+        return best if alike and len(best) <= len(self.tasks) // 2 else []
 
     def _ends(self, victim: TaskEvidence, seen: set[TaskId]) -> set[TaskId]:
         """From a victim to those that it names; where one is a victim itself, further on."""
@@ -363,8 +374,7 @@ class _Case:
         same = [one for one in self.tasks if _raises_like(one, first)]
         if len(same) == len(self.tasks) > 1:  # some were ended by us before they had left
             return self._alike(same)
-        named = self.votes.most_common(1)
-        sure = len(found) == 1 or bool(named and named[0][0] == first.task)
+        sure = len(found) == 1 or first in self.named
         if not sure and first.ended_at is not None and found[1].ended_at is not None:
             sure = found[1].ended_at - first.ended_at > 1.0
         if _kind_of(first) is Kind.FAILED and not sure:
@@ -416,7 +426,7 @@ class _Case:
         ]
         if not early or not missed or len(early) + len(missed) < 2:
             return None
-        named = [one for one in early if self.votes[one.task]]
+        named = [one for one in early if one.task in self.votes]
         if len(early) > 1 and not named and len(early) >= len(missed):
             return None  # the usual end: most are through
         guilty = named or early
@@ -494,13 +504,15 @@ class _Case:
     def by_votes(self) -> Verdict | None:
         """Whom the victims name; else the one that is no victim among many."""
         if self.votes:
-            (task, number), *others = self.votes.most_common(2)
-            if others and others[0][1] == number:
+            if not (named := self.named):
                 return None
-            (guilty,) = [one for one in self.tasks if one.task == task]
-            what = "task has" if number == 1 else "tasks have"
-            how = f"is the one to which {number} {what} lost the connection"
-            return self._verdict([guilty], Kind.NAMED, False, how)
+            (guilty, *more), missed = named, len(self.votes[named[0].task])
+            if guilty.stack and not more and _stays_elsewhere(guilty):
+                how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
+                return self._verdict(named, Kind.STUCK, missed > 2, how)
+            what = "are the peers" if more else "is the peer"
+            how = f"{what} that {counted(missed, 'task has', 'tasks have')} lost"
+            return self._verdict(named, Kind.NAMED, False, how)
         quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
         waiting = [one for one in quiet if _waits(one)] if len(quiet) > 1 else []
         quiet = [one for one in quiet if one not in waiting]
@@ -745,7 +757,7 @@ def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str
         if (begun := _ENQUEUED.search(line)) is not None:
             enqueued = int(begun["number"])
         if (late := _BEHIND.search(line)) is not None:
-            ranks = late["never"] or late["ranks"] or ""
+            ranks = next(filter(None, late.groupdict().values()), "")
             behind += [int(number) for number in re.findall(r"\d{1,6}", ranks)][:100]
         if (mismatch := _FINGERPRINT.search(line)) is not None and not operation:
             shape = f" of shape [{mismatch['shape']}]" if mismatch["shape"] else ""
@@ -787,8 +799,8 @@ def _names(groups: dict[str, Any]) -> list[str]:
         found += [f"{groups['address']}:{groups['port']}", groups["address"]]
     if groups.get("target"):
         found += [f"{groups['target']}:{groups['target_port']}", groups["target"]]
-    if groups.get("rank"):
-        found.append(f"rank {groups['rank']}")
+    if rank := groups.get("rank") or groups.get("barrier"):
+        found.append(f"rank {rank}")
     if groups.get("ranks"):
         found += [f"rank {number}" for number in re.findall(r"\d{1,6}", groups["ranks"])]
     if groups.get("job"):

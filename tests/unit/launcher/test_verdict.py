@@ -873,6 +873,75 @@ case(
     0,
     Kind.KILLED,
 )
+LATE = "[Rank 0]: {} failed to pass monitoredBarrier in 4000 ms"
+REACHED = traceback(
+    "RuntimeError: Rank {} successfully reached monitoredBarrier, but received errors while "
+    "waiting for send/recv from rank 0. Please check rank 0 logs for faulty rank.",
+)
+ORIGINAL = [
+    " Original exception: ",
+    "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 4000ms for recv operation",
+]
+
+
+def reached(index: int) -> TaskEvidence:
+    tail = [line.format(index) for line in REACHED]
+    return victim(index, [*tail, *ORIGINAL], 20.5)
+
+
+case(
+    "rank 0 says who did not come to a monitored barrier",
+    [
+        victim(0, [*traceback(f"RuntimeError: {LATE.format('Rank 2')}"), *ORIGINAL]),
+        reached(1),
+        ended(2),
+        reached(3),
+    ],
+    2,
+    Kind.NAMED,
+    False,
+)
+case(
+    "two ranks did not come to a monitored barrier",
+    [
+        victim(0, traceback(f"RuntimeError: {LATE.format('Ranks 1, 3')}")),
+        ended(1),
+        reached(2),
+        ended(3),
+    ],
+    (1, 3),
+    Kind.NAMED,
+    False,
+)
+case(
+    "rank 0 itself did not come to a monitored barrier",
+    [ended(0), reached(1), reached(2), reached(3)],
+    0,
+    Kind.NAMED,
+    False,
+)
+case(
+    "rank 0 waits in a monitored barrier for one that is in its loader",
+    [
+        task(0, stack=ALL_REDUCE, tail=traceback(f"RuntimeError: {LATE.format('Rank 2')}")),
+        reached(1),
+        ended(2, stack=LOADER),
+        reached(3),
+    ],
+    2,
+    Kind.STUCK,
+)
+for said in ("missing ranks: {2}", "error msg: Culprit rank 2; Error type: SIZE_OR_SYNTAX"):
+    case(
+        f"the flight recorder's analysis is in the log: {said[:20]}",
+        [
+            victim(0, [*watchdog(7), "Collective sequence number: 7 has errors", said]),
+            *(victim(index, watchdog(7)) for index in (1, 3)),
+            ended(2),
+        ],
+        2,
+        Kind.STUCK,
+    )
 UNKNOWN = (StackFrame("python runs"),)
 IN_KERNEL = "waits in the kernel (D): exit_mm"
 case(
