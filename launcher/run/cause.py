@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 
 from ..frozen import frozen
@@ -64,3 +65,8 @@ class Verdict:
     """Who is guilty, and why, in a sentence."""
     evidence: tuple[Evidence, ...] = ()
     """What points to them."""
+
+    def doubted(self) -> Verdict:
+        """The same as what is probable only."""
+        text = f"probably {self.text}" if self.sure else self.text
+        return replace(self, sure=False, text=text)

@@ -202,6 +202,8 @@ _WAITS = re2.compile(
     r"|allgather|psum|block_until_ready|rendezvous|sendrecv|mpi_"
 )
 """Functions in which one waits for others."""
+_INNER = 6
+"""Frames by which it is known that a task waits."""
 _PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$")
 """The outermost functions of a program that has not come to its end: when the interpreter ends, it
 calls `threading._shutdown` and what `atexit` knows below none of them."""
@@ -268,6 +270,19 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
     return None
 
 
+def judge_waiting(facts: Sequence[TaskEvidence]) -> Verdict | None:
+    """The cause for which the others wait, in a run of which nothing says that it hangs: a process
+    that is stopped, or a task that is elsewhere while the others wait in a framework. Servers that
+    wait for requests, in code of their own or of Python, wait for nobody."""
+    case = _Case(tuple(facts))
+    if any(one.moves for one in case.tasks):
+        return None
+    verdict = case.by_process_states()
+    if verdict is None and case.waits_in_framework:
+        verdict = case.by_early_ends() or case.by_stacks()
+    return verdict
+
+
 @frozen
 class _Case:
     """The tasks of a run, and what follows from all of them."""
@@ -298,6 +313,12 @@ class _Case:
         if number < 2 or 2 * number <= len(self.placed):
             return ()
         return tuple(one for one in self.placed if _function(one) == place)
+
+    @property
+    def waits_in_framework(self) -> bool:
+        """Most tasks wait in a function of a framework."""
+        inner = self.waiting[0].stack[:_INNER] if self.waiting else ()
+        return any(one.in_framework and _WAITS.search(one.function) for one in inner)
 
     @cached_property
     def placed(self) -> tuple[TaskEvidence, ...]:
@@ -491,7 +512,7 @@ class _Case:
         if len(odd) > 1 and len(named := [one for one in odd if one in quiet]) == 1:
             odd = named
         here = waiting[0].stack
-        known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:6])
+        known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:_INNER])
         alone = len(odd) == 1
         first = odd[0]
         if is_ending(first.stack):
@@ -654,8 +675,11 @@ def _raises_like(one: TaskEvidence, other: TaskEvidence) -> bool:
 
 
 def _waits(one: TaskEvidence) -> bool:
-    """The task is in a function in which one waits for others."""
-    return bool(one.stack) and _WAITS.search(one.stack[0].function) is not None
+    """The task is in a function in which one waits for others. What Python's own functions wait
+    for says their caller: `queue.get` of a loader waits for no other task."""
+    callers = (frame for frame in one.stack if frame.in_framework or not frame.in_library)
+    frame = next(callers, one.stack[0] if one.stack else None)
+    return frame is not None and _WAITS.search(frame.function) is not None
 
 
 def _has_missed(one: TaskEvidence) -> bool:
@@ -665,7 +689,7 @@ def _has_missed(one: TaskEvidence) -> bool:
 
 def _stays_elsewhere(one: TaskEvidence) -> bool:
     """Two looks have found the task in a function in which one waits for nobody."""
-    return one.seen_twice and not _waits(one)
+    return one.seen_twice and not (_waits(one) or joins(one.stack))
 
 
 def _stack(tasks: Sequence[TaskEvidence]) -> tuple[StackFrame, ...]:

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 from ..ids import TaskId, named_tasks
 from ..printable import printable
 from ..run import events as ev
+from ..run.cause import Verdict
 from ..run.snapshot import HangView, Metric, TaskView
-from ..run.stack_groups import record
+from ..run.stack_groups import Stacks, record
 from ..run.states import AT_WORK, Hang, TaskState
 
 if TYPE_CHECKING:
@@ -230,6 +231,12 @@ class HangWatch:
         if view.stalled_since is not None:
             views.update_task(metric.id, stalled_since=None)
             self._shell.publish()
+
+    async def judge_look(self, found: Stacks) -> Verdict | None:
+        """The task for which all others wait, by a look that a person has asked for: nobody knows
+        whether the run hangs, so it is never sure."""
+        verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving)
+        return None if verdict is None else verdict.doubted()
 
     # --- looks ----------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from ..run.gpus import holders
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
 from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
-from ..run.verdict import IN_KERNEL, TaskEvidence, is_ending, judge, last_exception
+from ..run.verdict import IN_KERNEL, TaskEvidence, is_ending, judge, judge_waiting, last_exception
 from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 
@@ -104,9 +104,29 @@ class Judge:
         the tasks that seem to hang, and for how many seconds, `moving` those whose metric lines
         come as usual."""
         await asyncio.sleep(_SECOND_LOOK)
+        return judge(await self._facts((found, await self._shell.stacks.take()), hanging, moving))
+
+    async def judge_waiting(
+        self, found: Stacks, moving: Collection[TaskId], seconds: float = _SECOND_LOOK
+    ) -> Verdict | None:
+        """The task for which all others wait, in a run of which nothing says that it hangs, by the
+        stacks that were taken now, and, where there is one, a second look some seconds later."""
+        facts = await self._facts((found,), {}, moving)
+        if judge_waiting([replace(one, seen_twice=True) for one in facts]) is None:
+            return None
+        await asyncio.sleep(seconds)
         again = await self._shell.stacks.take()
-        looks = [{one.task: one for one in look.tasks} for look in (found, again)]
-        sightings = {task: _sighting(task, looks) for task in {**looks[0], **looks[1]}}
+        return judge_waiting(await self._facts((found, again), {}, moving))
+
+    async def _facts(
+        self,
+        found: Sequence[Stacks],
+        hanging: Mapping[TaskId, float],
+        moving: Collection[TaskId],
+    ) -> list[TaskEvidence]:
+        """What is known of the tasks now, and by these looks."""
+        looks = [{one.task: one for one in look.tasks} for look in found]
+        sightings = {task: _sighting(task, looks) for look in looks for task in look}
         views = self._views()
         tails = await self._tails(views)
         facts = []
@@ -117,7 +137,7 @@ class Judge:
             one = self._evidence(view, tail, sightings.get(view.id))
             hangs_for = hanging.get(view.id, 0.0)
             facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
-        return judge(facts)
+        return facts
 
     async def exceptions_in_exit(self, tasks: Collection[TaskId]) -> Mapping[TaskId, str]:
         """The exceptions of those tasks that have raised, and whose interpreters are ending: the

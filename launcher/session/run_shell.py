@@ -18,6 +18,7 @@ import time
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -352,14 +353,17 @@ class RunShell:
         self.feed(event)
 
     async def take_stacks(self, tasks: tuple[TaskId, ...] | None) -> Stacks:
-        """Where these tasks are, or all.
+        """Where these tasks are, or all; of all also for which one the others probably wait.
 
         Raises:
             KeyError: the run has no such task.
         """
         for task in tasks or ():
             self.data.plan.task(task)
-        return await self.stacks.take(tasks)
+        found = await self.stacks.take(tasks)
+        if tasks is None and found.verdict is None and self.data.phase in AT_WORK:
+            found = replace(found, verdict=await self.hangs.judge_look(found))
+        return found
 
     def terminate(self) -> None:
         """Ends everything because this process was told to end; safe in a signal handler."""

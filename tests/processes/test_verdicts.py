@@ -15,6 +15,7 @@ from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.patience import wait_until
+from tests.testbed import proc
 
 # Four ranks in a ring: each sends to the next one and waits for the one before, which is the
 # collective. Who misses its peer says so in the words of gloo.
@@ -180,6 +181,73 @@ def test_the_guilty_rank_of_a_hang_is_named_while_it_lasts(tmp_path: Path, how: 
             os.kill(pid, signal.SIGCONT)
             up.wait_for(lambda e: "hang" in e and "verdict" not in e, "no verdict any more")
             assert "cause" not in run("ps").stderr
+        up.press_ctrl_c()
+        assert up.wait() == 130
+
+
+# Four ranks that print no figures. What they wait in is a framework's, installed beside them.
+SILENT = """
+import os, sys, time
+sys.path.insert(0, sys.argv[2])
+from framework import all_reduce
+
+def next_batch():
+    time.sleep(1000)
+
+rank = int(os.environ["RANK"])
+print("begins", flush=True)
+if rank == 2 and sys.argv[1] == "sleeps":
+    next_batch()
+if rank == 2 and sys.argv[1] == "stopped":
+    os.kill(os.getpid(), 19)
+if sys.argv[1] == "serves":
+    time.sleep(1000)
+all_reduce()
+"""
+NAMED = {
+    "sleeps": "probably worker:2 on localhost is in next_batch",
+    "stopped": "probably worker:2 on localhost is stopped",
+    "all wait": "",
+    "serves": "",
+}
+
+
+def silent(tmp_path: Path, how: str) -> Path:
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    text = "import time\n\ndef all_reduce():\n    time.sleep(1000)\n"
+    (site / "framework.py").write_text(text)
+    made = cluster_text(
+        {"worker": 4},
+        command=[*python_task(SILENT), how, str(site)],
+        framework="torch",
+        success="all",
+        workdir="",
+        grace=1,
+        start={"order": [["worker"]], "ready": {"worker": "started"}},
+    )
+    return write(tmp_path, made)
+
+
+@pytest.mark.parametrize("how", NAMED)
+def test_a_person_who_asks_is_told_the_odd_one(tmp_path: Path, how: str) -> None:
+    """Given four ranks that print no figures, when one sleeps or is stopped while all others wait
+    in a framework, then `stacks` names that one, puts it first and marks it; where all wait, or
+    none waits in a framework, nobody is named."""
+    with Up("up", str(silent(tmp_path, how)), "--json") as up:
+        for rank in range(4):
+            assert up.log(f"worker:{rank}", "begins")
+        if how == "stopped":
+            (pid,) = {e["pid"] for e in up.of("task") if e["task"] == "worker:2" and "pid" in e}
+            wait_until(lambda: (found := proc.read(pid)) and found.state == "T", "it is stopped")
+        said = run("stacks", up.run_id).stdout
+        if NAMED[how]:
+            first, second, *_ = said.splitlines()
+            assert first.startswith(f"cause: {NAMED[how]}"), said
+            assert second.startswith("! 1 task: worker:2 — "), said
+        else:
+            assert "cause" not in said and "!" not in said, said
+        assert not any("verdict" in event for event in up.of("run"))
         up.press_ctrl_c()
         assert up.wait() == 130
 

@@ -873,6 +873,19 @@ case(
     0,
     Kind.KILLED,
 )
+LOADER_WAITS = (
+    StackFrame("wait", f"{LIBRARY}threading.py", 302),
+    StackFrame("get", f"{LIBRARY}queue.py", 170),
+    StackFrame("__next__", f"{SITE}fairseq/data/iterators.py", 648),
+    StackFrame("train", "/job/train.py", 274),
+    StackFrame("<module>", "/job/train.py", 300),
+)
+case(
+    "a rank waits for its own loader, which never fills the queue",
+    [task(0, stack=LOADER_WAITS), *others(0, lambda i: task(i, stack=ALL_REDUCE))],
+    0,
+    Kind.STUCK,
+)
 LATE = "[Rank 0]: {} failed to pass monitoredBarrier in 4000 ms"
 REACHED = traceback(
     "RuntimeError: Rank {} successfully reached monitoredBarrier, but received errors while "
