@@ -67,6 +67,6 @@ class Verdict:
     """What points to them."""
 
     def doubted(self) -> Verdict:
-        """The same as what is probable only."""
+        """Returns this verdict as one that is not sure."""
         text = f"probably {self.text}" if self.sure else self.text
         return replace(self, sure=False, text=text)
