@@ -50,7 +50,7 @@ def test_after_a_cut_of_all_cables_nobody_is_asked_again(fresh_scenario: FaultSc
         return {host.state for host in client.snapshot().hosts} == {*states}
 
     client = RunClient.launch(load(file), file.read_text(), ask=person)
-    client.await_state()
+    client.await_state(PATIENCE)
     try:
         wait_until(lambda: all_are(HostState.UP), "all hosts are up")
         wait_until(lambda: all(task.pid for task in client.snapshot().tasks), "all tasks run")

@@ -63,7 +63,7 @@ def test_leak_fails_the_test_and_is_killed(tmp_path: Path, bystander: Process) -
     assert "r/worker:0/1;" in done.stdout
     pid = int(done.stdout.split("LEAK ")[1].split()[0])
     found = proc.read(pid)
-    assert found is None or not found.alive
+    assert found is None or proc.wait_gone(found)  # a busy machine takes a moment to end it
     spared = proc.read(bystander.pid)
     assert spared == bystander and spared is not None and spared.alive
 

@@ -179,7 +179,7 @@ def test_two_people_press_the_key(tmp_path: Path) -> None:
     then offer, KILL now, any of them can press."""
     file = cluster(tmp_path, DEAF)
     first = RunClient.launch(load(file), file.read_text())
-    first.await_state()
+    first.await_state(PATIENCE)
     second = RunClient.attach(first.folder)
     try:
         wait_until(lambda: first.logs.open(first.snapshot().tasks[0].id).size, "it is deaf")

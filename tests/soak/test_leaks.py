@@ -34,7 +34,7 @@ CLUSTER = cluster_text(
 def launch() -> None:
     """A real run on this machine, whose logs are read when it has ended, as panes do."""
     session = RunClient.launch(loads(CLUSTER, "many.toml", Path("/")), CLUSTER)
-    session.await_state()
+    session.await_state(PATIENCE)
     assert session.wait(PATIENCE)
     session.close()
     for view in session.snapshot().tasks:

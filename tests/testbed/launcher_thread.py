@@ -17,6 +17,7 @@ from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.process import shell_for
 from launcher.session.run_shell import RunShell
+from tests.support.patience import PATIENCE
 
 
 class LauncherThread(LauncherProcess):
@@ -64,7 +65,7 @@ def _crash(where: str, error: BaseException, story: Iterable[str]) -> NoReturn:
 def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
     """Launches a run on a thread; returns its first client, which knows its tasks."""
     client = RunClient.launch(cluster, text, process=LauncherThread(), **options)
-    client.await_state()
+    client.await_state(PATIENCE)
     return client
 
 

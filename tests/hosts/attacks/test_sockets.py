@@ -28,13 +28,15 @@ def before(testbed_possible: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         folder.mkdir(parents=True, mode=0o700)
         monkeypatch.setenv(name, str(folder))
     script = f"set -e\n{private_tmp.mounting()}\necho up\nexec sleep 1000"
-    holder = subprocess.Popen(["unshare", "-m", "sh", "-c", script], stdout=subprocess.PIPE)
+    words = ["unshare", "-m", "sh", "-c", script]
     try:
-        assert holder.stdout is not None and holder.stdout.readline() == b"up\n"
-        yield ["nsenter", "-m", "-t", str(holder.pid), "--"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as holder:
+            try:
+                assert holder.stdout is not None and holder.stdout.readline() == b"up\n"
+                yield ["nsenter", "-m", "-t", str(holder.pid), "--"]
+            finally:
+                holder.kill()
     finally:
-        holder.kill()
-        holder.wait()
         shutil.rmtree(state)
 
 

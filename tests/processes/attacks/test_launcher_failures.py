@@ -94,7 +94,7 @@ def launched(folder: Path, text: str = FILE) -> Iterator[RunClient]:
     """A run whose task writes; in the end it is killed, with launchers that do not break."""
     file = write(folder, text)
     client = RunClient.launch(load(file), text)
-    client.await_state()
+    client.await_state(PATIENCE)
     try:
         yield client
     finally:

@@ -58,7 +58,7 @@ def launched(folder: Path, text: str = CLUSTER) -> Iterator[RunClient]:
     """A run with its launcher process, and the first client of it."""
     file = write(folder, text)
     client = RunClient.launch(load(file), text)
-    client.await_state()
+    client.await_state(PATIENCE)
     try:
         yield client
     finally:

@@ -64,7 +64,7 @@ def launched() -> tuple[RunClient, RunShell]:
     """A run, and its launcher's shell."""
     thread = LauncherThread()
     client = RunClient.launch(loads(CLUSTER, "kept.toml", Path("/")), CLUSTER, process=thread)
-    client.await_state()
+    client.await_state(PATIENCE)
     return client, thread.shell
 
 
