@@ -27,6 +27,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.planner import Plan
 from ..printable import printable
+from ..run.gpus import GpuInstance, GpuProcess, GpuView, throttles
 from ..run.states import StoppedBy
 
 # --- types of fields ----------------------------------------------------------------------
@@ -582,6 +583,31 @@ class GpuFrame(Frame):
     instances: Annotated[tuple[GpuInstanceFrame, ...], Field(max_length=wire.MOST_GPUS)] = ()
     processes: Annotated[tuple[GpuProcessFrame, ...], Field(max_length=wire.MOST_GPU_PROCESSES)]
     unlisted: Number = 0
+
+    def view(self) -> GpuView:
+        """The GPU as it is shown and recorded."""
+        return GpuView(
+            index=self.index,
+            name=self.name,
+            uuid=self.uuid,
+            utilisation=self.utilisation,
+            memory_used=self.memory_used,
+            memory_total=self.memory_total,
+            temperature=self.temperature,
+            power=self.power,
+            power_limit=self.power_limit,
+            throttled=throttles(self.throttle),
+            ecc_errors=self.ecc_errors,
+            xids=self.xids,
+            mode=self.mode,
+            problem=self.problem,
+            instances=tuple(GpuInstance(one.name, one.uuid) for one in self.instances),
+            processes=tuple(
+                GpuProcess(one.pid, one.task, one.user, one.command, one.memory, one.elsewhere)
+                for one in self.processes
+            ),
+            unlisted=self.unlisted,
+        )
 
 
 GpuFrames = Annotated[tuple[GpuFrame, ...], Field(max_length=2 * wire.MOST_GPUS)]

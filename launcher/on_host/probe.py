@@ -48,9 +48,24 @@ try:
     there = util.find_spec("tensorflow") is not None
 except (ImportError, ValueError):
     there = False
+cuda = by = ""
+packages = ("torch nvidia-cuda-runtime nvidia-cuda-runtime-cu13 nvidia-cuda-runtime-cu12 "
+            "nvidia-cuda-runtime-cu11")
+for name in packages.split():
+    try:
+        version = metadata.version(name)
+    except Exception:
+        continue
+    local = version.partition("+cu")[2]
+    if name != "torch":
+        cuda, by = ".".join(version.split(".")[:2]), name + " " + version
+    elif local[:3].isdigit():
+        cuda, by = local[:2] + "." + local[2:3], name + " " + version
+    if cuda:
+        break
 print()
 print(json.dumps({"version": sys.version.split()[0], "executable": sys.executable,
-                  "tensorflow": found, "there": there}))
+                  "tensorflow": found, "there": there, "cuda": cuda, "cuda_of": by}))
 """
 
 

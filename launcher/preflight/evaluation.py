@@ -19,13 +19,14 @@ from ..errors import HostError
 from ..files.listing import Copied, LeftOut
 from ..files.needed import left_out_note, other_files
 from ..files.trees import CopiedFiles
-from ..hosts.frames import GpusAnswer, PortOwner
+from ..hosts.frames import GpuFrame, GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
 from ..plan.planner import HostPlan, Plan, cannot_run
 from ..plan.shell_text import ShellText, shell_texts
 from ..quantities import age, counted, size
+from ..run.gpus import holders
 from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (
     AccountAnswer,
@@ -312,6 +313,65 @@ def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     kinds = ", ".join(dict.fromkeys(gpu.name for gpu in rows))
     sentence = f"{len(rows)} × {kinds}, driver {answer.driver}"
     return passed(Check.GPUS, host, f"{len(rows)}, driver {answer.driver}", sentence)
+
+
+_HELD = 256 << 20
+"""Bytes of a GPU's memory that are worth a word: a desktop takes less."""
+_LESS = 0.9
+"""Share of the free memory of the emptiest GPU below which another one has less."""
+
+
+def given_gpus(host: str, gpus: Sequence[GpuFrame], tasks: int) -> Iterator[Finding]:
+    """Reports what is wrong with the GPUs that the plan gives to so many tasks: faults, modes,
+    processes of others, and less memory than on the others."""
+    views = [frame.view() for frame in gpus]
+    for gpu in views:
+        if gpu.problem or gpu.ecc_errors:
+            errors = counted(gpu.ecc_errors or 0, "uncorrectable memory error")
+            what = gpu.problem or f"{errors} (ECC) since its driver was loaded"
+            sentence = f"GPU {gpu.index} ({gpu.name}): {what}"
+            todo = "see nvidia-smi -q there; a reset, or a restart of the host, may help"
+            yield warning(Check.GPUS, "gpu-fault", host, f"GPU {gpu.index}: fault", sentence, todo)
+        if gpu.mode == "Prohibited":
+            sentence = f"GPU {gpu.index} is in the compute mode Prohibited: no program may use it"
+            todo = f"nvidia-smi -i {gpu.index} -c DEFAULT on {host}, as root; or use other GPUs"
+            yield warning(Check.GPUS, "gpu-mode", host, "prohibited", sentence, todo)
+        elif gpu.mode.startswith("Exclusive") and tasks > len(views):
+            sentence = f"GPU {gpu.index} is in the compute mode {gpu.mode}: one process alone may "
+            sentence += f"use it, and {tasks} tasks share {counted(len(views), 'GPU')}"
+            todo = f"nvidia-smi -i {gpu.index} -c DEFAULT on {host}, as root; or start fewer tasks"
+            yield warning(Check.GPUS, "gpu-mode", host, "exclusive", sentence, todo)
+    full = []
+    for gpu in views:
+        if any(one.memory is None or one.memory >= _HELD for one in gpu.processes):
+            full.append(gpu)
+        elif gpu.unlisted_memory:
+            full.append(gpu)
+    if full:
+        told = holders(full, None)
+        todo = "wait for it, ask its owner, or give the run other GPUs"
+        yield warning(Check.GPUS, "gpu-held", host, f"{len(full)} held", told, todo)
+    free = {gpu.index: (gpu.memory_total or 0) - (gpu.memory_used or 0) for gpu in views}
+    most = max(free.values(), default=0)
+    less = [gpu for gpu in views if gpu not in full and free[gpu.index] < _LESS * most]
+    if less and not any(gpu.memory_used is None for gpu in views):
+        names = ", ".join(f"GPU {gpu.index} has {size(free[gpu.index])} free" for gpu in less[:3])
+        more = f" (and {len(less) - 3} more)" if less[3:] else ""
+        sentence = f"{names}{more}, and others on this host {size(most)}"
+        todo = "the smallest memory limits all ranks: choose a batch for it, or leave it out"
+        yield warning(Check.GPUS, "gpu-memory", host, "less memory", sentence, todo)
+
+
+def cuda(host: str, answer: GpusAnswer, python: PythonAnswer) -> Iterator[Finding]:
+    """Reports packages that bring a newer CUDA than the driver runs. Drivers run all minor versions
+    of a CUDA that they know, so that the first number counts."""
+    wanted, had = (version.partition(".")[0] for version in (python.cuda, answer.cuda))
+    if wanted.isdecimal() and had.isdecimal() and int(wanted) > int(had):
+        sentence = f"{python.cuda_of} brings CUDA {python.cuda}, and the driver {answer.driver} "
+        sentence += f"runs CUDA up to {answer.cuda}: the program will find no GPU"
+        todo = f"install a newer driver, or packages for CUDA {had}"
+        brief = f"CUDA {answer.cuda}"
+        yield warning(Check.GPUS, "gpu-cuda", host, brief, sentence, todo)
 
 
 def ranks(host: str, wanting: int, had: int, framework: Framework) -> Iterator[Finding]:

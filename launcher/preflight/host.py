@@ -104,6 +104,9 @@ class HostCheck:
         )
         self.folder: LogFolder | None = None
         self.tensorflow = ""
+        self._interpreter: PythonAnswer | None = None
+        self._interpreted = asyncio.Event()
+        """The interpreter was asked for, or will not be."""
         self._cluster = cluster
         self._plan = plan
         self._host = host
@@ -141,7 +144,7 @@ class HostCheck:
                 self._asked(Check.PORTS, Severity.ERROR, self._ports),
                 self._asked(Check.SHELL, Severity.WARN, self._account),
                 self._asked(Check.ADDRESS, Severity.WARN, self._own_address),
-                self._asked(Check.PYTHON, Severity.ERROR, lambda: self._python(listing)),
+                self._asked(Check.PYTHON, Severity.ERROR, lambda: self._interpret(listing)),
                 self._asked(Check.COMMAND, Severity.ERROR, lambda: self._commands(listing)),
                 self._asked(Check.COMMAND, Severity.WARN, self._mpi),
                 self._asked(Check.GPUS, Severity.WARN, self._gpus),
@@ -243,6 +246,12 @@ class HostCheck:
         answer = await self.session.ask(ResolveAnswer, seconds + QUICK, host=name, seconds=seconds)
         self._report_all(evaluation.own_address(self.name, name, answer.addresses))
 
+    async def _interpret(self, listing: asyncio.Task[Copied | None]) -> None:
+        try:
+            await self._python(listing)
+        finally:
+            self._interpreted.set()
+
     async def _python(self, listing: asyncio.Task[Copied | None]) -> None:
         task = self._pythonic()
         python = task.argv[0] if task is not None else self._host.python
@@ -264,6 +273,7 @@ class HostCheck:
         if answer.failed:
             return
         self.tensorflow = answer.tensorflow
+        self._interpreter = answer
         needed = any(_runs_trainer(task.argv) for task in self._tasks)
         if needed:
             self._report_all(evaluation.trainer_python(self.name, python, answer))
@@ -357,6 +367,12 @@ class HostCheck:
         asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
         promised = self._host.gpus if self._host.gpus is not None else sum(asked)
         self._report(evaluation.gpus(self.name, answer, promised))
+        training = sum(1 for task in self._tasks if task.role.trains)
+        given = answer.gpus[: promised or len(answer.gpus)] if training or promised else ()
+        self._report_all(evaluation.given_gpus(self.name, given, training))
+        await self._interpreted.wait()
+        if given and self._interpreter is not None:
+            self._report_all(evaluation.cuda(self.name, answer, self._interpreter))
         if answer.gpus or not answer.why:
             had = len(answer.gpus) if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]

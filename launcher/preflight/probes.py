@@ -59,6 +59,10 @@ class PythonAnswer(Answer):
     """Its version; empty where that is not known."""
     there: bool = False
     """TensorFlow is installed."""
+    cuda: Text = ""
+    """Version of CUDA that its packages bring; empty where none does, or it is not known."""
+    cuda_of: Text = ""
+    """The package that says so, with its version."""
 
     @model_validator(mode="after")
     def _is_one_or_failed(self) -> Self:

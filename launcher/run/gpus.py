@@ -212,17 +212,17 @@ class GpuView:
         return passed if passed >= IDLE_SECONDS else 0.0
 
 
-def holders(gpus: Sequence[GpuView], task: TaskId) -> str:
-    """A sentence about who else holds memory of GPUs, those with most first; empty where nobody
-    is known."""
+def holders(gpus: Sequence[GpuView], task: TaskId | None) -> str:
+    """A sentence about who holds memory of GPUs beside a task, those with most first; empty where
+    nobody is known."""
     told = []
     for gpu in gpus:
-        others = [each for each in gpu.processes if each.task != task]
+        others = [each for each in gpu.processes if task is None or each.task != task]
         others.sort(key=lambda each: -(each.memory or 0))
         names = [each.text for each in others[:_MOST_NAMED]]
         if (rest := len(others) - len(names) + gpu.unlisted) > 0:
             names.append(f"{rest} more")
-        mine = any(each.task == task for each in gpu.processes)
+        mine = task is not None and any(each.task == task for each in gpu.processes)
         if gpu.unlisted_memory and (mine or others):
             names.append(f"{size(gpu.unlisted_memory)} by processes that nvidia-smi does not list")
         elif gpu.unlisted_memory:

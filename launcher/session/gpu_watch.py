@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..hosts.frames import GpuFrame
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
-from ..run.gpus import GpuInstance, GpuProcess, GpuView, gpu_memory, gpu_sample, throttles
+from ..run.gpus import GpuView, gpu_memory, gpu_sample
 from ..run.snapshot import TaskView
 from ..run.states import TaskState
 
@@ -84,7 +84,7 @@ class GpuWatch:
         before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
         gpus = []
         for frame in frames:
-            gpu = _view(frame)
+            gpu = frame.view()
             if gpu.ecc_errors is not None:
                 had = self._errors.setdefault((host, gpu.uuid), gpu.ecc_errors)
                 gpu = replace(gpu, new_ecc_errors=max(0, gpu.ecc_errors - had))
@@ -92,31 +92,6 @@ class GpuWatch:
                 gpu = replace(gpu, idle_since=before.get(gpu.index) or now)
             gpus.append(gpu)
         return tuple(gpus)
-
-
-def _view(said: GpuFrame) -> GpuView:
-    return GpuView(
-        index=said.index,
-        name=said.name,
-        uuid=said.uuid,
-        utilisation=said.utilisation,
-        memory_used=said.memory_used,
-        memory_total=said.memory_total,
-        temperature=said.temperature,
-        power=said.power,
-        power_limit=said.power_limit,
-        throttled=throttles(said.throttle),
-        ecc_errors=said.ecc_errors,
-        xids=said.xids,
-        mode=said.mode,
-        problem=said.problem,
-        instances=tuple(GpuInstance(one.name, one.uuid) for one in said.instances),
-        processes=tuple(
-            GpuProcess(one.pid, one.task, one.user, one.command, one.memory, one.elsewhere)
-            for one in said.processes
-        ),
-        unlisted=said.unlisted,
-    )
 
 
 def _facts(gpu: GpuView) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.cluster.choices import Framework
-from launcher.hosts.frames import GpuFrame, GpusAnswer, PortOwner
+from launcher.hosts.frames import GpuFrame, GpuProcessFrame, GpusAnswer, PortOwner
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
 from launcher.preflight import (
@@ -351,3 +351,69 @@ def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> Non
     memory = (3 * evaluation.MEMORY_LOW - lacking, 64 << 30)
     answer = DiskSpaceAnswer(disks=(("logs", "/", 1, 7),), memory=memory)
     assert evaluation.memory("h1", answer, 3).code == code
+
+
+# --- GPUs that the plan gives away ---------------------------------------------------------------
+
+GIB = 1 << 30
+SWEEP = GpuProcessFrame(pid=455, user="alice", command="python3 sweep.py", memory=61 * GIB)
+
+
+def h200(index: int = 0, **values: Any) -> GpuFrame:
+    """A GPU of which nothing is in use, unless a value says so."""
+    own = {"memory_used": 0, "memory_total": 140 * GIB, "mode": "Default", "processes": ()}
+    return GpuFrame(index=index, name="H200", uuid=f"GPU-{index}", **{**own, **values})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "tasks", "codes"),
+    [
+        ([h200(0), h200(1)], 4, []),
+        ([h200(0, memory_used=61 * GIB, processes=(SWEEP,)), h200(1)], 2, ["gpu-held"]),
+        ([h200(0, memory_used=61 * GIB)], 1, ["gpu-held"]),
+        ([h200(0, memory_used=600 << 20)], 1, []),
+        ([h200(0, processes=(SWEEP.model_copy(update={"memory": 1 << 20}),))], 1, []),
+        ([h200(0, processes=(SWEEP.model_copy(update={"memory": None}),))], 1, ["gpu-held"]),
+        ([h200(0, memory_total=80 * GIB), h200(1)], 2, ["gpu-memory"]),
+        ([h200(0, memory_used=None, memory_total=None), h200(1)], 2, []),
+        ([h200(0, mode="Prohibited")], 1, ["gpu-mode"]),
+        ([h200(0, mode="Exclusive_Process")], 1, []),
+        ([h200(0, mode="Exclusive_Process")], 2, ["gpu-mode"]),
+        ([h200(0, problem="GPU requires reset")], 1, ["gpu-fault"]),
+        ([h200(0, ecc_errors=3)], 1, ["gpu-fault"]),
+        ([], 2, []),
+    ],
+)
+def test_gpus_that_the_plan_gives_away(gpus: list[GpuFrame], tasks: int, codes: list[str]) -> None:
+    """Each trouble has a code; a desktop, an own program's rest and an idle GPU are none."""
+    assert [found.code for found in evaluation.given_gpus("h1", gpus, tasks)] == codes
+
+
+def test_who_holds_a_gpu_is_named() -> None:
+    """By user, pid, command and size; of what is not listed the size."""
+    held = h200(0, memory_used=62 * GIB, processes=(SWEEP,))
+    found = only(evaluation.given_gpus("h1", [held, h200(1, memory_used=20 * GIB)], 2))
+    assert found.sentence == (
+        "GPU 0 is held by alice's pid 455 (python3 sweep.py), 65 GB, 1.1 GB by processes that "
+        "nvidia-smi does not list; GPU 1 is held by processes that nvidia-smi does not list, "
+        "21 GB"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cuda", "driver", "problem"),
+    [
+        ("13.0", "12.8", True),
+        ("12.8", "12.2", False),  # drivers run all minor versions
+        ("11.8", "13.0", False),
+        ("", "12.2", False),
+        ("12.1", "", False),
+        ("12.1", "11.4", True),
+    ],
+)
+def test_packages_that_need_a_newer_driver(cuda: str, driver: str, problem: bool) -> None:
+    """The first number of both versions counts, and what is not known is no trouble."""
+    python = PythonAnswer(version="3.12.3", cuda=cuda, cuda_of="torch 2.9.0+cu130")
+    answer = GpusAnswer(gpus=(h200(0),), driver="550.54", cuda=driver)
+    found = [one.code for one in evaluation.cuda("h1", answer, python)]
+    assert found == ["gpu-cuda"] * problem
