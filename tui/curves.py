@@ -201,9 +201,11 @@ def _multiples(low: float, high: float, most: int, steps: Iterable[float]) -> li
     return []
 
 
-def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
-    """The values as a row of blocks, each cell the mean of its share; empty where a few values
-    are no curve yet."""
+def sparkline(
+    values: list[float], cells: int = SPARK_CELLS, span: tuple[float, float] | None = None
+) -> str:
+    """The values as a row of blocks, each cell the mean of its share, between the least and the
+    largest of them or those of a `span`; empty where a few values are no curve yet."""
     finite = [value for value in values if abs(value) < LARGEST]
     if len(finite) < FEWEST_VALUES:
         return ""
@@ -212,8 +214,9 @@ def sparkline(values: list[float], cells: int = SPARK_CELLS) -> str:
     for i in range(cells):
         share = finite[len(finite) * i // cells : len(finite) * (i + 1) // cells]
         means.append(sum(share) / len(share))
-    low, high = min(means), max(means)
+    low, high = span or (min(means), max(means))
     if high == low:
         return _SPARKS[0] * cells
     top = len(_SPARKS) - 1
-    return "".join(_SPARKS[round((mean - low) / (high - low) * top)] for mean in means)
+    shares = (min(1.0, max(0.0, (mean - low) / (high - low))) for mean in means)
+    return "".join(_SPARKS[round(share * top)] for share in shares)

@@ -1,14 +1,16 @@
-"""Monitor of a run's tasks: complaints in logs, sparklines of the loss."""
+"""Monitor of a run's tasks: complaints in logs, warnings of GPUs, sparklines of the loss and of the
+load of hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from launcher.ids import TaskId
 from launcher.lines import screen
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.session.control import RunControl
 from tui.curves import sparkline
+from tui.gpu_load import GpuWarning, LoadHistory, alert, task_warnings
 from tui.log.hints import Hint, TaskContexts, hint_for, known_cause
 
 _TAIL = 4096
@@ -24,7 +26,10 @@ class TaskMonitor:
     def __init__(self, control: RunControl) -> None:
         self.sparklines: dict[TaskId, str] = {}
         self.alert = ""
-        """The newest complaint of a live task, while nothing has failed."""
+        """The newest complaint of a live task, while nothing has failed; else what is wrong with
+        tasks' GPUs."""
+        self.warnings: Mapping[TaskId, GpuWarning] = {}
+        self.history = LoadHistory()
         self._control = control
         self._alerts = LogAlerts(control)
 
@@ -34,7 +39,9 @@ class TaskMonitor:
         """Looks at all tasks; sparklines are made for the visible ones."""
         for name in visible:
             self.sparklines[name] = sparkline(list(self._control.series(name).points.losses))
-        self.alert = self._newest_alert(snapshot, contexts, now)
+        self.warnings = task_warnings(snapshot, now)
+        self.history.take(snapshot)
+        self.alert = self._newest_alert(snapshot, contexts, now) or alert(self.warnings)
 
     def _newest_alert(self, snapshot: Snapshot, contexts: TaskContexts, now: float) -> str:
         newest = self._alerts.newest(snapshot, now)

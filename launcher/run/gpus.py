@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -156,6 +156,11 @@ class GpuView:
             return int(name) == self.index
         ids = (self.uuid, *(instance.uuid for instance in self.instances))
         return any(each and each.startswith(name) for each in ids)
+
+    def is_of(self, task: TaskId, given: Collection[str]) -> bool:
+        """The task has a process on it, or the plan has given it the GPU: `given` are the names of
+        those."""
+        return any(one.task == task for one in self.processes) or any(map(self.is_named, given))
 
     @property
     def memory(self) -> float | None:

@@ -62,7 +62,7 @@ class GpuWatch:
         been told of them since. Where it has been given none, and none is known, all."""
         now = self._data.hosts[task.host].gpus
         then = self._with_task.get(task.id, now)
-        own = [gpu for gpu in then if _holds(task, gpu)]
+        own = [gpu for gpu in then if gpu.is_of(task.id, task.gpus)]
         if not own and not task.gpus:
             given = self._data.plan.task(task.id).env.get(VISIBLE)
             own = list(then) if given is None else []
@@ -88,7 +88,7 @@ class GpuWatch:
             if gpu.ecc_errors is not None:
                 had = self._errors.setdefault((host, gpu.uuid), gpu.ecc_errors)
                 gpu = replace(gpu, new_ecc_errors=max(0, gpu.ecc_errors - had))
-            if gpu.utilisation == 0 and any(_holds(task, gpu) for task in running):
+            if gpu.utilisation == 0 and any(gpu.is_of(task.id, task.gpus) for task in running):
                 gpu = replace(gpu, idle_since=before.get(gpu.index) or now)
             gpus.append(gpu)
         return tuple(gpus)
@@ -98,10 +98,3 @@ def _facts(gpu: GpuView) -> tuple[object, ...]:
     """What seldom changes of a GPU."""
     processes = tuple((one.pid, one.task) for one in gpu.processes)
     return gpu.uuid, gpu.problem, gpu.xids, gpu.ecc_errors, processes
-
-
-def _holds(task: TaskView, gpu: GpuView) -> bool:
-    """The task has a process on a GPU, or was given it."""
-    if any(process.task == task.id for process in gpu.processes):
-        return True
-    return any(map(gpu.is_named, task.gpus))

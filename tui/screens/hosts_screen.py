@@ -1,4 +1,5 @@
-"""Hosts screen: a row a host with its load and tasks, and the tasks of one of them in full."""
+"""Hosts screen: a row a host with its load and tasks, a row a GPU, and the tasks of one host in
+full."""
 
 from __future__ import annotations
 
@@ -12,20 +13,21 @@ from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Vertical
-from textual.content import Content
+from textual.containers import Container, Vertical
 from textual.widgets import DataTable, Static
 
 from launcher.printable import printable
-from launcher.quantities import age, size
+from launcher.quantities import age, counted, size
+from launcher.run.gpus import GpuView, gpu_memory
 from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
+from tui.gpu_load import Ill, LoadHistory, ills, mean, memory_share, users
 from tui.outcome import host_verdict, queue_status
-from tui.screens.page import fit
+from tui.screens.page import entitle, fit
 from tui.screens.run_page import RunPage
-from tui.tables import Cells, TableRow, right
+from tui.tables import NOTHING, Cells, TableRow, right
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter, stacks_hint
 from tui.widgets.header import RunHeader
@@ -46,10 +48,20 @@ those in trouble are named and the others counted."""
 _WIDE = 160
 """Cells of width from which on every host has its address in its row; on a narrower screen that
 of the host under the cursor stands over its tasks."""
-_BAR_CELLS = ((_WIDE, 16), (100, 10), (0, 5))
+_BAR_CELLS = ((100, 10), (0, 5))
 """Least width of the screen, and how long bars are there."""
+_SPARK_CELLS = ((_WIDE, 12), (0, 0))
+"""Least width of the screen, and how long sparklines are there; those of GPUs need less room."""
+_GPU_SPARK_FROM = 100
+_MOST_FOREIGN = 3
+"""Lines about processes on a host's GPUs that are no task's."""
+_LEAST_TASK_ROWS = 6
+"""Rows for the tasks of a host, with those of their frame, below the GPUs of all hosts."""
 _MEMORY_LEVELS = ((0.95, StatusColor.BAD), (0.8, StatusColor.BUSY), (0.0, StatusColor.GOOD))
-"""Shares of memory from which on its bar has a colour."""
+_CPU_LEVELS = ((0.98, StatusColor.BUSY), (0.0, StatusColor.GOOD))
+_GPU_MEMORY_LEVELS = ((0.98, StatusColor.BUSY), (0.0, StatusColor.GOOD))
+"""Shares from which on a bar has a colour; frameworks take the memory of a GPU as a whole."""
+_GPU_SPARK_CELLS = 10
 
 Colours = dict[StatusColor, str]
 
@@ -66,6 +78,7 @@ class HostsScreen(RunPage):
         # Kept, not looked up: the screen may be left before all of its parts are there.
         self._hosts = Table("hosts", "Hosts", fits=True)
         self._allocation = Static(id="allocation", markup=False)
+        self._gpus = Table("gpus", "GPUs", fills=-1, fits=True)
         self._about = Static(id="about", markup=False)
         self._tasks = Table("tasks", fits=True)
         self._tasks.can_focus = False
@@ -75,7 +88,9 @@ class HostsScreen(RunPage):
         yield RunHeader()
         yield self._allocation
         yield self._hosts
-        yield self._box
+        with Container(id="below"):
+            yield self._gpus
+            yield self._box
         yield KeyFooter()
 
     def on_mount(self) -> None:
@@ -98,10 +113,16 @@ class HostsScreen(RunPage):
         allocation = allocation_text(snapshot, now, colours)
         self._allocation.update(allocation)
         self._allocation.display = bool(allocation)
+        hosts = snapshot.hosts
+        told = {
+            "gpu": any(host.gpus for host in hosts),
+            "note": any(_notes(host) for host in hosts),
+            "address": self._wide and any(host.destination != host.name for host in hosts),
+        }
         columns = [
             name
             for name in _ORDERS
-            if (name != "address" or self._wide)
+            if told.get(name, True)
             and (name not in _MEASURED or snapshot.state is not RunPhase.ENDED)
         ]
         orders = [_ORDERS[name] for name in columns]
@@ -116,34 +137,83 @@ class HostsScreen(RunPage):
     def _wide(self) -> bool:
         return self.app.size.width >= _WIDE
 
+    @property
+    def _history(self) -> LoadHistory:
+        return self.logs.monitor.history
+
     def _cells(self, load: HostLoad, phase: RunPhase, now: float, columns: Sequence[str]) -> Cells:
-        made = host_cells(load, phase, now, status_colours(self.app), self.app.size.width)
+        width, colours = self.app.size.width, status_colours(self.app)
+        made = host_cells(load, phase, now, colours, width, self._history)
         return [made[name] for name in columns]
 
     @on(DataTable.RowHighlighted, "#hosts")
     def _show_host(self) -> None:
-        """Shows the tasks of the host under the cursor."""
+        """Shows the GPUs and the tasks of the host under the cursor."""
         if self.app.screen is not self or not self._tasks.is_mounted:
             return
-        key = self._hosts.key
-        load = next(
-            (one for one in host_loads(self._control.snapshot()) if one.host.name == key), None
-        )
+        key, snapshot = self._hosts.key, self._control.snapshot()
+        loads = host_loads(snapshot)
+        load = next((one for one in loads if one.host.name == key), None)
         if load is None:
             return
+        ended = snapshot.state is RunPhase.ENDED
+        self._show_gpus(load, [] if ended else loads)
         colours = status_colours(self.app)
         about = about_text(load, colours)
         self._about.update(about)
         self._about.display = bool(about)
         host = load.host
         at = f" at {host.destination}" if not self._wide and host.destination != host.name else ""
-        self._box.border_title = Content(f"Tasks on {printable(host.name + at)}")
-        ended = self._control.snapshot().state is RunPhase.ENDED
-        rows = [
-            TableRow(str(task.id), partial(task_cells, task, load.host, colours))
-            for task in load.tasks
+        entitle(self._box, f"Tasks on {printable(host.name + at)}")
+        titles = _LAST_TITLES if ended else _TASK_TITLES
+        columns = [name for name in titles if name != "gpu" or (host.gpus and not ended)]
+        memory = gpu_memory(host.gpus)
+
+        def cells(task: TaskView) -> Cells:
+            made = task_cells(task, host, memory.get(task.id), colours)
+            return [made[name] for name in columns]
+
+        rows = [TableRow(str(task.id), partial(cells, task)) for task in load.tasks]
+        self._tasks.show([titles[name] for name in columns], rows)
+
+    def _show_gpus(self, load: HostLoad, loads: Sequence[HostLoad]) -> None:
+        """Shows the GPUs of all hosts, where there is room, else those of one."""
+        width, height = self.app.size
+        beside = width >= _WIDE
+        every = [(one, gpu) for one in loads for gpu in one.host.gpus]
+        room = height - len(loads) - (10 if beside else 10 + _LEAST_TASK_ROWS)
+        whole = len(every) <= room
+        shown = every if whole else [(one, gpu) for one, gpu in every if one.host is load.host]
+        several = whole and len({one.host.name for one, _ in shown}) > 1
+        self.set_class(bool(every), "-gpus")
+        self.set_class(bool(every) and beside, "-beside")
+        self._gpus.display = bool(every)
+        names = list(dict.fromkeys(printable(gpu.name) for _, gpu in shown))
+        where = counted(len({one.host.name for one, _ in shown}), "host") if several else ""
+        on_one = f"GPUs of {printable(load.host.name)}: {', '.join(names)}"
+        entitle(
+            self._gpus,
+            f"{len(shown)} GPUs of {where}: {', '.join(names)}" if several else on_one,
+        )
+        columns = [
+            name
+            for name in _GPU_ORDERS
+            if (name != "host" or several)
+            and (name != "lately" or width >= _GPU_SPARK_FROM)
+            and (name != "power" or width >= _GPU_SPARK_FROM)
         ]
-        self._tasks.show(_LAST_TITLES if ended else _TASK_TITLES, rows)
+        orders = [_GPU_ORDERS[name] for name in columns]
+        now, colours = time.time(), status_colours(self.app)
+
+        def cells(one: HostLoad, gpu: GpuView) -> Cells:
+            made = gpu_cells(one, gpu, now, colours, width, self._history)
+            return [made[name] for name in columns]
+
+        rows = [
+            TableRow(f"{one.host.name} {gpu.index}", partial(cells, one, gpu))
+            for one, gpu in self._gpus.ordered(shown, orders)
+        ]
+        self._gpus.show([_GPU_TITLES.get(name, name) for name in columns], rows)
 
 
 class HostLoad(NamedTuple):
@@ -162,14 +232,12 @@ class HostLoad(NamedTuple):
     @property
     def memory(self) -> float | None:
         """Share of the host's memory that is used."""
-        used, total = self.host.memory_used, self.host.memory_total
-        return used / total if used is not None and total else None
+        return memory_share(self.host)
 
     @property
     def gpu(self) -> float | None:
         """Mean load of the GPUs."""
-        loads = [gpu.utilisation for gpu in self.host.gpus if gpu.utilisation is not None]
-        return sum(loads) / len(loads) if loads else None
+        return mean(gpu.utilisation for gpu in self.host.gpus)
 
 
 def host_loads(snapshot: Snapshot) -> list[HostLoad]:
@@ -202,46 +270,75 @@ _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
 _TITLES = {name: right(name) for name in ("heard", "lease")}
 _MEASURED = ("cpu", "memory", "gpu", "heard", "lease")
 """Columns of a host that is connected: after the end of the run nobody measures it."""
-_TASK_TITLES: list[str | Text] = [
-    "task",
-    "state",
-    right("cpu"),
-    right("memory"),
-    right("pid"),
-    "address",
-]
-_LAST_TITLES = [*_TASK_TITLES[:2], right("last cpu"), right("last memory"), *_TASK_TITLES[4:]]
+_TASK_TITLES: Mapping[str, str | Text] = {
+    "task": "task",
+    "state": "state",
+    "cpu": right("cpu"),
+    "memory": right("memory"),
+    "gpu": right("gpu memory"),
+    "pid": right("pid"),
+    "address": "address",
+}
+_LAST_TITLES: Mapping[str, str | Text] = {
+    **_TASK_TITLES,
+    "cpu": right("last cpu"),
+    "memory": right("last memory"),
+}
+_GPU_ORDERS: Mapping[str, Callable[[tuple[HostLoad, GpuView]], Any]] = {
+    "host": lambda one: (one[0].host.name, one[1].index),
+    "gpu": lambda one: one[1].index,
+    "load": lambda one: one[1].utilisation or 0.0,
+    "lately": lambda one: one[1].utilisation or 0.0,
+    "memory": lambda one: one[1].memory or 0.0,
+    "temperature": lambda one: one[1].temperature or 0.0,
+    "power": lambda one: one[1].power or 0.0,
+    "whose": lambda one: [str(process.task) for process in one[1].processes],
+}
+"""The columns of GPUs, and what each orders by."""
+_GPU_TITLES: Mapping[str, str | Text] = {
+    "gpu": right("gpu"),
+    "lately": "",
+    "temperature": right("temp"),
+    "power": right("W"),
+}
 
 
 def host_cells(
-    load: HostLoad, phase: RunPhase, now: float, colours: Colours, width: int
+    load: HostLoad,
+    phase: RunPhase,
+    now: float,
+    colours: Colours,
+    width: int,
+    history: LoadHistory,
 ) -> Mapping[str, Text]:
     """The cells of a host by their columns, on a screen of so many cells."""
     host = load.host
-    cells = next(cells for least, cells in _BAR_CELLS if width >= least)
+    cells, sparks = _fitting(_BAR_CELLS, width), _fitting(_SPARK_CELLS, width)
     state, color = _state(load, phase)
-    memory = Text()
+    good = colours[StatusColor.GOOD]
+    memory, gpu, cpu = Text(), Text(), Text()
     if load.memory is not None:
-        level = next(color for least, color in _MEMORY_LEVELS if load.memory >= least)
-        memory = _bar(load.memory, cells, colours[level])
+        memory = _bar(load.memory, cells, colours[_level(load.memory, _MEMORY_LEVELS)])
         if cells > _BAR_CELLS[-1][1]:
             memory.append(f" of {size(host.memory_total or 0)}", "dim")
-    gpu = Text()
     if load.gpu is not None:
-        gpu = _bar(load.gpu, cells, colours[StatusColor.GOOD])
+        gpu = _bar(load.gpu, cells, good)
         gpu.append(f" ×{len(host.gpus)}" if len(host.gpus) > 1 else "", "dim")
-    cpu = Text() if host.cpu is None else _bar(host.cpu, cells, colours[StatusColor.GOOD])
+    if host.cpu is not None:
+        cpu = _bar(host.cpu, cells, colours[_level(host.cpu, _CPU_LEVELS)])
+    for text, line in ((cpu, history.cpu), (memory, history.memory), (gpu, history.gpus)):
+        if sparks and text:
+            text.append(f" {line(host.name, sparks):>{sparks}}", good)
     heard, lease = host.last_heard, host.lease_until
     left = "" if lease is None else age(lease - now) if lease > now else "ended"
     note = Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else "")
-    named = next(named for least, named in _NAMED_TASKS if width >= least)
     return {
         "host": Text(printable(host.name), "bold"),
         "state": Text(state, f"bold {colours[color]}"),
         "cpu": cpu,
         "memory": memory,
         "gpu": gpu,
-        "tasks": _tasks(load.tasks, named, colours),
+        "tasks": _tasks(load.tasks, _fitting(_NAMED_TASKS, width), colours),
         "note": note,
         "heard": right("" if heard is None else f"{age(now - heard)} ago", "dim"),
         "lease": right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
@@ -251,26 +348,66 @@ def host_cells(
     }
 
 
-def task_cells(task: TaskView, host: HostView, colours: Colours) -> Cells:
-    """Row of a task: its share of the host's load, its process and its address."""
+def gpu_cells(
+    load: HostLoad, gpu: GpuView, now: float, colours: Colours, width: int, history: LoadHistory
+) -> Mapping[str, Text]:
+    """The cells of a GPU by their columns, on a screen of so many cells: what is wrong with it
+    stands before whose it is."""
+    cells = _fitting(_BAR_CELLS, width)
+    wrong = ills(gpu, now)
+    idle = any(one.kind is Ill.IDLE for one in wrong)
+    good, bad = colours[StatusColor.GOOD], f"bold {colours[StatusColor.BAD]}"
+    memory = Text()
+    if gpu.memory is not None:
+        memory = _bar(gpu.memory, cells, colours[_level(gpu.memory, _GPU_MEMORY_LEVELS)])
+        if width >= _GPU_SPARK_FROM:
+            memory.append(f" of {size(gpu.memory_total or 0)}", "dim")
+    whose = Text(no_wrap=True)
+    for one in wrong:
+        whose.append(f"{one.text}  ", f"bold {colours[one.color]}")
+    whose.append_text(users(gpu, load.tasks, colours[StatusColor.BUSY]))
+    return {
+        "host": Text(printable(load.host.name), "bold"),
+        "gpu": right(str(gpu.index), "bold"),
+        "load": Text(NOTHING)
+        if gpu.utilisation is None
+        else _bar(gpu.utilisation, cells, colours[StatusColor.BUSY] if idle else good),
+        "lately": Text(history.gpu(load.host.name, gpu.index, _GPU_SPARK_CELLS), good),
+        "memory": memory,
+        "temperature": right(_whole(gpu.temperature, " C"), bad if gpu.hot else ""),
+        "power": right(_whole(gpu.power), "dim"),
+        "whose": whose,
+    }
+
+
+def task_cells(
+    task: TaskView, host: HostView, gpu: int | None, colours: Colours
+) -> Mapping[str, Text]:
+    """The cells of a task by their columns: its share of the host's load, its GPUs and their memory
+    that it holds, its process and its address."""
     usage = host.usage.get(task.id)
     cpu, memory = ("", "") if usage is None else (f"{usage[0] * 100:.0f} %", size(usage[1]))
-    return [
-        Text(str(task.id), "bold"),
-        Text(task.exit_text, colours[status_color(task)]),
-        right(cpu),
-        right(memory),
-        right("" if task.pid is None else str(task.pid), "dim"),
-        Text(task.url or task.address, "dim"),
-    ]
+    return {
+        "task": Text(str(task.id), "bold"),
+        "state": Text(task.exit_text, colours[status_color(task)]),
+        "cpu": right(cpu),
+        "memory": right(memory),
+        "gpu": right("" if gpu is None else size(gpu)),
+        "pid": right("" if task.pid is None else str(task.pid), "dim"),
+        "address": Text(task.url or task.address, "dim"),
+    }
 
 
 def about_text(load: HostLoad, colours: Colours) -> Text:
-    """Why the host is in its state, what is brought there or back, its GPUs, and the word of its
-    receipt, a line each."""
+    """Why the host is in its state, what is brought there or back, whose other processes are on its
+    GPUs, and what its receipt says, a line each."""
     host = load.host
     lines = [Text(line) for line in _notes(host)]
-    lines += [Text(f"gpu {gpu.index}: {printable(gpu.name)}") for gpu in host.gpus]
+    foreign = [f"GPU {gpu.index}: {one.text}" for gpu in host.gpus for one in gpu.foreign]
+    if len(foreign) > _MOST_FOREIGN:
+        others = len(foreign) - _MOST_FOREIGN + 1
+        foreign[_MOST_FOREIGN - 1 :] = [f"and {counted(others, 'more process', 'more processes')}"]
+    lines += [Text(line, colours[StatusColor.BUSY]) for line in foreign]
     if load.receipt is not None:
         lines.append(Text(*host_verdict(load.receipt, colours)))
     return Text("\n").join(lines)
@@ -286,6 +423,19 @@ def allocation_text(snapshot: Snapshot, now: float, colours: Colours) -> Text:
     for sentence in (allocation.advice if queue else "", allocation.ended):
         text.append(f"\n{printable(sentence)}" if sentence else "", colours[StatusColor.BAD])
     return text.append(f"\n{printable(allocation.released)}" if allocation.released else "")
+
+
+def _fitting(steps: Sequence[tuple[int, int]], width: int) -> int:
+    """The number of the first step that a screen is wide enough for."""
+    return next(number for least, number in steps if width >= least)
+
+
+def _whole(number: float | None, unit: str = "") -> str:
+    return NOTHING if number is None else f"{number:.0f}{unit}"
+
+
+def _level(share: float, levels: Sequence[tuple[float, StatusColor]]) -> StatusColor:
+    return next(color for least, color in levels if share >= least)
 
 
 def _bar(share: float, cells: int, style: str) -> Text:
@@ -330,7 +480,7 @@ def _state(load: HostLoad, phase: RunPhase) -> tuple[str, StatusColor]:
 
 def _notes(host: HostView) -> list[str]:
     """Why the host is in its state, and what is being brought there or back."""
-    notes = [printable(host.reason)] if host.reason else []
+    notes = [printable(text) for text in (host.reason, host.gpu_problem) if text]
     if host.staged_total and host.staged_bytes < host.staged_total:
         staged = f"staged {size(host.staged_bytes)} of {size(host.staged_total)}"
         notes.append(f"{staged}, {host.staged_files} of {host.staged_total_files} files")

@@ -341,6 +341,7 @@ class RunScreen(Screen[None]):
                     self.monitor.sparklines.get(name, ""),
                     name in self.area.pane_layout.pinned,
                     self.snapshot.total_steps or tasks[name].metrics.get("total"),
+                    self.monitor.warnings.get(name),
                 )
 
     def _show_titles(self) -> None:

@@ -99,7 +99,7 @@ class RunHeader(Widget):
                         parts.insert(2, Part(Importance.CLOCK, printable(hang.text), style))
                 if self._trouble:
                     style = f"bold {colours[StatusColor.BUSY]}"
-                    parts.append(Part(Importance.CLOCK, self._trouble, style))
+                    parts.append(Part(Importance.CLOCK, self._trouble, style, shortens=True))
             if row_width([part for part in parts if part.rank < Importance.NAME], _GAP) <= width:
                 break
         return fit(parts, width, _GAP)

@@ -9,6 +9,7 @@ from launcher.quantities import age, thousands
 from launcher.run.snapshot import TaskView
 from launcher.run.states import TaskState
 from tui.format import StatusColor, bar, figure, status_color
+from tui.gpu_load import GpuWarning
 
 from .fit import Part
 
@@ -36,9 +37,10 @@ def task_title(
     spark: str,
     pinned: bool,
     total: float | None,
+    warning: GpuWarning | None = None,
 ) -> Title:
-    """`worker:1 @tf3  running  step 4113  loss 0.21  quiet 2 s`; below, where the `total` of the
-    steps is known the progress, and the sparkline of the loss."""
+    """`worker:1 @tf3  running  GPU idle 75 s  step 4113  loss 0.21  quiet 2 s`; below, where the
+    `total` of the steps is known the progress, and the sparkline of the loss."""
     bad = f"bold {colours[StatusColor.BAD]}"
     color = status_color(task)
     upper = [Part(0, f"{task.id}", NAME), Part(4, f" @{task.host}", joins=True)]
@@ -49,6 +51,9 @@ def task_title(
     else:
         style = bad if color is StatusColor.BAD else colours[color]
         upper.append(Part(1, task.exit_text, style))
+    if warning is not None:
+        style = f"bold {colours[warning.color]}"
+        upper.append(Part(2, warning.title, style, shortens=True))
     if task.attempt > 1:
         upper.append(Part(2, f"try {task.attempt}"))
     if task.step is not None:

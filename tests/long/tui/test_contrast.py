@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,17 @@ from textual.widgets import Input, TextArea
 
 from launcher.cluster import library, load
 from launcher.cluster.templates import PS_WORKERS, render
+from launcher.ids import TaskId
+from launcher.run.gpus import GpuProcess, GpuView
+from launcher.run.snapshot import Failure
+from launcher.run.stack_groups import (
+    ProcessStack,
+    StackFrame,
+    Stacks,
+    TaskStacks,
+    ThreadStack,
+    Unanswered,
+)
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
 from tests.support.fakes import ScriptedRun, write_end
@@ -155,6 +167,15 @@ def run(tmp_path: Path) -> Iterator[ScriptedRun]:
     run.task("worker:2", state=TaskState.FAILED, exit_code=1)
     run.write("worker:2", b"MemoryError\n", now=now - 50)
     run.occupy_hosts(HostState.UP, HostState.UP, HostState.LOST, HostState.UP, now=now)
+    own = run.snapshot().tasks[0].id
+    held = (GpuProcess(7, own, memory=1 << 30), GpuProcess(8, None, "root", "busy", 1 << 30))
+    gpus = (
+        GpuView(0, "H200", "", 0.9, 2 << 30, 8 << 30, 92.0, 650.0, processes=held),
+        GpuView(1, "H200", "", 0.0, 2 << 30, 2 << 30, 40.0, idle_since=now - 90, processes=held),
+        GpuView(2, "H200", problem="GPU is lost"),
+    )
+    first, *others = run.snapshot().hosts
+    run.change(hosts=(replace(first, gpus=gpus), *others))
     yield run
     run.logs.close()
 
@@ -175,6 +196,8 @@ async def test_a_run(run: ScriptedRun, terminal: Terminal) -> None:
             (["space"], "worker:1"),
             (["M"], "Global steps a second"),
             (["escape", "H"], "Tasks on tf1"),
+            (["tab", "down"], "GPU is lost"),
+            (["tab"], "GPU is lost"),
             (["down", "down"], "tf3"),
             (["escape", "question_mark"], "Kill all, on all hosts"),
             (["escape", "ctrl+p", *"restart"], "Restart the task"),
@@ -192,6 +215,40 @@ async def test_a_run(run: ScriptedRun, terminal: Terminal) -> None:
         await until(pilot, lambda: run.snapshot().ended is not None)
         await pilot.pause(0.3)
         looks.look(pilot, "receipt")
+    assert not looks.weak, "\n".join(looks.weak)
+
+
+async def test_pages_of_many_tasks(tmp_path: Path, terminal: Terminal) -> None:
+    """The band of their metrics, with one of them and a failure; groups of stacks, where each frame
+    of libraries and of the user's own code has its look."""
+    run = ScriptedRun(tmp_path, workers=20, hosts=4)
+    now = time.time()
+    run.change(state=RunPhase.RUNNING, started=now - 60)
+    for worker in range(20):
+        for i in range(5):
+            loss = 2.3 * 0.93**i + worker
+            run.write(f"worker:{worker}", STEP % (i, i, loss) + b"\n", now=now - 20 + 2 * i)
+    failure = Failure(TaskId("worker", 3), "tf1", "exit 1", now - 15)
+    run.change(first_failure=failure)
+    library = StackFrame("wait", "/usr/lib/python3.12/site-packages/torch/x.py", 1)
+    frames = (library, StackFrame("step", "/srv/train.py", 41))
+    threads = (ThreadStack("main", frames), ThreadStack("idle", (library,)))
+    process = ProcessStack(7, "python train.py", "python", "sleeps", threads, "a note")
+    looks = Looks(terminal)
+    app = TfmuxApp(run, config=config(terminal))
+    async with app.run_test(size=(160, 50)) as pilot:
+        await pilot.press("M", "o")
+        await shows(pilot, "20 tasks, 1 drawn")
+        await pilot.pause(0.2)
+        looks.look(pilot, "metrics")
+        await pilot.press("escape", "b")
+        await until(pilot, lambda: bool(run.looks))
+        stacks = (TaskStacks(TaskId("worker", 0), "tf1", (process,)),)
+        run.looks[0].set_result(Stacks(now, stacks, (Unanswered("tf3", "cannot be reached"),)))
+        await shows(pilot, "step  train.py:41")
+        await pilot.pause(0.2)
+        looks.look(pilot, "stacks")
+    run.logs.close()
     assert not looks.weak, "\n".join(looks.weak)
 
 
