@@ -88,7 +88,7 @@ class TfmuxApp(App[int]):
         Binding(
             "d",
             "detach",
-            "Detach: the run goes on",
+            "Detach: the run continues",
             id="detach",
             tooltip="tfmux attach comes back to it",
         ),
@@ -127,7 +127,7 @@ class TfmuxApp(App[int]):
             "stacks",
             "Stacks of all tasks",
             id="stacks",
-            tooltip="Where every task stands now, in groups: who waits, and for whom",
+            tooltip="What every task is doing now, in groups of equal stacks",
         ),
         Binding(
             "C",
@@ -577,7 +577,7 @@ class TfmuxApp(App[int]):
 
         if self.screen.is_modal or self.control is None:
             return
-        why = "The run goes on without a screen; tfmux attach comes back to it."
+        why = "The run continues without a screen; tfmux attach shows it again."
         self.push_screen(
             Confirm("Detach?", why), lambda yes: self._leave(LeaveAnswer.DETACH if yes else None)
         )

@@ -16,12 +16,12 @@ class Exit(IntEnum):
         member.meaning = meaning
         return member
 
-    SUCCESS = 0, "success, and nothing is left alive; also after detaching"
+    SUCCESS = 0, "success, and no process is left; also after detaching"
     FAILED = 1, "a task failed"
     USAGE = 2, "wrong usage or cluster file; nothing was started"
     PREFLIGHT = 3, "the preflight failed; nothing was started"
-    UNCONFIRMED = 4, "a host could not confirm that nothing is left"
-    CRASHED = 70, "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run goes on"
+    UNCONFIRMED = 4, "a host could not confirm that no process is left"
+    CRASHED = 70, "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run continues"
     KILLED = 130, "ended by a person"
     TERMINATED = 143, "ended by TERM"
 

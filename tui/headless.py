@@ -252,7 +252,7 @@ class _Output:
         if not self._said_lost:
             self._said_lost = True
             message(
-                f"stdout: {error.strerror}: lines are left out there. The run goes on, and all"
+                f"stdout: {error.strerror}: lines are left out there. The run continues, and all"
                 f" lines are in {self._run.folder}"
             )
         self._lost += data.count(b"\n", end)

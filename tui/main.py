@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 `tfmux` alone opens the home screen; `tfmux FILE` opens that cluster, ready to launch.
-Without a terminal on stdin and stdout a run goes on headless: logs on stdout, the rest on stderr.
+Without a terminal on stdin and stdout a run is headless: logs on stdout, the rest on stderr.
 
 exit codes:
 """ + "\n".join(f"  {code:<5}{code.meaning.replace('`', '')}" for code in Exit)
@@ -156,7 +156,7 @@ def build_parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--resume",
         metavar="RUN",
-        help="go on in the log directory of this run: its id, or the beginning of it",
+        help="continue in the log directory of this run: its id, or a prefix of it",
     )
     _hosts_options(up)
     _output_options(up)
@@ -232,7 +232,7 @@ def build_parser() -> argparse.ArgumentParser:
     logs = commands.add_parser("logs", help="print the stored logs of any run")
     _run_argument(logs)
     logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on as they grow")
+    logs.add_argument("-f", "--follow", action="store_true", help="follow them as they grow")
     logs.add_argument(
         "--raw", action="store_true", help="on a terminal, too, the bytes as they are"
     )
@@ -317,10 +317,13 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME[=VALUE]",
-        help="variable of the tasks (default: its value here); may be given again",
+        help="variable of the tasks (default: its value in this shell); may be given again",
     )
     parser.add_argument(
-        "--identity", "-i", metavar="FILE", help="private key for the hosts (default: those of ssh)"
+        "--identity",
+        "-i",
+        metavar="FILE",
+        help="private key for the hosts (default: the keys of ssh)",
     )
     parser.add_argument(
         "--framework",
@@ -332,7 +335,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="where a task fails, start all again, N times at most (torch, jax, mpi-like)",
     )
-    parser.add_argument("--name", help="the cluster's (default: that of the script)")
+    parser.add_argument("--name", help="name of the cluster (default: that of the script)")
     parser.add_argument(
         "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
     )
@@ -342,7 +345,8 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         help="directory that the hosts have already: tasks start there, and nothing is copied",
     )
     parser.add_argument(
-        "--address", help="localhost's, for the other hosts (default: that of the route to them)"
+        "--address",
+        help="address of localhost for the other hosts (default: that of the route to them)",
     )
     parser.add_argument(
         "--collect",
@@ -388,7 +392,7 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quiet-remarks",
         action="store_true",
-        help="headless: leave out the remarks that TensorFlow makes at every start and end",
+        help="headless: leave out TensorFlow's routine messages at every start and end",
     )
 
 

@@ -409,7 +409,9 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     ):
         text.append(f"{NOTHING_STARTED}\n")
     if snapshot.outcome is Outcome.DETACHED:
-        text.append(f"the run goes on; come back with: tfmux attach {printable(snapshot.run_id)}\n")
+        text.append(
+            f"the run continues; come back with: tfmux attach {printable(snapshot.run_id)}\n"
+        )
     return text
 
 

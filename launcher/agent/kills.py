@@ -401,7 +401,7 @@ _EARLIER = "{}; what it had started may live on without a mark".format
 _DOUBTS = {
     Word.PROVEN: "",
     Word.UNPROVEN: _EARLIER("an earlier agent here ended without proof that nothing was left"),
-    Word.NONE: _EARLIER("an earlier agent here and its watchdog have left no word of their end"),
+    Word.NONE: _EARLIER("an earlier agent here and its watchdog have left no record of their end"),
     Word.AWAITED: _EARLIER("the watchdog of an earlier agent here has not ended yet"),
 }
 _STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"

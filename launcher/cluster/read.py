@@ -129,7 +129,7 @@ def _error(
     problems = sorted(found, key=lambda p: p.line or 0)
     if len(wrong) > _MOST_PROBLEMS:
         more = f"{count - _MOST_PROBLEMS:,} more problems" if count else "more problems"
-        problems.append(Problem("", None, "", f"and {more}: mend these first"))
+        problems.append(Problem("", None, "", f"and {more}: correct these first"))
     return ClusterFileError(source, problems)
 
 

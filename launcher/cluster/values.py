@@ -415,7 +415,7 @@ _OWN_OPTIONS = {
     "--partition": "write partition in [slurm]",
     "--requeue": "a run that has ended must not start again",
     "--time": "write time in [slurm]",
-    "--wait": "tfmux waits by itself",
+    "--wait": "tfmux waits anyway",
     "--wrap": "tfmux sends the script",
 }
 

@@ -62,7 +62,7 @@ def first_line(head: bytes, *, by_shell: bool = False) -> tuple[str, str]:
         text = bool(head.strip()) and b"\0" not in head and not by_shell
         return "it is text whose first line names no interpreter: #!/bin/sh" if text else "", ""
     if bare is not head:
-        return "a byte order mark stands before the #! of its first line: save it without one", ""
+        return "a byte order mark is before the #! of its first line: save it without one", ""
     line, newline, _ = head[2:].partition(b"\n")
     if line.endswith(b"\r"):
         repair = "sed -i 's/\\r$//'"

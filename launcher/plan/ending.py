@@ -26,11 +26,9 @@ class Ending:
     ]
     may_finish: Annotated[
         tuple[TaskId, ...],
-        Field(description="they may end by themselves then, until `finish_timeout`"),
+        Field(description="these may finish then, until `finish_timeout`"),
     ] = ()
-    stopped: Annotated[
-        tuple[TaskId, ...], Field(description="what is left of these is ended at the end")
-    ] = ()
+    stopped: Annotated[tuple[TaskId, ...], Field(description="these are stopped at the end")] = ()
 
     @property
     def text(self) -> str:
@@ -129,9 +127,7 @@ def endless(tasks: Iterable[tuple[TaskId, Role, Sequence[str]]], ends: Ending) -
     known = {task: (role, server_name(argv)) for task, role, argv in tasks}
     roles = {known[task][0] for task in ends.decide}
     if roles == {Role.PS}:
-        text = (
-            f"the run never ends by itself: there is only {named_tasks(ends.decide)}, which serves"
-        )
+        text = f"the run never ends: it has only {named_tasks(ends.decide)}, which serves"
         yield Endless(ends.decide, text, "add a job that trains, such as [jobs.worker]")
         return
     serving: dict[tuple[str, str], list[TaskId]] = {}
@@ -142,7 +138,7 @@ def endless(tasks: Iterable[tuple[TaskId, Role, Sequence[str]]], ends: Ending) -
     all_serve = sum(map(len, serving.values())) == len(ends.decide)
     for (job, name), found in serving.items():
         text = f"the run ends only when {named_tasks(found)} {_have(found)} ended, and {name} is a "
-        text += "server that never ends by itself"
+        text += "server that never ends"
         todo = f"write in_cluster = false in [jobs.{job}], and name the job in order in [start]"
         if all_serve:
             todo = "add a job for the client, whose end ends the run, and write in_cluster = false "

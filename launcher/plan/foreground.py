@@ -23,7 +23,7 @@ _IDLE = (
 )
 """Words with which launch scripts end, behind the command that works."""
 ADVICE = "start it in the foreground, without & and nohup"
-_AT_ONCE = "the task ends at once, and what it has started is ended with it"
+_AT_ONCE = "the task ends at once, and the processes that it has started are ended with it"
 _UNSEEN = "another service of the host starts it, where tfmux neither sees nor ends it"
 _MOST = 20_000
 """Characters of a script that are looked at."""

@@ -516,7 +516,7 @@ def address(host: str, name: str, resolved: Sequence[str]) -> Finding | None:
     if public:
         shown = name if name == public[0] else f"{name} ({public[0]})"
         sentence = f"the cluster address {shown} is public, and TensorFlow's gRPC has no "
-        sentence += "authentication: whoever can connect to it can run code there"
+        sentence += "authentication: anyone who can connect to it can run code there"
         todo = "use a private address, or restrict access to the cluster's hosts by a firewall"
         return warning(Check.ADDRESS, "address-public", host, "public", sentence, todo)
     if not resolved:

@@ -350,7 +350,7 @@ class KeptResults:
             )
         files = counted(self.files, "new file")
         if self.cut:
-            files = f"at least {files} (not all were looked at)"
+            files = f"at least {files} (not all were compared)"
         elif self.problem:
             files = f"at least {files} ({self.problem})"
         it = "it" if self.files == 1 and not self.cut else "them"

@@ -257,8 +257,8 @@ class Stacks:
             return ""
         first, *rest = groups
         if not rest and len(first.tasks) > 1:
-            return f"all {len(first.tasks)} tasks stand in {_place(first)}"
-        verb = "stands" if len(first.tasks) == 1 else "stand"
+            return f"all {len(first.tasks)} tasks are in {_place(first)}"
+        verb = "is" if len(first.tasks) == 1 else "are"
         waited = [(silent or {}).get(task, 0.0) for task in first.tasks]
         since = f" for {min(waited):.0f} s" if min(waited) >= 1 else ""
         text = f"{named_tasks(first.tasks)} {verb} in {_place(first)}{since}"

@@ -233,7 +233,7 @@ class RunClient:
                 return client
             client.close()
             pid = folder.launcher_pid()
-            awake = f"let it go on (kill -CONT {pid}) or " if pid else ""
+            awake = f"continue it (kill -CONT {pid}) or " if pid else ""
             raise LauncherError(
                 f"{folder.run_id}: its launcher process does not answer; {awake}end the run: "
                 f"tfmux kill {folder.run_id}"

@@ -205,10 +205,10 @@ class HostLinks:
 
 
 def _told(host: str, said: KillReceipt) -> str:
-    """The receipt of a kill of some tasks. What is left of one task among others the kernel does
-    not say: it is seen gone, never confirmed."""
+    """The receipt of a kill of some tasks. The kernel cannot confirm the end of one task among
+    others: its processes are gone, as far as a search shows."""
     left = len(said.survivors) + said.unlisted
-    what = f"{left} left" if left else "seen gone"
+    what = f"{left} left" if left else "gone"
     tasks = named(map(str, said.tasks or ()))
     signalled = f"{said.signalled} process{'' if said.signalled == 1 else 'es'} signalled"
     why = f"; not confirmed: {said.doubt}" if said.doubt else ""

@@ -190,7 +190,9 @@ class FinishedRun:
 
     def request_stacks(self, tasks: Sequence[TaskId] | None = None) -> Future[Stacks]:
         future: Future[Stacks] = Future()
-        future.set_exception(LauncherError("the run has ended: nothing of it stands anywhere"))
+        future.set_exception(
+            LauncherError("the run has ended: it has no processes and so no stacks")
+        )
         return future
 
     def detach(self) -> None: ...

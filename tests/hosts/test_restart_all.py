@@ -120,7 +120,7 @@ def test_ranks_that_ignore_term_are_killed_and_a_helper_stays(tmp_path: Path) ->
         states = [e["state"] for e in before if e["event"] == "task" and e["task"] == "board:0"]
         assert states[-1] == "ready", states
         assert up.wait() == 0, up.transcript()
-        assert any("seen gone" in note for note in notes(up))
+        assert any("signalled, gone after" in note for note in notes(up))
         assert {e["pid"] for e in up.of("task") if e["task"] == "board:0" and "pid" in e} == {board}
         ended = {e["task"]: e["attempt"] for e in up.of("task")}
         assert ended == {"ps:0": 2, "worker:0": 2, "worker:1": 2, "board:0": 1}

@@ -49,12 +49,12 @@ def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
     wait_until(lambda: family(doubtful) == [], "its agent has gone by its lease")
     listed = command.run("ps", "-q")
     assert listed.stdout == f"{doubtful}\n"
-    assert "localhost may have processes that nobody knows, until it boots" in listed.stderr
+    assert "localhost may have unknown processes until it reboots" in listed.stderr
     assert command.run("kill", "--all").returncode == 4
     done = command.run("kill", "--forget", doubtful)
     assert done.returncode == 4 and "not confirmed until it boots" in done.stdout
     assert done.stderr.endswith(
-        f"{doubtful} is not listed any more; processes of it may live on localhost\n"
+        f"{doubtful} is no longer listed; processes of it may live on localhost\n"
     )
     assert command.run("ps").stderr == "tfmux: no active runs\n"
     done = command.run("kill", "--all")

@@ -72,13 +72,13 @@ order = [["worker"]]
     with Up("up", str(write(folder, text)), "--json") as up:
         found = hang(up)
         assert found["reason"] == "not-ready" and found["file"] == "stacks-not-ready.json"
-        assert found["text"].startswith("worker:1 stands in never hangs.py:4")
+        assert found["text"].startswith("worker:1 is in never hangs.py:4")
         assert found["text"].endswith("; 1 other waits in others hangs.py:6")
         assert up.wait() == 1
         notes = [event["note"] for event in up.of("note")]
         where = "worker:1 on localhost is in never hangs.py:4"
         assert any(note.startswith(f"worker:1 not ready yet: {where}") for note in notes)
-        assert "  ◂ worker:1 stands in never" in up.said
+        assert "  ◂ worker:1 is in never" in up.said
         assert up.said.splitlines()[-1] and f"cause: {where}" in up.said
         assert len([e for e in up.of("run") if "hang" in e and e["state"] == "starting"]) == 1
 
@@ -100,7 +100,7 @@ finish_timeout = 4
         (folder / "go").touch()
         found = hang(up)
         assert found["reason"] == "at-end"
-        assert found["text"].startswith("worker:1 stands in never hangs.py:4")
+        assert found["text"].startswith("worker:1 is in never hangs.py:4")
         assert up.wait() == 1
         assert "hangs at its end" in up.said and "all stacks: stacks-at-end.json" in up.said
         kept = run("stacks", up.run_id)
@@ -156,7 +156,7 @@ grace = 1
     with Up("up", str(write(folder, text)), "--json") as up:
         found = hang(up)
         assert found["reason"] == "stalled"
-        assert re.match(r"worker:0 stands in others hangs.py:6 for \d\d", found["text"]), found
+        assert re.match(r"worker:0 is in others hangs.py:6 for \d\d", found["text"]), found
         wait_until((folder / "told").exists, "the hook has run")
         wait_until(lambda: (folder / "told").read_text(), "and was told")
         told = json.loads((folder / "told").read_text())

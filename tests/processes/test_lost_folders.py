@@ -34,7 +34,7 @@ def test_a_run_whose_folder_was_removed_is_listed_and_ended(
         shutil.rmtree(RunFolder.find(run).path)
         listed = command.run("ps")
         assert listed.returncode == 0 and "no active runs" not in listed.stderr
-        assert f"{run} goes on, though its folder has been removed" in listed.stderr
+        assert f"{run} is still active, but its folder has been removed" in listed.stderr
         done = command.run("kill", *(run if word == "RUN" else word for word in words))
         assert done.returncode == 0, done.stderr
         assert (

@@ -167,7 +167,7 @@ def test_the_browser_page_is_kept_by_its_token_alone(macos: None) -> None:
         assert server.request("/", headers=foreign).status == 403
         server.process.terminate()
         said = server.process.communicate(timeout=PATIENCE)[1]
-    assert "the token alone keeps others out" in said
+    assert "only the token keeps others out" in said
 
 
 @pytest.fixture

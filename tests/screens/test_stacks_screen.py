@@ -155,7 +155,7 @@ async def test_the_header_says_where_a_stalled_run_stands(tmp_path: Path) -> Non
     """While it is stalled; what was seen at another hang is told with its failure."""
     control, now = run(tmp_path), time.time()
     control.task("worker:3", state=TaskState.RUNNING, stalled_since=now - 95)
-    text = "worker:3 stands in __next__ data.py:12; 5 others wait in step train.py:44"
+    text = "worker:3 is in __next__ data.py:12; 5 others wait in step train.py:44"
     control.change(hang=HangView(Hang.STALLED, text, "stacks-stalled.json", now))
     async with showing(control, (200, 50)) as (app, pilot):
         await shows(pilot, "! worker:3 on localhost stalled for 1:3")

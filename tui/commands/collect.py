@@ -35,7 +35,7 @@ def collect(arguments: argparse.Namespace) -> int:
         work = collect_results(run, patterns, _CollectProgress(), ask)
         found = asyncio.run(work)
     except KeyboardInterrupt:
-        message("what has come stays here; the same command goes on")
+        message("fetched files stay here; the same command continues")
         raise
     print_lines(line for one in found for line in _lines(one))
     for one in found:

@@ -69,11 +69,11 @@ def read_cluster(
     if cluster is not None and chosen is None:
         if table is None or table.login is not None or table.job is not None or not job:
             return cluster, text
-        message(f"the nodes are those of Slurm {job}, in whose shell this is")
+        message(f"using the nodes of Slurm {job}, whose shell this is")
         if salloc.in_batch_script(os.environ):
             message(
-                "scancel and the time limit end the shell of a batch script first, and this "
-                "program with it: write  exec tfmux up …  as its last line"
+                "scancel and the time limit end this program with the shell of the batch script, "
+                "without a receipt: write  exec tfmux up …  as its last line"
             )
     text = salloc.with_job_nodes(text, source, table, os.environ)
     return parse(text), text

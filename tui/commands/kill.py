@@ -69,7 +69,7 @@ def _forget(snapshot: Snapshot) -> None:
     receipt = snapshot.receipt
     hosts = [host for host in receipt.hosts if not host.confirmed] if receipt is not None else []
     names = named(printable(host.host) for host in hosts) or "its hosts"
-    message(f"{snapshot.run_id} is not listed any more; processes of it may live on {names}")
+    message(f"{snapshot.run_id} is no longer listed; processes of it may live on {names}")
     RunFolder.find(snapshot.run_id).forget()
 
 

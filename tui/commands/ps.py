@@ -49,7 +49,8 @@ def print_unreadable(found: ActiveRuns) -> None:
         message(f"{unreadable.run_id} could not be read: {unreadable.reason}")
     for run_id in found.removed:
         message(
-            f"{run_id} goes on, though its folder has been removed: `tfmux kill {run_id}` ends it"
+            f"{run_id} is still active, but its folder has been removed: "
+            f"`tfmux kill {run_id}` ends it"
         )
 
 
@@ -99,10 +100,10 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
             yield f"{host.name} is unreachable: {host.unreachable}"
         if host.left:
             tasks = " ".join(map(str, host.tasks)) or "processes"
-            yield f"{host.name} has {tasks} without an agent: tfmux kill ends what is left"
+            yield f"{host.name} has {tasks} without an agent: tfmux kill ends them"
         elif host.doubt:
             yield (
-                f"{host.name} may have processes that nobody knows, until it boots: an agent of "
-                "tfmux and its watchdog were killed there; tfmux kill --forget takes the run from "
-                "this list"
+                f"{host.name} may have unknown processes until it reboots, since an agent of tfmux "
+                "and its watchdog were killed there; tfmux kill --forget removes the run from this "
+                "list"
             )

@@ -140,7 +140,7 @@ def _working_directory() -> Path:
     try:
         return Path.cwd()
     except OSError:
-        raise TfmuxError("the working directory does not exist any more: change it") from None
+        raise TfmuxError("the working directory no longer exists: change to another one") from None
 
 
 def _workdir(given: str | None, here: Path, base: Path, *, copied: bool) -> str:
@@ -172,8 +172,8 @@ def _directory(given: str | None, workdir: str | None) -> str:
     """
     if given is not None and workdir:
         raise TfmuxError(
-            "--directory and --workdir exclude each other: tasks start in a directory that the "
-            "hosts have, or in a copy of one of this machine: remove one of them"
+            "--directory and --workdir exclude each other: the hosts have the directory already, "
+            "or it is copied from this machine; remove one of them"
         )
     if given == "":
         raise TfmuxError('--directory is empty: write such as --directory "~/proj"')

@@ -100,12 +100,12 @@ def _refuse_or_warn(host: str, port: int, *, insecure: bool) -> None:
     tunnel = f"ssh -L {port or 8000}:127.0.0.1:{port or 8000} {socket.gethostname()}"
     if not insecure:
         raise TfmuxError(
-            f"{host} is not the loopback, and without encryption whoever can read the traffic "
-            f"runs commands as you; serve it with --tls-cert FILE --tls-key FILE, or leave "
-            f"--host out and reach it by `{tunnel}`; --insecure serves it all the same"
+            f"{host} is not the loopback, and without encryption anyone who can read the traffic "
+            f"can run commands as you. Use --tls-cert FILE --tls-key FILE, or leave --host out "
+            f"and connect with `{tunnel}`. --insecure serves without encryption"
         )
-    warning = f"WARNING: {host} is not the loopback, and the traffic is unencrypted: whoever can "
-    message(f"{warning}read it sees and ends your runs, and runs commands as you.")
+    warning = f"WARNING: {host} is not the loopback, and the traffic is unencrypted: anyone who "
+    message(f"{warning}can read it can see and end your runs, and run commands as you.")
     message(f"safer: --tls-cert and --tls-key, or {tunnel}")
 
 
@@ -122,8 +122,8 @@ def _netloc(listener: socket.socket, host: str) -> str:
 def _welcome(address: str, out: TextIO) -> None:
     print(address, file=out, flush=True)
     if not peer_user.are_known():
-        message("this system does not tell whose a connection is: the token alone keeps others out")
+        message("this system does not report who connects: only the token keeps others out")
     message(
-        "open it in a browser; who has this address, token and all, acts as you; "
+        "open it in a browser; anyone with this address and its token can act as you; "
         "Ctrl-C ends the server, not the runs"
     )

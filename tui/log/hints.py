@@ -101,7 +101,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|cudaErrorMemoryAllocation|HIP out of memory",
         "the GPU's memory is full: a smaller batch, fewer tasks on this GPU, or "
         "TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow, XLA_PYTHON_CLIENT_MEM_FRACTION for JAX; "
-        "`nvidia-smi` on the host says who holds it",
+        "`nvidia-smi` on the host shows which process uses it",
     ),
     _sign(
         "device out of memory",
@@ -163,8 +163,8 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"Watchdog caught collective operation timeout|collective operation timeout: WorkNCCL"
         r"|Timed out waiting \d+ms for (?:recv|send) operation|monitoredBarrier|Barrier timed out"
         r"|Application timeout caused pair closure|barrier in coordination service has failed",
-        "another rank did not come to this operation: see what it does (stacks of all tasks), the "
-        "fault is there, not here",
+        "another rank did not reach this operation, and the fault is there: see what it is doing "
+        "(stacks of all tasks)",
     ),
     _sign(
         "another rank has gone",
@@ -172,15 +172,15 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|distributed service detected fatal errors|stopped sending heartbeats"
         r"|heartbeat timeout|remote process (?:exited|exiting)|Gloo \w+ failed"
         r"|Socket closed|failed to recv, got 0 bytes|[Nn]CCL communicator was aborted",
-        "a peer of this rank ended or stood still: look for the first failure in its log",
+        "a peer of this rank ended or hung: look for the first failure in its log",
     ),
     _sign(
         "ranks do not meet",
         r"waiting for clients\. \d+/\d+ clients joined|client socket has timed out"
         r"|RendezvousTimeoutError|RendezvousConnectionError|Gloo connectFullMesh failed"
         r"|DistStoreError|DistNetworkError|PjRT_Client_Connect",
-        "not all ranks have come to the same address: one has not started, or MASTER_ADDR is a "
-        "name that leads elsewhere on its host (`tfmux check FILE` tries it from each)",
+        "not all ranks have reached the same address: one has not started, or MASTER_ADDR leads "
+        "to another machine on its host (`tfmux check FILE` tests it from each host)",
     ),
     _sign(
         "NCCL",
@@ -271,29 +271,29 @@ SIGNATURES: tuple[_Signature, ...] = (
         "no such module",
         r"ModuleNotFoundError: No module named ['\"](?P<name>[\w.]+)['\"]",
         "the host's Python lacks {name}: set `python` of this host to one that has it, or copy "
-        "it with `workdir` (`tfmux check FILE` names what is not copied)",
+        "it with `workdir` (`tfmux check FILE` names files that are not copied)",
     ),
     _sign(
         "NaN",
         r"NanLossDuringTrainingError|Model diverged with loss = NaN"
         r"|(?i:\bloss\b(?:[\"']?\s*(?:[:=(]|is\b|on training batch is)?\s*)(?:tensor\(|\[)?nan\b)",
-        "the loss is no number any more: a smaller learning rate, clipped gradients, and a look "
-        "at the data",
+        "the loss is no longer a number: try a smaller learning rate or clipped gradients, and "
+        "check the data",
     ),
     _sign(
         "permission",
         r"PermissionError|[Pp]ermission denied",
-        "this user may not do that on this host: look at the owner of the path",
+        "this user may not do that on this host: check the owner of the path",
     ),
     _sign(
         "disk full",
         r"No space left on device|Disk quota exceeded",
-        "the disk of this host is full: checkpoints and logs are what grows",
+        "the disk of this host is full: delete old checkpoints and logs",
     ),
     _sign(
         "no such file",
         r"FileNotFoundError|NOT_FOUND: .*[Nn]o such file",
-        "the path is missing on this host: only `workdir` is brought there",
+        "the path is missing on this host: only `workdir` is copied there",
     ),
 )
 

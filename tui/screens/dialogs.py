@@ -198,7 +198,7 @@ class LeaveDialog(Choose[LeaveAnswer]):
         kill = "Leave the queue" if queued else "Kill all"
         choices = {  # the first one is what Enter takes: it harms nothing
             LeaveAnswer.STAY: "Stay",
-            LeaveAnswer.DETACH: "Detach: the run goes on without a screen",
+            LeaveAnswer.DETACH: "Detach: the run continues without a screen",
             LeaveAnswer.KILL: f"{kill}, show the receipt, leave",
         }
         tasks = f"{counted(alive, 'task')} {'is' if alive == 1 else 'are'}"

@@ -51,8 +51,8 @@ GROUP_DETAILS = {
     ),
     DEMOS: (
         "demos",
-        "Trainings and tours of this machine alone. Each is a cluster file: it can be looked at, "
-        "copied under another name, and changed.",
+        "Trainings and tours on this machine only. Each is a cluster file that you can view, copy "
+        "under another name, and change.",
     ),
 }
 """Title and details of these rows."""

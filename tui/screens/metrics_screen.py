@@ -49,8 +49,8 @@ _HINTS = (
     ("help", "help"),
 )
 _READ = (
-    "Metrics are read from lines such as 'step 20 loss 0.31' and from the bars of Keras and tqdm; "
-    "from others by [metrics] pattern of the cluster file."
+    "Metrics are read from lines such as 'step 20 loss 0.31' and from the bars of Keras and tqdm. "
+    "For other lines, write [metrics] pattern in the cluster file."
 )
 _TITLES: Sequence[str | Text] = ["task", right("step"), right("loss"), right("steps/s"), "others"]
 _ORDERS: Sequence[Callable[[TaskView], Any]] = (

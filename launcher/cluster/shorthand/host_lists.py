@@ -319,7 +319,7 @@ def _rankfile(text: str) -> Understood | None:
         if match[2].startswith("+"):
             raise ShorthandError(f"{quoted(match[2])} counts the hosts of another file", number)
         if int(match[1]) in ranks:
-            raise ShorthandError(f"rank {match[1]} stands there twice", number)
+            raise ShorthandError(f"rank {match[1]} is listed twice", number)
         ranks[int(match[1])] = parse(match[2])
     if not ranks:
         return None

@@ -69,7 +69,7 @@ async def test_an_empty_home_says_how_to_begin() -> None:
         await shows(pilot, "Enter add a cluster")
         await shows(pilot, "A cluster file names the hosts")
         await pilot.press("down")
-        await shows(pilot, "Trainings and tours of this machine")
+        await shows(pilot, "Trainings and tours on this machine")
         await pilot.press("down")
         await shows(pilot, "l launch")
         await pilot.press("up", "enter")

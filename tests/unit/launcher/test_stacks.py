@@ -61,7 +61,7 @@ def test_a_task_stands_where_its_only_working_thread_does() -> None:
     idle = (StackFrame("_worker", "/usr/lib/python3.11/concurrent/futures/thread.py", 81),)
     late = task(1, joining(idle, USER))
     assert taken(task(0, joining(WAIT)), late, task(2, joining(WAIT))).headline() == (
-        "worker:1 stands in __next__ data.py:12; 2 others wait in step train.py:44"
+        "worker:1 is in __next__ data.py:12; 2 others wait in step train.py:44"
     )
     assert task(0, joining(USER, WAIT)).stack == task(0, joining(idle)).stack == JOIN
 
@@ -124,10 +124,10 @@ def test_one_of_twelve_stands_elsewhere() -> None:
         "11 tasks: worker:0–2, 4–11 — step train.py:44 → all_reduce distributed.py:2806",
     ]
     assert found.headline() == (
-        "worker:3 stands in __next__ data.py:12; 11 others wait in step train.py:44"
+        "worker:3 is in __next__ data.py:12; 11 others wait in step train.py:44"
     )
     silent = {TaskId("worker", 3): 62.4}
-    assert "stands in __next__ data.py:12 for 62 s; 11 others" in found.headline(silent)
+    assert "is in __next__ data.py:12 for 62 s; 11 others" in found.headline(silent)
 
 
 def test_folders_differ_from_host_to_host() -> None:
@@ -201,11 +201,11 @@ def test_headlines() -> None:
     """One place, several, none."""
     same = [task(n, process(*WAIT)) for n in range(3)]
     assert taken().headline() == ""
-    assert taken(*same).headline() == "all 3 tasks stand in step train.py:44"
-    assert taken(same[0]).headline() == "worker:0 stands in step train.py:44"
+    assert taken(*same).headline() == "all 3 tasks are in step train.py:44"
+    assert taken(same[0]).headline() == "worker:0 is in step train.py:44"
     more = [task(5, process(*USER)), task(6, process(StackFrame("g", "/srv/c.py", 1)))]
     assert taken(*same, *more).headline() == (
-        "worker:5 stands in __next__ data.py:12; 3 others wait in step train.py:44; "
+        "worker:5 is in __next__ data.py:12; 3 others wait in step train.py:44; "
         "1 more in other places"
     )
 

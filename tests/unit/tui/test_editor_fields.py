@@ -134,9 +134,9 @@ def test_names_are_changed_everywhere_or_refused() -> None:
     ("line", "kind", "said"),
     [
         ('python "train.py', "array", "a quote is not closed"),
-        ("python \\", "array", "a backslash stands at the end"),
+        ("python \\", "array", "a backslash is at the end"),
         ("A", "object", "A has no value: write NAME=value"),
-        ("A=1 A=2", "object", "A stands twice"),
+        ("A=1 A=2", "object", "A is there twice"),
     ],
 )
 def test_lines_that_stand_for_nothing_are_explained(line: str, kind: str, said: str) -> None:

@@ -343,7 +343,7 @@ def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
         ),
         (
             KeptResults("a", 2000, 5, "/r", cut=True),
-            "a: at least 2,000 new files (not all were looked at), 5 B, kept in /r; "
+            "a: at least 2,000 new files (not all were compared), 5 B, kept in /r; "
             "`tfmux collect r` brings them",
         ),
         (

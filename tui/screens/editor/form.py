@@ -101,7 +101,7 @@ def value_of(line: str, kind: str = "") -> Any:
                 what = f"{shown} has no value: write NAME=value, with blanks between pairs"
                 raise ValueError(what)
             if name in [other for other, _, _ in pairs[:number]]:
-                raise ValueError(f"{visible(name[:40])} stands twice: keep one of them")
+                raise ValueError(f"{visible(name[:40])} is there twice: keep one of them")
         return {name: value for name, _, value in pairs}
     return invisible(text)
 
@@ -111,7 +111,7 @@ def _words(line: str) -> list[str]:
         return [invisible(word) for word in shlex.split(line)]
     except ValueError as error:
         if "escaped" in str(error):
-            raise ValueError("a backslash stands at the end: write two for one") from None
+            raise ValueError("a backslash is at the end: write two for one") from None
         raise ValueError("a quote is not closed: write another one at the end") from None
 
 
