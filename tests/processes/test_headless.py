@@ -329,7 +329,7 @@ def test_remarks_are_left_out_where_that_is_wanted(tmp_path: Path) -> None:
     assert lines[3:] == [
         "worker:0 | E0000 00:00:1795302448.8141  935012 cuda_platform.cc:52] failed call to cuInit"
     ]
-    left_out = "worker:0: 6 remarks of TensorFlow and gRPC left out"
+    left_out = "worker:0: 6 routine messages of TensorFlow and gRPC left out"
     assert done.stderr.count("left out") == 1
     assert done.stderr.index("worker:0 on localhost exited") < done.stderr.index(left_out)
     (folder,) = runs_home().iterdir()

@@ -36,8 +36,8 @@ def test_remarks_are_hidden_and_counted(log: LogFile) -> None:
     append(log, "begin", ABSL, ONEDNN, CUDA, "ready", CLEANUP, "end")
     view = view_of(log)
     assert shown(view) == [0, 4, 6]
-    assert view.hidden_text(0, 7) == "4 remarks of TensorFlow hidden"
-    assert view.hidden_text(4, 6) == "1 remark of TensorFlow hidden"
+    assert view.hidden_text(0, 7) == "4 routine messages of TensorFlow hidden"
+    assert view.hidden_text(4, 6) == "1 routine message of TensorFlow hidden"
     assert view.hidden_text(6, 7) == ""
     view.filtered = True
     assert shown(view) == list(range(7)) and view.hidden_text(0, 7) == ""
@@ -59,7 +59,7 @@ def test_an_empty_line_behind_a_remark_is_hidden_with_it(log: LogFile) -> None:
     append(log, "", first, "", *note, "", "TensorBoard 2.21.0 at http://…", CUDA, "", "", CUDA)
     view = view_of(log)
     assert shown(view) == [0, 7, 10]
-    assert view.hidden_text(0, 12) == "6 remarks of TensorBoard and TensorFlow hidden"
+    assert view.hidden_text(0, 12) == "6 routine messages of TensorBoard and TensorFlow hidden"
 
 
 def test_the_last_hit_is_shown(log: LogFile) -> None:
@@ -161,11 +161,11 @@ async def test_a_filter_shows_what_it_lets_through(run: ScriptedRun) -> None:
     async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", f"{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
-        await shows(pilot, "3 remarks of TensorFlow hidden")
+        await shows(pilot, "3 routine messages of TensorFlow hidden")
         await pilot.press("ampersand", *"cuda", "enter")
         await shows(pilot, "Could not find cuda drivers")
         await pilot.press("ampersand", *["backspace"] * 4, "enter")
-        await shows(pilot, "3 remarks of TensorFlow hidden")
+        await shows(pilot, "3 routine messages of TensorFlow hidden")
 
 
 async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
@@ -174,7 +174,7 @@ async def test_copying_and_counting_know_all_lines(run: ScriptedRun) -> None:
     async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         run.write("worker:0", f"begins\n{ABSL}\n{ONEDNN}\n{CUDA}\nlistens\n".encode())
-        await shows(pilot, "3 remarks of TensorFlow hidden")
+        await shows(pilot, "3 routine messages of TensorFlow hidden")
         await pilot.press("y")
         await until(pilot, lambda: app.clipboard != "")
         assert app.clipboard.splitlines() == ["begins", ABSL, ONEDNN, CUDA, "listens"]

@@ -64,7 +64,7 @@ class LogView:
         return self._source(number) is not None
 
     def hidden_text(self, first: int, end: int) -> str:
-        """How many of these lines are hidden remarks, and of what: `14 remarks of TensorFlow`."""
+        """How many of these lines are hidden, and of what: `14 routine messages of TensorFlow`."""
         sources = Counter(self._source(n) for n in range(first, end) if self.hides(n))
         names = [name for name in sources if name]
         count = sum(sources[name] for name in names)

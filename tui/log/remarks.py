@@ -159,6 +159,6 @@ def remark_source(line: bytes) -> str | None:
 
 
 def count_text(count: int, sources: Iterable[str]) -> str:
-    """`14 remarks of TensorFlow`. absl, which the others log with, is named only when alone."""
+    """`14 routine messages of TensorFlow`. absl, with which the others log, is named when alone."""
     named = sorted(set(sources) - {"absl"}) or ["absl"]
-    return f"{counted(count, 'remark')} of {' and '.join(named)}"
+    return f"{counted(count, 'routine message')} of {' and '.join(named)}"

@@ -370,7 +370,7 @@ class RunScreen(Screen[None]):
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
         hints += stacks_hint(self.snapshot.state)
         hints += [("log.copy", "copy"), ("pane.name", "go to")]
-        return [*hints, ("log.remarks", "remarks")]
+        return [*hints, ("log.remarks", "routine")]
 
     # keys and clicks
 

@@ -37,7 +37,7 @@ _BESIDE = Binding.Group("Pane in that direction")
 _NUMBERS = Binding.Group("Pane 1–9 of the page", compact=True)
 _TURN = Binding.Group("Previous, next page")
 _LAYOUT = Binding.Group("Next layout, merged")
-_LINES = Binding.Group("Time wrap prefix remarks")
+_LINES = Binding.Group("Time wrap prefix routine")
 _FILTER = Binding.Group("Filter (!text without)")
 _HIT = Binding.Group("Next, previous hit")
 _ERROR = Binding.Group("Next, previous error")
@@ -206,9 +206,9 @@ class PaneArea(Horizontal, can_focus=True):
         Binding(
             "f",
             "remarks",
-            "Show TensorFlow's remarks",
+            "Show routine messages",
             id="log.remarks",
-            tooltip="Or hides them: known lines that say nothing of the run",
+            tooltip="Or hide them: lines that TensorFlow and others always print",
             group=_LINES,
         ),
     ]
@@ -498,7 +498,7 @@ class PaneArea(Horizontal, can_focus=True):
     def action_remarks(self) -> None:
         """Shows remarks of TensorFlow and its like, or hides them."""
         remarks = not self.views.options.remarks
-        text = f"TensorFlow's remarks: {'shown' if remarks else 'hidden'}"
+        text = f"routine messages: {'shown' if remarks else 'hidden'}"
         self._change_options(text, remarks=remarks)
 
     def _change_options(self, message: str, **changes: Any) -> None:

@@ -108,7 +108,7 @@ def test_nothing_hides_in_a_remark() -> None:
 
 def test_sources_are_named() -> None:
     """Numbers in groups, one or several sources; absl alone only."""
-    assert count_text(1, ["gRPC"]) == "1 remark of gRPC"
-    assert count_text(1000, ["absl", "TensorFlow"]) == "1,000 remarks of TensorFlow"
-    assert count_text(2, ["absl"]) == "2 remarks of absl"
-    assert count_text(3, ["TensorFlow", "JAX"]) == "3 remarks of JAX and TensorFlow"
+    assert count_text(1, ["gRPC"]) == "1 routine message of gRPC"
+    assert count_text(1000, ["absl", "TensorFlow"]) == "1,000 routine messages of TensorFlow"
+    assert count_text(2, ["absl"]) == "2 routine messages of absl"
+    assert count_text(3, ["TensorFlow", "JAX"]) == "3 routine messages of JAX and TensorFlow"
