@@ -40,6 +40,7 @@ from .values import (
     Env,
     EnvNames,
     Flag,
+    GpuNumber,
     Gpus,
     IgnorePatterns,
     JobId,
@@ -116,7 +117,10 @@ class HostDefaults(FileTable):
             "`python3`",
         ),
     ] = None
-    gpus: Annotated[Gpus | None, Key("number of GPUs for this cluster", "as reported")] = None
+    gpus: Annotated[
+        Gpus | None,
+        Key('number of GPUs for this cluster, or these GPUs, such as `"0,2"`', "as reported"),
+    ] = None
     user: Annotated[User | None, Key("account to log in as, where `ssh` names none", _AS_SSH)] = (
         None
     )
@@ -196,7 +200,8 @@ class Job(FileTable):
     gpus: Annotated[
         Gpus | None,
         Key(
-            "GPUs for each task. See *GPUs*",
+            "number of GPUs for each task, or GPUs for all of its tasks on a host, such as "
+            '`"0,2"`. See *GPUs*',
             "its share",
         ),
     ] = None
@@ -450,7 +455,8 @@ class Slurm(FileTable):
         Partition | None, Key("partition, or several with commas", "the site's default")
     ] = None
     gpus: Annotated[
-        Gpus | None, Key("GPUs on each node (`--gpus-per-node`), split among its tasks", "none")
+        GpuNumber | None,
+        Key("GPUs on each node (`--gpus-per-node`), split among its tasks", "none"),
     ] = None
     login: Annotated[
         Destination | None,

@@ -51,7 +51,7 @@ from .key_lines import KeyPath
 from .placeholders import PLAIN, RANKED, RUN_WIDE, Names, names_in, nearest_job
 from .ranks import has_ranks
 from .roles import ADDRESS_LISTS, Role, jobs_with
-from .values import COMMAND, MOST_HOSTS, MOST_TASKS, TEXT_NEEDED, nearest
+from .values import COMMAND, MOST_HOSTS, MOST_TASKS, TEXT_NEEDED, gpu_count, nearest
 
 _JOB = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _LONGEST_JOB = 64
@@ -501,12 +501,13 @@ def _loopback(cluster: ClusterModel) -> Iterator[Violation]:
 
 
 def _gpus(cluster: ClusterModel) -> Iterator[Violation]:
-    given = {name: host.gpus for name, host in cluster.hosts.items() if host.gpus is not None}
+    counts = {name: gpu_count(host.gpus) for name, host in cluster.hosts.items()}
+    given = {name: count for name, count in counts.items() if count is not None}
     wanted = dict.fromkeys(given, 0)
     for task, _ in _every_task(cluster):
         job = cluster.jobs[task.job]
         name = job.tasks[task.index].host
-        if job.gpus is None or name not in given:
+        if not isinstance(job.gpus, int) or name not in given:
             continue
         wanted[name] += job.gpus
         if wanted[name] > given[name]:

@@ -46,6 +46,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 COMMAND = "{command}"
 """In a word of `via`: the whole command, quoted for a shell."""
 TEXT_NEEDED = 'write text in quotes, such as "…"'
+_GPU_NAME = re.compile(r"\d{1,4}|(?:GPU|MIG)-[A-Za-z0-9/-]{1,80}")
+_MOST_GPUS = 1024
 _LARGEST = 2**53
 _TEN_YEARS = 315_360_000.0
 _FILLED = {"type": "string", "minLength": 1}
@@ -182,6 +184,37 @@ def _env_value(value: Any) -> str:
         shown = f'"{str(value).lower()}"' if isinstance(value, bool | float) else 'such as "1"'
         raise wrong(f"the value of a variable must be text: write it in quotes, {shown}")
     return text(value)
+
+
+def _gpus(value: Any) -> int | tuple[str, ...]:
+    if isinstance(value, str):
+        names = tuple(filter(None, (name.strip() for name in value.split(","))))
+        if len(names) == 1 and names[0].isdecimal() and "," not in value:
+            number = names[0]
+            raise wrong(
+                f"write a whole number without quotes, {number}, for that many GPUs, or "
+                f'"{number}," for the GPU with this number'
+            )
+        if not names or not all(map(_GPU_NAME.fullmatch, names)):
+            raise wrong(
+                'write a whole number, or GPUs such as "0,2", by number or by the ids that '
+                "nvidia-smi -L prints (GPU-…, MIG-…)"
+            )
+        if len(set(names)) < len(names):
+            raise wrong("a GPU is named twice")
+        return names
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise wrong('write a whole number, without quotes or a unit, or GPUs such as "0,2"')
+    if value < 0:
+        raise wrong("write a number from 0 on")
+    if value > _MOST_GPUS:
+        raise wrong(f"write a number up to {_MOST_GPUS}")
+    return value
+
+
+def gpu_count(gpus: int | tuple[str, ...] | None) -> int | None:
+    """The number of GPUs that a key asks for, by their number or by their names."""
+    return len(gpus) if isinstance(gpus, tuple) else gpus
 
 
 def cluster_name(value: Any) -> str:
@@ -332,7 +365,19 @@ MOST_HOSTS = 1024
 """Hosts of a run: one launcher process holds a connection to each."""
 MOST_TASKS = 2048
 """Tasks of a run. Beyond it a scheduler is the better tool."""
-Gpus = Annotated[int, Field(strict=True, ge=0, le=1024)]
+GpuNumber = Annotated[int, Field(strict=True, ge=0, le=_MOST_GPUS)]
+Gpus = Annotated[
+    int | tuple[str, ...],
+    ValueRule(
+        _gpus,
+        {
+            "oneOf": [
+                {"type": "integer", "minimum": 0, "maximum": _MOST_GPUS},
+                {"type": "string", "pattern": r"^\s*(?:\d{1,4}\s*,|(?:GPU|MIG)-)"},
+            ]
+        },
+    ),
+]
 Nodes = Annotated[int, Field(strict=True, ge=1, le=MOST_HOSTS)]
 Count = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Steps = Annotated[int, Field(strict=True, ge=1, le=_LARGEST)]

@@ -10,6 +10,7 @@ their tasks sees all GPUs that the tasks of its host have together; the others s
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Container, Mapping, Sequence
@@ -73,16 +74,19 @@ ASKED = (*EXTENDED, VISIBLE, *SHARING, *PROXIES)
 
 @frozen
 class GpuShare:
-    """GPUs of one task, by index on its host; `sharers` tasks, itself among them, have the one that
-    most tasks have."""
+    """GPUs of one task, by index on its host or by name; `sharers` tasks, itself among them, have
+    the one that most tasks have."""
 
-    gpus: tuple[int, ...]
+    gpus: tuple[int | str, ...]
     sharers: int = 1
 
     def names(self, given: Sequence[str] = ()) -> tuple[str, ...]:
         """The GPUs as `CUDA_VISIBLE_DEVICES` names them; `given` are the names of the host's, where
         its environment shows only some of them."""
-        return tuple(given[gpu] if gpu < len(given) else str(gpu) for gpu in self.gpus)
+        return tuple(
+            given[gpu] if isinstance(gpu, int) and gpu < len(given) else str(gpu)
+            for gpu in self.gpus
+        )
 
     def env(self, given: Sequence[str] = ()) -> dict[str, str]:
         """The variables with which TensorFlow sees only these GPUs, of those that are `given`."""
@@ -109,45 +113,61 @@ def given_gpus(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 @frozen
 class GpuRequest:
-    """A task's request: a number of GPUs, or (None) a share of those that are left."""
+    """A task's request: a number of GPUs, GPUs by their names, which it divides with the other
+    tasks of its job on the host, or (None) a share of those that are left."""
 
     task: TaskId
-    count: int | None
+    wanted: int | tuple[str, ...] | None
     trains: bool
-    """A chief or a worker; other tasks get GPUs only by a number."""
+    """A chief or a worker; other tasks get GPUs only where they ask for them."""
 
 
-def split_gpus(requests: Sequence[GpuRequest], supply: int) -> dict[TaskId, GpuShare]:
-    """Divides a host's GPUs: first the requested numbers, the rest evenly among training tasks.
+def split_gpus(
+    requests: Sequence[GpuRequest], supply: int, given: Sequence[str] = ()
+) -> dict[TaskId, GpuShare]:
+    """Divides a host's GPUs, which are `given` by names where not all are there: first those that
+    are requested by name, then the requested numbers, the rest evenly among training tasks.
 
-    With fewer GPUs than training tasks they are shared, with growing memory. A task that is not
-    in the result sees all GPUs of the host: there are none, or their number is not known
-    (`supply` 0).
+    With fewer GPUs than training tasks they are shared. A task that is not in the result sees all
+    GPUs of the host: there are none, or their number is not known (`supply` 0).
     """
     shares: dict[TaskId, GpuShare] = {}
-    used = 0
+    named: dict[tuple[str, tuple[str, ...]], list[TaskId]] = {}
     for request in requests:
-        if request.count is not None:
+        if isinstance(request.wanted, tuple):
+            named.setdefault((request.task.job, request.wanted), []).append(request.task)
+    for (_, names), tasks in named.items():
+        shares |= _divided(names, tasks)
+    taken = {name for _, names in named for name in names}
+    free = (n for n in itertools.count() if (given[n] if n < len(given) else str(n)) not in taken)
+    for request in requests:
+        if isinstance(request.wanted, int):
             # Whether the host has that many is checked by the preflight.
-            shares[request.task] = GpuShare(tuple(range(used, used + request.count)))
-            used += request.count
-        elif not request.trains:
+            numbers = tuple(itertools.islice(free, request.wanted))
+            shares[request.task] = GpuShare(numbers)
+        elif request.wanted is None and not request.trains:
             shares[request.task] = GpuShare(())
-    rest = range(min(used, supply), supply)
-    sharers = [request.task for request in requests if request.trains and request.count is None]
+    sharers = [request.task for request in requests if request.trains and request.wanted is None]
     if not supply or not sharers:
         return shares
-    if not rest:
-        return shares | dict.fromkeys(sharers, GpuShare(()))
-    if len(rest) < len(sharers):
-        turns = [rest[number % len(rest)] for number in range(len(sharers))]
-        dealt = zip(sharers, turns, strict=True)
-        return shares | {t: GpuShare((gpu,), sharers=turns.count(gpu)) for t, gpu in dealt}
-    each, more = divmod(len(rest), len(sharers))
+    rest = tuple(itertools.takewhile(lambda number: number < supply, free))
+    return shares | _divided(rest, sharers)
+
+
+def _divided(gpus: Sequence[int | str], tasks: Sequence[TaskId]) -> dict[TaskId, GpuShare]:
+    """Gives tasks GPUs, as evenly as they go; of more tasks than GPUs some share one."""
+    if not gpus:
+        return dict.fromkeys(tasks, GpuShare(()))
+    if len(gpus) < len(tasks):
+        turns = [gpus[number % len(gpus)] for number in range(len(tasks))]
+        dealt = zip(tasks, turns, strict=True)
+        return {task: GpuShare((gpu,), sharers=turns.count(gpu)) for task, gpu in dealt}
+    shares = {}
+    each, more = divmod(len(gpus), len(tasks))
     at = 0
-    for number, task in enumerate(sharers):
+    for number, task in enumerate(tasks):
         size = each + (number < more)
-        shares[task] = GpuShare(tuple(rest[at : at + size]))
+        shares[task] = GpuShare(tuple(gpus[at : at + size]))
         at += size
     return shares
 
@@ -273,10 +293,11 @@ def pooled(
     """Gives each of the tasks with ranks on one host the GPUs of all of them, where the framework
     chooses among these by local rank."""
     known = [task for task in ranked if task in shares and framework in _BY_LOCAL_RANK]
-    pool = GpuShare(
-        tuple(sorted({gpu for task in known for gpu in shares[task].gpus})),
-        max((shares[task].sharers for task in known), default=1),
-    )
+    gpus = {gpu: None for task in known for gpu in shares[task].gpus}
+    numbers = sorted(gpu for gpu in gpus if isinstance(gpu, int))
+    names = [gpu for gpu in gpus if isinstance(gpu, str)]
+    sharers = max((shares[task].sharers for task in known), default=1)
+    pool = GpuShare((*numbers, *names), sharers)
     return {**shares, **dict.fromkeys(known, pool)}
 
 

@@ -41,6 +41,7 @@ from ..cluster.readiness import (
     Readiness,
 )
 from ..cluster.roles import ADDRESS_LISTS, ROLES, Role, jobs_with
+from ..cluster.values import gpu_count
 from ..frozen import frozen
 from ..ids import TaskId
 from ..paths import installed_scripts, installed_trainer
@@ -129,6 +130,8 @@ class HostPlan:
     env: Mapping[str, str]
     gpus: int | None
     """The number in the file; None: what the host reports."""
+    gpu_names: tuple[str, ...] = ()
+    """The GPUs in the file, where it names them."""
     data: tuple[Path, ...] = ()
     collect: tuple[str, ...] = ()
     prepare: tuple[str, ...] = ()
@@ -481,7 +484,8 @@ class _Planner:
             python=self._python(name),
             address=cluster.address(name),
             env=entry.env,
-            gpus=entry.gpus,
+            gpus=gpu_count(entry.gpus),
+            gpu_names=entry.gpus if isinstance(entry.gpus, tuple) else (),
             data=tuple(self._cluster.local_path(path) for path in data),
             collect=tuple(sorted(collect)),
             prepare=self._prepare_lines(name),
@@ -637,14 +641,14 @@ class _Planner:
                 GpuRequest(task, self._cluster.jobs[task.job].gpus, self._trains(task))
                 for task in tasks
             ]
-            given = self._entry(host).gpus
+            given = gpu_count(self._entry(host).gpus)
             assigned = self._by_slurm(host)
             known = self._facts[host].gpus
             if assigned or environment.VISIBLE in self._facts[host].environ:
                 visible = len(self._given(host))
                 known = visible if assigned else min(known, visible)
             supply = known if given is None else given
-            split = environment.split_gpus(requests, supply)
+            split = environment.split_gpus(requests, supply, self._given(host))
             ranked = [task for task in tasks if task in self._ranks]
             own |= split
             seen |= environment.pooled(self._cluster.run.framework, split, ranked)
@@ -654,10 +658,13 @@ class _Planner:
         return self._cluster.slurm is not None and not self._cluster.is_local(host)
 
     def _given(self, host: str) -> tuple[str, ...]:
-        """The GPUs that the environment there lets a task see; none where all are there, or the
-        file counts more of them."""
+        """The GPUs that the file names, or the environment there lets a task see; none where all
+        are there, or the file counts more of them."""
+        said = self._entry(host).gpus
+        if isinstance(said, tuple):
+            return said
         names = environment.given_gpus(self._facts[host].environ)
-        more = (self._entry(host).gpus or 0) > len(names)
+        more = (said or 0) > len(names)
         return () if more and not self._by_slurm(host) else names
 
     @property

@@ -362,6 +362,16 @@ def given_gpus(host: str, gpus: Sequence[GpuFrame], tasks: int) -> Iterator[Find
         yield warning(Check.GPUS, "gpu-memory", host, "less memory", sentence, todo)
 
 
+def missing_gpus(host: str, names: Sequence[str], had: int) -> Iterator[Finding]:
+    """Reports GPUs that the file names, and the host does not have."""
+    if names:
+        which = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if names[3:] else "")
+        sentence = f"the cluster file names GPU {which}, and nvidia-smi lists no such GPU among "
+        sentence += f"its {counted(had, 'GPU')}"
+        todo = "write numbers or ids that nvidia-smi -L prints there"
+        yield warning(Check.GPUS, "gpu-unknown", host, f"no GPU {names[0]}", sentence, todo)
+
+
 def cuda(host: str, answer: GpusAnswer, python: PythonAnswer) -> Iterator[Finding]:
     """Reports packages that bring a newer CUDA than the driver runs. Drivers run all minor versions
     of a CUDA that they know, so that the first number counts."""

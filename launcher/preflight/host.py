@@ -364,11 +364,19 @@ class HostCheck:
 
     async def _gpus(self) -> None:
         answer = await self.session.ask(GpusAnswer, SLOW)
-        asked = (self._cluster.jobs[task.id.job].gpus or 0 for task in self._tasks)
-        promised = self._host.gpus if self._host.gpus is not None else sum(asked)
+        asked = [self._cluster.jobs[task.id.job].gpus for task in self._tasks]
+        numbers = sum(wanted for wanted in asked if isinstance(wanted, int))
+        promised = self._host.gpus if self._host.gpus is not None else numbers
+        named = {*self._host.gpu_names}
+        named.update(name for wanted in asked if isinstance(wanted, tuple) for name in wanted)
         self._report(evaluation.gpus(self.name, answer, promised))
         training = sum(1 for task in self._tasks if task.role.trains)
         given = answer.gpus[: promised or len(answer.gpus)] if training or promised else ()
+        if named:
+            known = [(gpu, gpu.view()) for gpu in answer.gpus]
+            given = tuple(gpu for gpu, view in known if any(map(view.is_named, named)))
+            missing = {name for name in named if not any(view.is_named(name) for _, view in known)}
+            self._report_all(evaluation.missing_gpus(self.name, sorted(missing), len(known)))
         self._report_all(evaluation.given_gpus(self.name, given, training))
         await self._interpreted.wait()
         if given and self._interpreter is not None:

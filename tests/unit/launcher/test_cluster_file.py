@@ -100,7 +100,16 @@ BAD = {
         10,
         "only letters",
     ),
-    "GPUs as a text": ('address = "tf1"', 'gpus = "2"', "hosts.tf1.gpus", 5, "a whole number"),
+    "one GPU, which might be a number": (
+        'address = "tf1"',
+        'gpus = "2"',
+        "hosts.tf1.gpus",
+        5,
+        'or "2," for the GPU',
+    ),
+    "GPUs by no id": ('address = "tf1"', 'gpus = "first"', "hosts.tf1.gpus", 5, "nvidia-smi -L"),
+    "a GPU twice": ('address = "tf1"', 'gpus = "0,1,0"', "hosts.tf1.gpus", 5, "named twice"),
+    "GPUs as a list": ('address = "tf1"', "gpus = [0, 2]", "hosts.tf1.gpus", 5, 'such as "0,2"'),
     "python as a relative path": (
         'address = "tf1"',
         'python = "venv/bin/python"',

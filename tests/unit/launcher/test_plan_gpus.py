@@ -15,7 +15,7 @@ from launcher.plan import HostFacts, make_plan
 def shares(
     workers: int,
     *,
-    given: int | None = None,
+    given: int | str | None = None,
     seen: int = 0,
     job: str = "",
     env: str = "",
@@ -106,6 +106,40 @@ def test_the_file_has_the_last_word() -> None:
     """A CUDA_VISIBLE_DEVICES of one's own is left alone."""
     split = shares(1, given=2, env='env = { CUDA_VISIBLE_DEVICES = "7" }')
     assert split == {"ps:0": "7", "worker:0": "7"}
+
+
+@pytest.mark.parametrize(
+    ("host", "job", "expected"),
+    [
+        ('"0,2"', "", ["0", "2"]),
+        ('" 1, 3 , 5,7 "', "", ["1,3", "5,7"]),
+        ('"GPU-1a, MIG-2b"', "", ["GPU-1a", "MIG-2b"]),
+        ('"3,"', "", ["3", "3"]),
+        ("4", '"0,2"', ["0", "2"]),
+        ("4", '"MIG-GPU-8932f937/1/0,"', ["MIG-GPU-8932f937/1/0"] * 2),
+        ('"4,5,6,7"', "2", ["4,5", "6,7"]),
+    ],
+)
+def test_gpus_may_be_chosen_by_number_or_id(host: str, job: str, expected: list[str]) -> None:
+    """GPUs of a host are for the cluster, GPUs of a job for its tasks there, which divide them."""
+    split = shares(2, given=host, job=f"gpus = {job}" if job else "")
+    assert [split["worker:0"], split["worker:1"]] == expected
+
+
+def test_gpus_that_a_job_has_chosen_are_no_others() -> None:
+    """Given a job that has chosen GPUs, then other tasks get the rest, by number or by share."""
+    helper = 'gpus = "0,2"\n[jobs.chief]\ntasks = ["tf1:9"]'
+    split = shares(2, given=4, job=helper)
+    assert (split["worker:0"], split["worker:1"], split["chief:0"]) == ("0", "2", "1,3")
+    split = shares(2, given=4, job=f"{helper}\ngpus = 1")
+    assert split["chief:0"] == "1"
+
+
+def test_ranks_of_torch_count_among_chosen_gpus() -> None:
+    """Each sees all of them, in their order, and takes that of its local rank."""
+    env = 'framework = "torch"'
+    split = shares(2, given=4, job='gpus = "3,1"', env=env)
+    assert [split["worker:0"], split["worker:1"]] == ["3,1", "3,1"]
 
 
 @pytest.mark.parametrize(
