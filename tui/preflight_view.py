@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from rich.text import Text
 
 from launcher.cluster import ClusterModel
+from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.shorthand.understood import shown_names
 from launcher.preflight import Check, Finding, Reach, Reachability, Report, Severity
+from launcher.preflight.repairs import FindingGroup, grouped
 from launcher.quantities import counted
 from tui.format import StatusColor
 from tui.tables import NOTHING, TableRow
@@ -29,8 +32,8 @@ _WIDEST = 22
 
 
 def count(report: Report, severity: Severity) -> int:
-    """Number of findings of a severity."""
-    return sum(finding.severity is severity for finding in report.findings)
+    """Number of findings of a severity, equal ones of several hosts being one."""
+    return len(grouped([each for each in report.findings if each.severity is severity]))
 
 
 def about(report: Report, host: str, check: Check) -> list[Finding]:
@@ -50,8 +53,11 @@ def sources(report: Report) -> list[str]:
     return [host for host in report.hosts if host in connecting]
 
 
-def checks_table(report: Report, colours: Colours) -> tuple[list[str], list[TableRow]]:
-    """Titles and rows of the table of checks: a row for each check, a column for each host."""
+def checks_table(
+    report: Report, colours: Colours, widest: int = _WIDEST
+) -> tuple[list[str], list[TableRow]]:
+    """Titles and rows of the table of checks: a row for each check, a column of at most `widest`
+    cells for each host."""
     worst: dict[tuple[str, Check], Finding] = {}
     for finding in report.findings:
         before = worst.get((finding.host, finding.check))
@@ -63,15 +69,22 @@ def checks_table(report: Report, colours: Colours) -> tuple[list[str], list[Tabl
         if finding is None:
             return Text(NOTHING, "dim")
         mark, color = MARKS[finding.severity]
-        text = Text(f"{mark} {finding.brief}", colours[color])
-        text.truncate(_WIDEST, overflow="ellipsis")
+        calm = finding.severity is Severity.OK
+        text = Text.assemble((mark, colours[color]), " ")
+        text.append(finding.brief, "dim" if calm else colours[color])
+        text.truncate(widest, overflow="ellipsis")
         return text
+
+    def title(host: str) -> str:
+        text = Text(host)
+        text.truncate(widest, overflow="ellipsis")
+        return text.plain
 
     rows = [
         TableRow(check, [Text(check), *(cell(host, check) for host in report.hosts)])
         for check in report.checks
     ]
-    return ["check", *report.hosts], rows
+    return ["check", *map(title, report.hosts)], rows
 
 
 def reach_table(
@@ -91,7 +104,10 @@ def reach_table(
         mark, color = _REACH_MARKS.get(pair.reach, ("✗", StatusColor.BAD))
         outcome = str(pair.reach).replace("-", " ")
         brief = f"{pair.seconds * 1000:.0f} ms" if pair.reach is Reach.OK else outcome
-        return Text(f"{mark} {brief}", colours[color])
+        calm = pair.reach is Reach.OK
+        return Text.assemble(
+            (mark, colours[color]), (f" {brief}", "dim" if calm else colours[color])
+        )
 
     rows = [
         TableRow(
@@ -103,15 +119,21 @@ def reach_table(
     return ["to", *(f"from {host}" for host in across)], rows
 
 
-def finding_text(finding: Finding, colours: Colours) -> Text:
-    """Sentence of a finding, and what to do about it."""
+def group_text(group: FindingGroup, colours: Colours) -> Text:
+    """Sentence of equal findings, with their hosts, and what to do about them."""
+    finding, offers = group.first, group.offers
     mark, color = MARKS[finding.severity]
+    bad = finding.severity is not Severity.OK
     text = Text()
     text.append(f"{mark} ", colours[color])
-    text.append(f"{finding.host}: {finding.sentence}\n")
+    text.append(shown_names(group.hosts, LOCALHOST), "bold" if bad else "")
+    text.append(f": {finding.sentence}\n")
     if finding.todo:
         text.append(f"  → {finding.todo}", "bold")
-    if finding.severity is not Severity.OK:
+    if len(set(offers.values())) > 1:
+        others = (f"{host}: {path}" for host, path in list(offers.items())[1:])
+        text.append(f"; {', '.join(others)}", "bold")
+    if bad:
         text.append(f"  [{finding.code}]\n", "dim")
     return text
 

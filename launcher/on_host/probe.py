@@ -6,6 +6,7 @@ it (`program`), and the launcher has a deadline for each and does not wait for w
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import pwd
@@ -15,7 +16,7 @@ import stat
 import subprocess
 import time
 from contextlib import suppress
-from typing import Any, Callable, Dict, Mapping, Sequence
+from typing import Any, Callable, Dict, Iterator, Mapping, Sequence
 
 from ..agent import ports, processes
 from ..agent.folders import Folders
@@ -77,6 +78,35 @@ print(util.find_spec(sys.argv[1]) is not None)
 """
 
 
+_OFFERED = """
+import json, sys
+from importlib import util
+print()
+print(json.dumps([sys.version.split()[0], util.find_spec(sys.argv[1]) is not None]))
+"""
+_PLACES = (
+    "~/venv*",
+    "~/.venv*",
+    "~/*env",
+    "~/.virtualenvs/*",
+    "~/*/.venv",
+    "~/.pyenv/versions/*",
+    "~/*conda*",
+    "~/*conda*/envs/*",
+    "~/*forge*",
+    "~/*forge*/envs/*",
+    "~/.conda/envs/*",
+    "/opt/*",
+    "/opt/*conda*/envs/*",
+    "/usr/local",
+    "/usr",
+)
+"""Where people have their environments of Python."""
+_MOST_OFFERED = 4
+_MOST_TRIED = 8
+_OFFER_SECONDS = 15.0
+
+
 def account() -> Said:
     """The user, the login shell, and the proxies of the environment."""
     try:
@@ -101,6 +131,55 @@ def python(asked: Question) -> Said:
         return {name: found[name] for name in ("version", "executable", "tensorflow", "there")}
     except (ValueError, KeyError, TypeError):
         return {"failed": last[:300] or "it printed nothing"}
+
+
+def pythons(asked: Question) -> Said:
+    """Interpreters of the usual places that have a module, each with its version: those that were
+    used before (`known`) first. An interpreter of another user is not started."""
+    module, deadline = asked["module"], time.monotonic() + _OFFER_SECONDS
+    found: list[tuple[str, str]] = []
+    tried = 0
+    for program in _candidates(module, asked["known"]):
+        seconds = deadline - time.monotonic()
+        if tried == _MOST_TRIED or len(found) == _MOST_OFFERED or seconds <= 0:
+            break
+        tried += 1
+        argv = (program, "-c", _OFFERED, module)
+        try:
+            done = _run(argv, seconds, dict(os.environ), cwd="/")
+            version, has = json.loads(done.stdout.decode().strip().splitlines()[-1])
+        except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+            continue
+        if has is True:
+            found.append((program, str(version)))
+    return {"found": found}
+
+
+def _candidates(module: str, known: Sequence[str]) -> Iterator[str]:
+    """Paths of interpreters that are likely to have a module, each once."""
+    seen = set()
+    for program in [*known, *_with_module(module)]:
+        whole = os.path.expanduser(program)
+        with suppress(OSError):
+            info = os.stat(whole)
+            trusted = info.st_uid in (0, os.getuid()) and not info.st_mode & stat.S_IWOTH
+            if (
+                trusted
+                and whole not in seen
+                and whole.startswith("/")
+                and os.access(whole, os.X_OK)
+            ):
+                seen.add(whole)
+                yield program
+
+
+def _with_module(module: str) -> Iterator[str]:
+    for place in _PLACES:
+        for prefix in sorted(glob.glob(os.path.expanduser(place)), reverse=True):
+            libraries = os.path.join(glob.escape(prefix), "lib*", "python3*", "*-packages")
+            if next(glob.iglob(os.path.join(libraries, module)), None):
+                yield os.path.join(prefix, "bin", "python3")
+                yield os.path.join(prefix, "bin", "python")
 
 
 def command(asked: Question) -> str:
@@ -313,6 +392,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "clock": lambda asked, folders: {"time": time.time()},
     "account": lambda asked, folders: account(),
     "python": lambda asked, folders: python(asked),  # python, env, shell, cwd
+    "pythons": lambda asked, folders: pythons(asked),  # module, known
     "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
     "gpus": lambda asked, folders: NvidiaSmi().listed(),

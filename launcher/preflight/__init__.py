@@ -7,6 +7,8 @@
     reachability   which host must reach which task, and what the outcome of a connection means
     commands       checks of programs, modules and scripts of the tasks' commands
     findings       severities, checks, findings, outcomes of connections
+    known_pythons  interpreters that past runs have used
+    repairs        settings that repair findings; equal findings of several hosts together
     report         all results together, and as JSON
 
 Nothing is started on a host but a program that answers questions and ends; no agent.

@@ -136,17 +136,25 @@ def proxies(host: str, found: Mapping[str, str], no_proxy_hosts: Sequence[str]) 
     return warning(Check.PROXY, "proxy-set", host, "set", sentence, todo)
 
 
-def interpreter(host: str, name: str, answer: PythonAnswer, *, unless: str = "") -> Finding:
-    """Evaluates the Python that runs the tasks; `unless` says what may yet make it run."""
+def interpreter(
+    host: str, name: str, answer: PythonAnswer, *, unless: str = "", offer: str = ""
+) -> Finding:
+    """Evaluates the Python that runs the tasks; `unless` says what may yet make it run, `offer` is
+    one that would do."""
     if answer.failed:
         sentence = f"{name} does not run: {answer.failed}"
         if unless:
             sentence += f", unless {unless}"
             return warning(Check.PYTHON, "python-broken", host, "fails", sentence)
-        todo = "correct python of the host, or setup"
-        return blocking(Check.PYTHON, "python-broken", host, "fails", sentence, todo)
+        todo = _offered(offer) or "correct python of the host, or setup"
+        about = (Check.PYTHON, "python-broken", host, "fails", sentence, todo)
+        return blocking(*about, offer=offer)
     sentence = f"{name} is Python {answer.version} ({answer.executable})"
     return passed(Check.PYTHON, host, str(answer.version), sentence)
+
+
+def _offered(offer: str) -> str:
+    return offer and f'write python = "{offer}" for the host'
 
 
 def trainer_python(host: str, name: str, answer: PythonAnswer) -> Iterator[Finding]:
@@ -161,10 +169,16 @@ def trainer_python(host: str, name: str, answer: PythonAnswer) -> Iterator[Findi
 
 
 def tensorflow(
-    host: str, name: str, answer: PythonAnswer, *, needed: bool, used: bool = True
+    host: str,
+    name: str,
+    answer: PythonAnswer,
+    *,
+    needed: bool,
+    used: bool = True,
+    offer: str = "",
 ) -> Finding:
     """Evaluates TensorFlow for that Python; the bundled trainer has it as `needed`, and nothing
-    of a cluster with another framework has it as `used`."""
+    of a cluster with another framework has it as `used`. `offer` is a Python that has it."""
     version = str(answer.tensorflow)
     if version:
         return passed(Check.TENSORFLOW, host, version, f"TensorFlow {version} for {name}")
@@ -175,10 +189,12 @@ def tensorflow(
     if not (needed or used):
         return passed(Check.TENSORFLOW, host, "not used", sentence)
     todo = f"run {name} -m pip install tensorflow, or set another python for the host"
-    if needed:
-        return blocking(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
-    sentence += "; a program that imports it will fail"
-    return warning(Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
+    if offer:
+        todo = f"{_offered(offer)}: that one has TensorFlow"
+    sentence += "" if needed else "; a program that imports it will fail"
+    make = blocking if needed else warning
+    about = (Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
+    return make(*about, offer=offer)
 
 
 def command(host: str, tasks: Sequence[TaskId], why: str, *, unless: str = "") -> Finding:

@@ -85,10 +85,12 @@ class Finding:
     about the connections to all tasks of that host."""
     run: str = ""
     """The dead run whose leftovers it is about."""
+    offer: str = ""
+    """Path of an interpreter on the host that would do, where the host's Python does not."""
 
     def __post_init__(self) -> None:
         # Text of hosts and of programs there must not act on the terminal.
-        for name in ("brief", "sentence", "todo"):
+        for name in ("brief", "sentence", "todo", "offer"):
             object.__setattr__(self, name, printable(getattr(self, name)))
 
 

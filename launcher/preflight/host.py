@@ -33,6 +33,7 @@ from ..store.runs import RunFolder
 from . import evaluation, reachability
 from .commands import CommandCheck, may_come, probe_cwd, public_env
 from .findings import Check, Finding, Severity, passed, warning
+from .known_pythons import used_pythons
 from .probes import (
     QUICK,
     SLOW,
@@ -47,6 +48,7 @@ from .probes import (
     PathAnswer,
     ProbeSession,
     PythonAnswer,
+    PythonsAnswer,
     ResolveAnswer,
 )
 
@@ -269,17 +271,33 @@ class HostCheck:
             cwd="/" if task is None else probe_cwd(self._plan, self._host, task),
         )
         unless = "" if task is None else may_come(self._plan, self._host, task)
-        self._report(evaluation.interpreter(self.name, python, answer, unless=unless))
+        needed = any(_runs_trainer(task.argv) for task in self._tasks)
+        used = needed or self._cluster.run.framework is Framework.TENSORFLOW
+        offer = ""
+        if python == self._host.python and (answer.failed or (used and not answer.there)):
+            offer = await self._other_python("tensorflow" if used else "json")
+        checked = evaluation.interpreter(self.name, python, answer, unless=unless, offer=offer)
+        self._report(checked)
         if answer.failed:
             return
         self.tensorflow = answer.tensorflow
         self._interpreter = answer
-        needed = any(_runs_trainer(task.argv) for task in self._tasks)
         if needed:
             self._report_all(evaluation.trainer_python(self.name, python, answer))
-        used = self._cluster.run.framework is Framework.TENSORFLOW
-        found = evaluation.tensorflow(self.name, python, answer, needed=needed, used=used)
+        found = evaluation.tensorflow(
+            self.name, python, answer, needed=needed, used=used, offer=offer
+        )
         self._report(found)
+
+    async def _other_python(self, module: str) -> str:
+        """An interpreter there that has a module: one that past runs have used, or of a usual
+        place; empty where none is found in time."""
+        known = await asyncio.to_thread(used_pythons, self._cluster, self.name)
+        try:
+            answer = await self.session.ask(PythonsAnswer, SLOW, module=module, known=known)
+        except AgentError:
+            return ""
+        return answer.found[0][0] if answer.found else ""
 
     async def _commands(self, listing: asyncio.Task[Copied | None]) -> None:
         copied = await listing

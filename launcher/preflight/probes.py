@@ -71,6 +71,13 @@ class PythonAnswer(Answer):
         return self
 
 
+class PythonsAnswer(Answer):
+    """Interpreters that have a module, each with its version; none where none was found."""
+
+    WHAT = "pythons"
+    found: Annotated[tuple[tuple[Text, Text], ...], Field(max_length=16)]
+
+
 class CommandAnswer(Answer):
     """Why a task's command cannot run; empty if it can."""
 

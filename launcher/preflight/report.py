@@ -30,6 +30,7 @@ class FindingRecord:
     todo: str
     task: Annotated[str, Field(description="the task it is about; empty: none")]
     other: Annotated[str, Field(description="the host at the connection's other end")]
+    offer: Annotated[str, Field(description="an interpreter there that would do, by its path")]
 
 
 @frozen
@@ -128,6 +129,7 @@ def _finding(finding: Finding) -> FindingRecord:
         todo=finding.todo,
         task=str(finding.task or ""),
         other=finding.other,
+        offer=finding.offer,
     )
 
 

@@ -41,7 +41,7 @@ SAME: Mapping[str, set[str]] = {
     "f4": {"edit.settings", "edit.file", "home.edit"},
     "slash": {"home.filter", "search"},
     "E": {"check.previous", "error.previous"},
-    "l": {"again", "edit.launch", "home.launch"},
+    "l": {"again", "check.launch", "edit.launch", "home.launch"},
     "T": {"edit.test", "home.test"},
     "f6": {"edit.test", "home.test"},
     "u": {"edit.undo", "home.undo"},
@@ -67,7 +67,8 @@ SAME: Mapping[str, set[str]] = {
     "z": {"stacks.zoom", "zoom"},
     "y": {"log.copy", "report"},  # copies
     "r": {"end.again", "task.restart"},  # starts it once more
-    "enter": {"edit.form", "home.open", "cause.go", "zoom"},  # opens what has the cursor
+    # Opens what has the cursor, or what it is about.
+    "enter": {"edit.form", "home.open", "cause.go", "check.repair", "zoom"},
     "escape": {
         *("edit.to_table", "edit.back", "hosts.back", "metrics.back", "stacks.back"),
         *("check.back", "cause.back", "back", "home.all"),
@@ -141,5 +142,6 @@ def test_f5_refreshes_and_nothing_else() -> None:
     }
     again = {"home.again", "check.again", "stacks.again"}
     assert {name for key, name in bound if key == "f5"} == again
-    assert {name for key, name in bound if key == "l"} == {"home.launch", "edit.launch", "again"}
+    launching = {"home.launch", "edit.launch", "check.launch", "again"}
+    assert {name for key, name in bound if key == "l"} == launching
     assert {key for key, name in bound if name in again} == {"f5"}

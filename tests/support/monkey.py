@@ -40,7 +40,6 @@ from tui.config import Config
 from tui.run_clients import RunClients
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.home import HomeScreen
-from tui.screens.preflight_screen import PreflightScreen
 
 KEYS = 300
 STARTS = (
@@ -232,7 +231,7 @@ class Monkey:
                 app.push_screen(EditorScreen(path, home.clients, home.prompts))
             else:
                 cluster = loads(path.read_text(), path.name, path.parent)
-                app.push_screen(PreflightScreen(cluster, path, home.clients, home.prompts))
+                app.push_screen(home.preflight(cluster, path))
             await pilot.pause()
         await pilot.press(*keys.get(self.start, ()))
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from launcher.cluster import ClusterModel
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.preflight import preflight
+from launcher.preflight.repairs import grouped
 from launcher.quantities import counted
 from tui.commands.asking import terminal_asker
 from tui.commands.hosts_from import read_cluster
@@ -24,7 +25,7 @@ from tui.outcome import TERMINAL
 from tui.preflight_view import (
     MARKS,
     checks_table,
-    finding_text,
+    group_text,
     nodes_text,
     reach_table,
     verdict,
@@ -102,10 +103,9 @@ def render(report: Report, console: Console, cluster: ClusterModel | None = None
             console.print()
             _tables((titles, rows), console)
     for severity in (Severity.ERROR, Severity.WARN):
-        for finding in report.findings:
-            if finding.severity is severity:
-                console.print()
-                console.print(finding_text(finding, TERMINAL), soft_wrap=True, end="")
+        for group in grouped([each for each in report.findings if each.severity is severity]):
+            console.print()
+            console.print(group_text(group, TERMINAL), soft_wrap=True, end="")
     if cluster is not None:
         line("\n" + nodes_text(cluster).rstrip("\n"))
     if report.request is not None:

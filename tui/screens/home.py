@@ -53,7 +53,7 @@ from tui.screens.home_rows import (
 )
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import STYLES, OpenRun, Page
-from tui.screens.preflight_screen import PreflightScreen
+from tui.screens.preflight_screen import PreflightScreen, Repair
 from tui.screens.prompt_dialogs import PromptDialogs
 from tui.tables import RowFilter, TableRow
 from tui.widgets.colours import status_colours, theme_colour
@@ -353,13 +353,15 @@ class HomeScreen(Page):
         entry = self.entry
         if isinstance(entry, ListedRun):
             self._launch_run(entry)
-        if not isinstance(entry, ClusterEntry | DemoEntry):
-            return
+        if isinstance(entry, ClusterEntry | DemoEntry):
+            self._launch_file(entry.path, demo=isinstance(entry, DemoEntry))
+
+    def _launch_file(self, path: Path, *, demo: bool = False) -> None:
         try:
-            if isinstance(entry, DemoEntry):
+            if demo:
                 demos.check_machine()
-            cluster = load(entry.path, for_launch=True)
-            text = entry.path.read_text(encoding="utf-8")
+            cluster = load(path, for_launch=True)
+            text = path.read_text(encoding="utf-8")
             self.post_message(OpenRun(self.clients.launch(cluster, text, self.prompts)))
         except (TfmuxError, OSError) as error:
             self._complain(error)
@@ -400,9 +402,19 @@ class HomeScreen(Page):
         """Checks every host of the cluster, and starts nothing."""
         entry = self.entry
         if isinstance(entry, ClusterEntry) and entry.cluster is not None:
-            self.app.push_screen(
-                PreflightScreen(entry.cluster, entry.path, self.clients, self.prompts)
-            )
+            self.app.push_screen(self.preflight(entry.cluster, entry.path))
+
+    def preflight(self, cluster: ClusterModel, path: Path) -> PreflightScreen:
+        """The page that checks every host of a cluster."""
+        repair, launch = partial(self._repair, path), partial(self._launch_file, path)
+        return PreflightScreen(cluster, path, self.clients, self.prompts, repair, launch)
+
+    @work(group="repair")
+    async def _repair(self, path: Path, repair: Repair) -> None:
+        """Repairs in the editor what a check has found."""
+        editor = self.editor(path)
+        await self.app.push_screen(editor)
+        editor.repair(repair)
 
     def action_new(self) -> None:
         """Chooses a template, and opens the editor on a new cluster."""

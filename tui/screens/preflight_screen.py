@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -13,11 +13,16 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
 from launcher.cluster import ClusterModel
+from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.key_lines import KeyPath
+from launcher.cluster.shorthand.understood import shown_names
 from launcher.errors import TfmuxError
+from launcher.frozen import frozen
 from launcher.preflight import (
     CHECKS,
     ENGINE_CHECKS,
@@ -30,16 +35,18 @@ from launcher.preflight import (
     Severity,
 )
 from launcher.preflight.preflight import preflight
+from launcher.preflight.repairs import FindingGroup, grouped
 from launcher.quantities import counted
 from launcher.session.run_list import read_run
 from launcher.session.stored import stored_folder
 from tui.format import StatusColor, request_text
+from tui.keys import key_of
 from tui.preflight_view import (
     about,
     about_pair,
     checks_table,
     count,
-    finding_text,
+    group_text,
     nodes_text,
     reach_table,
     sources,
@@ -54,6 +61,18 @@ from tui.widgets.footer import KeyFooter
 from tui.widgets.table import Table
 
 FRAME = 0.1
+_WIDEST, _NARROWEST = 22, 12
+"""Cells of a host's column; in narrower ones no finding could be read."""
+
+
+@frozen
+class Repair:
+    """Settings of a cluster file that are to be changed, for the same reason."""
+
+    settings: tuple[KeyPath, ...]
+    values: Sequence[str]
+    """Their new values; empty: a person is asked."""
+    why: str
 
 
 class PreflightScreen(Page):
@@ -61,6 +80,8 @@ class PreflightScreen(Page):
 
     CSS_PATH = "preflight.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "repair", "Repair: the setting, or what is offered", id="check.repair"),
+        Binding("l", "launch", "Launch", id="check.launch"),
         Binding("tab", "other_table", "Checks, or reachability or nodes", id="check.other"),
         Binding("e", "finding(1)", "Next finding", id="check.next"),
         Binding("E", "finding(-1)", "Previous finding", id="check.previous"),
@@ -72,9 +93,17 @@ class PreflightScreen(Page):
     ]
 
     def __init__(
-        self, cluster: ClusterModel, file: Path, clients: RunClients, prompts: PromptDialogs
+        self,
+        cluster: ClusterModel,
+        file: Path,
+        clients: RunClients,
+        prompts: PromptDialogs,
+        repair: Callable[[Repair], object],
+        launch: Callable[[], object],
     ) -> None:
+        """`repair` and `launch` do this for the cluster when the screen has gone."""
         super().__init__()
+        self._repair, self._launch = repair, launch
         self._cluster = cluster
         self._file = file
         self._clients = clients
@@ -210,11 +239,30 @@ class PreflightScreen(Page):
     def _apply_found(self) -> None:
         self._results = self._report_of(list(self._found))
         colours = status_colours(self.app)
-        self._checks.show(*checks_table(self._results, colours))
+        self._show_checks()
         if self._cluster.slurm is None:
             titles, rows = reach_table(self._results, colours)
             self._matrix.border_subtitle = "" if rows else "after the logins"
             self._matrix.show(titles, rows)
+
+    def _show_checks(self) -> None:
+        """Shows the table of checks, in columns that are narrow enough for all hosts where that is
+        possible; else it says how many there are."""
+        count = len(self._hosts)
+        room = self._checks.scrollable_content_region.width or self.size.width
+        gaps = 2 * self._checks.cell_padding * (count + 1)
+        widest = (room - max(map(len, self._kinds)) - gaps) // max(1, count)
+        table = checks_table(
+            self._results, status_colours(self.app), min(_WIDEST, max(_NARROWEST, widest))
+        )
+        self._checks.show(*table)
+        used = sum(each.get_render_width(self._checks) for each in self._checks.ordered_columns)
+        others = f": {count} hosts, ← → shows the others" if used > room else ""
+        self._checks.border_title = Content(f"Checks{others}")
+
+    def on_resize(self) -> None:
+        if self._shown >= 0:
+            self.call_after_refresh(self._show_checks)
 
     def _place(self) -> tuple[str, str]:
         """Host and task of the matrix's cell under the cursor, or host and check."""
@@ -222,6 +270,13 @@ class PreflightScreen(Page):
         hosts = self._hosts if table is self._checks else sources(self._results)
         host = hosts[min(max(1, table.cursor_column), len(hosts)) - 1]
         return host, table.key or self._kinds[0]
+
+    def _groups_here(self) -> list[FindingGroup]:
+        """Findings about the cell under the cursor, the worst first, each with equal ones of other
+        hosts."""
+        here = self._here()
+        groups = grouped(self._results.findings)
+        return [group for each in here for group in groups if each in group.findings]
 
     def _here(self) -> list[Finding]:
         """Findings about the cell under the cursor, the worst first."""
@@ -262,8 +317,9 @@ class PreflightScreen(Page):
     def _show_findings(self) -> None:
         text = Text()
         colours = status_colours(self.app)
-        for each in self._here():
-            text.append_text(finding_text(each, colours))
+        groups = self._groups_here()
+        for group in groups:
+            text.append_text(group_text(group, colours))
         text.rstrip()
         shown = text or Text(self._nothing_here(), "dim")
         findings = self.query_one("#findings", VerticalScroll)
@@ -271,12 +327,27 @@ class PreflightScreen(Page):
         findings.scroll_home(animate=False)
         other = "other table" if self._cluster.slurm is None else "nodes"
         hints = [("check.next", "next finding"), ("check.other", other)]
+        if self._report is not None and self._report.ok:
+            hints.insert(0, ("check.launch", "launch"))
+        if does := next((does for group in groups if (does := self._repair_text(group))), ""):
+            hints.insert(0, ("check.repair", does))
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))
         if self.query_one("#findings").max_scroll_y:
             hints.append(("check.up check.down", "read on"))
         hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
         self.query_one(KeyFooter).show([*hints, ("help", "help")])
+
+    def _repair_text(self, group: FindingGroup) -> str:
+        """What Enter does about findings, in two or three words; empty where it can do nothing."""
+        settings = group.settings(self._cluster)
+        if not settings:
+            return ""
+        hosts = shown_names(group.hosts, LOCALHOST)
+        if group.offers:
+            return f"take that python on {hosts}"
+        *_, key = settings[0]
+        return f"edit {key}" + (f" of {hosts}" if settings[0][0] == "hosts" else "")
 
     def on_descendant_focus(self) -> None:
         """Shows the findings of the other table's cell."""
@@ -290,10 +361,11 @@ class PreflightScreen(Page):
         self.set_focus(self._other if self._checks.has_focus else self._checks)
 
     def _bad(self) -> list[tuple[int, int]]:
-        """Row and column of the cells with a warning or error, host after host."""
+        """Row and column of the cells with a warning or error, host after host; of equal ones on
+        several hosts the first."""
         bad = {
             (self._kinds.index(finding.check), self._hosts.index(finding.host) + 1)
-            for finding in self._results.findings
+            for finding in (group.first for group in grouped(self._results.findings))
             if finding.severity is not Severity.OK and finding.host in self._hosts
         }
         return sorted(bad, key=lambda place: (place[1], place[0]))
@@ -313,6 +385,31 @@ class PreflightScreen(Page):
     def _go_to(self, row: int, column: int) -> None:
         self.set_focus(self._checks)
         self._checks.move_cursor(row=row, column=column)
+
+    @on(DataTable.CellSelected)
+    def action_repair(self) -> None:
+        """Takes what is offered for the findings under the cursor, or opens the setting that
+        repairs them."""
+        for group in self._groups_here():
+            if settings := group.settings(self._cluster):
+                self.app.pop_screen()
+                offers = [group.offers.get(host, "") for host in group.hosts]
+                values = offers if any(offers) and len(offers) == len(settings) else ()
+                self._repair(Repair(settings, values, group.first.sentence))
+                return
+        if any(each.severity is not Severity.OK for each in self._here()):
+            self.notify("no setting of the file repairs this; what to do stands below")
+
+    def action_launch(self) -> None:
+        """Launches the cluster, unless that would fail."""
+        if self._report is None:
+            self.notify("the hosts are still being checked")
+        elif not self._report.ok:
+            key = key_of(self, "check.repair")
+            self.notify(f"a launch would fail: {key} leads to the repair", severity="warning")
+        else:
+            self.app.pop_screen()
+            self._launch()
 
     def action_scroll_findings(self, by: int) -> None:
         """Scrolls the findings of the cell under the cursor, which a low screen cannot hold."""

@@ -152,8 +152,9 @@ def job_count(job: str, count: int) -> str:
     return f"{thousands(count)} {plural(job, count)}" if job in ROLES else f"{count} of {shown}"
 
 
-def shown_names(names: Iterable[str]) -> str:
-    """Writes names of hosts, series of them as `tf1–tf3`, of many the first."""
+def shown_names(names: Iterable[str], here: str = "this machine") -> str:
+    """Writes names of hosts, series of them as `tf1–tf3`, of many the first; `here` is what this
+    machine is called."""
     shown: list[tuple[str, str]] = []
     for name in dict.fromkeys(printable(each, 60) for each in names):
         first, last = shown[-1] if shown else ("", "")
@@ -166,7 +167,7 @@ def shown_names(names: Iterable[str]) -> str:
         near = _follows(first, last)
         words += [first] if first == last else [first, last] if near else [f"{first}–{last}"]
     more = len(words) - _MOST_SHOWN
-    words = ["this machine" if word == LOCALHOST else word for word in words]
+    words = [here if word == LOCALHOST else word for word in words]
     return ", ".join(words) if more <= 0 else f"{', '.join(words[:_MOST_SHOWN])} and {more} more"
 
 

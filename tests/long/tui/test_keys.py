@@ -44,7 +44,7 @@ OTHERS = dict(
         IDS,
         (f"{modifiers}f{number}" for modifiers in
          ("", "ctrl+", "shift+", "alt+", "ctrl+shift+", "ctrl+alt+", "alt+shift+",
-          "ctrl+alt+shift+")
+          "ctrl+alt+shift+", "super+", "ctrl+super+")
          for number in range(10, 25)),
         strict=False,
     )

@@ -18,6 +18,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Static, TextArea
 
 from launcher.cluster import library, loads, name_problem
+from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, imported, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.key_lines import KeyPath
@@ -25,6 +26,7 @@ from launcher.cluster.reference import keys
 from launcher.cluster.roles import USUAL_JOBS
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import ShorthandError, understand
+from launcher.cluster.shorthand.understood import shown_names
 from launcher.cluster.ssh_aliases import aliases
 from launcher.errors import Problem, TfmuxError
 from launcher.paths import expand_user, tilde
@@ -36,10 +38,19 @@ from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask
 from tui.screens.editor.cluster_table import ClusterTable
 from tui.screens.editor.cluster_text import ClusterText, KeyList
-from tui.screens.editor.form import EDIT_ERRORS, NAME, PAUSE, Completion, Form, filled, table_at
+from tui.screens.editor.form import (
+    EDIT_ERRORS,
+    NAME,
+    PAUSE,
+    Completion,
+    Form,
+    filled,
+    line_of,
+    table_at,
+)
 from tui.screens.editor.preview import PlanPreview
 from tui.screens.page import STYLES, OpenRun, Page
-from tui.screens.preflight_screen import PreflightScreen
+from tui.screens.preflight_screen import PreflightScreen, Repair
 from tui.screens.prompt_dialogs import PromptDialogs
 from tui.widgets.colours import theme_colour
 from tui.widgets.footer import KeyFooter
@@ -417,10 +428,14 @@ class EditorScreen(Page):
 
     @work(group="form")
     async def _fill(self, path: KeyPath, key: str) -> None:
-        """Asks for the keys of a table, and puts them into the file."""
+        await self._filled(path, key)
+
+    async def _filled(self, path: KeyPath, key: str) -> bool:
+        """Asks for the keys of a table, and puts them into the file; False where nothing has
+        changed."""
         document, file = self._look().document, self.draft.path
         if document is None:
-            return
+            return False
 
         def check(lines: Mapping[str, str]) -> ParsedDraft:
             return parse(filled(document, path, lines).text, file)
@@ -430,6 +445,8 @@ class EditorScreen(Page):
         if lines and self._edit(lambda document: filled(document, path, lines)):
             if path[0] == "hosts" and NAME in lines:
                 self._table.go(lines[NAME].strip(), None)
+            return True
+        return False
 
     # moving about
 
@@ -580,8 +597,51 @@ class EditorScreen(Page):
             self.notify(f"fix the problems first: {key} goes to the next one", severity="warning")
             return
         self.app.push_screen(
-            PreflightScreen(cluster, self.draft.path, self._clients, self._prompts)
+            PreflightScreen(
+                cluster,
+                self.draft.path,
+                self._clients,
+                self._prompts,
+                self.repair,
+                self.action_launch,
+            )
         )
+
+    def repair(self, repair: Repair) -> None:
+        """Changes the settings that a check has found to be wrong, and checks again."""
+        self.call_after_refresh(self._repair, repair)
+
+    @work(group="dialog")
+    async def _repair(self, repair: Repair) -> None:
+        """Puts the values into the settings; without values opens the form of the one setting, or
+        asks once for all."""
+        *path, key = repair.settings[0]
+        values = repair.values
+        if not values and len(repair.settings) == 1:
+            if await self._filled(tuple(path), str(key)):
+                self.action_test()
+            return
+        document = self._look().document
+        if document is None:
+            return
+        names = shown_names((str(setting[1]) for setting in repair.settings), LOCALHOST)
+        if not values:
+            now = line_of(document.get(*repair.settings[0]))
+            dialog = AskText(f"{key} of {names}", now, about=repair.why)
+            if (line := await ask(self, dialog)) is None:
+                return
+            values = [line] * len(repair.settings)
+
+        def change(document: ClusterDocument) -> ClusterDocument:
+            for setting, value in zip(repair.settings, values, strict=True):
+                document = filled(document, setting[:-1], {str(setting[-1]): value})
+            return document
+
+        if self._edit(change):
+            undo, save = key_of(self._table, "edit.undo"), key_of(self, "edit.save")
+            done = f"{key} of {names}: {', '.join(dict.fromkeys(values)) or 'the default'}"
+            self.notify(f"{done}; {save} saves it, {undo} in the editor undoes it", timeout=8)
+            self.action_test()
 
     @work(group="dialog")
     async def action_launch(self) -> None:
