@@ -1,5 +1,5 @@
-"""GPUs for people: what is wrong with one, whose processes it has, and the load of hosts over the
-last minutes."""
+"""GPUs for people: what is wrong with one, whose processes it has, and the load of hosts and GPUs
+over the last minutes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.text import Text
 from launcher.ids import TaskId, named_tasks
 from launcher.printable import printable
 from launcher.quantities import age, counted, size
-from launcher.run.gpus import GpuView
+from launcher.run.gpus import GpuSample, GpuView
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import RunPhase, TaskState
 from tui.curves import sparkline
@@ -139,7 +139,7 @@ def users(gpu: GpuView, tasks: Iterable[TaskView], foreign: str) -> Text:
     if gpu.unlisted:
         add(f"and {counted(gpu.unlisted, 'more process', 'more processes')}", foreign)
     if rest := gpu.unlisted_memory:
-        add(f"{size(rest)} of processes that are not listed", foreign)
+        add(f"{size(rest)} unlisted", foreign if gpu.processes else "dim")
     if gpu.instances:
         add(f"MIG: {', '.join(dict.fromkeys(one.name for one in gpu.instances))}", "dim")
     return text
@@ -150,7 +150,6 @@ class HostSample(NamedTuple):
 
     cpu: float | None
     memory: float | None
-    gpus: Mapping[int, float | None]
 
 
 class LoadHistory:
@@ -171,31 +170,40 @@ class LoadHistory:
                 continue
             self._heard[host.name] = heard
             samples = self._hosts.setdefault(host.name, deque(maxlen=_SAMPLES))
-            loads = {gpu.index: gpu.utilisation for gpu in host.gpus}
-            samples.append(HostSample(host.cpu, memory_share(host), loads))
-
-    def _line(self, values: Iterable[float | None], cells: int) -> str:
-        known = [value for value in values if value is not None]
-        return sparkline(known, cells, _WHOLE)
+            samples.append(HostSample(host.cpu, memory_share(host)))
 
     def cpu(self, host: str, cells: int) -> str:
         """Sparkline of the share of its processors in use."""
-        return self._line((one.cpu for one in self._of(host)), cells)
+        return line((one.cpu for one in self._of(host)), cells)
 
     def memory(self, host: str, cells: int) -> str:
         """Sparkline of the share of its memory in use."""
-        return self._line((one.memory for one in self._of(host)), cells)
-
-    def gpus(self, host: str, cells: int) -> str:
-        """Sparkline of the mean load of its GPUs."""
-        return self._line((mean(one.gpus.values()) for one in self._of(host)), cells)
-
-    def gpu(self, host: str, index: int, cells: int) -> str:
-        """Sparkline of the load of one GPU."""
-        return self._line((one.gpus.get(index) for one in self._of(host)), cells)
+        return line((one.memory for one in self._of(host)), cells)
 
     def _of(self, host: str) -> Sequence[HostSample]:
         return tuple(self._hosts.get(host, ()))
+
+
+class GpuHistory:
+    """Load of a host's GPUs in the last minutes, from the record of the run."""
+
+    def __init__(self, samples: Sequence[GpuSample]) -> None:
+        self.samples = samples
+        loads = [{gpu.index: gpu.utilisation for gpu in one.gpus} for one in samples]
+        self._loads = loads[-_SAMPLES:]
+
+    def all(self, cells: int) -> str:
+        """Sparkline of the mean load of all."""
+        return line((mean(loads.values()) for loads in self._loads), cells)
+
+    def one(self, index: int, cells: int) -> str:
+        """Sparkline of the load of one GPU."""
+        return line((loads.get(index) for loads in self._loads), cells)
+
+
+def line(shares: Iterable[float | None], cells: int) -> str:
+    """Sparkline of the shares that are known, between none and all."""
+    return sparkline([share for share in shares if share is not None], cells, _WHOLE)
 
 
 def memory_share(host: HostView) -> float | None:

@@ -23,6 +23,7 @@ from ..errors import LauncherError, LockError, TfmuxError
 from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..printable import printable
+from ..run.gpus import GpuSample
 from ..run.snapshot import HostReceipt, Receipt, RunView, Snapshot
 from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
@@ -304,11 +305,18 @@ class RunClient:
         self._listeners.append(listener)
 
     def series(self, task: TaskId) -> Series:
+        self._want_metrics()
+        return self._metrics.series(task)
+
+    def gpu_samples(self, host: str) -> Sequence[GpuSample]:
+        self._want_metrics()
+        return self._metrics.gpu_samples(host)
+
+    def _want_metrics(self) -> None:
         if not self._curves:
             self._curves = True
             if not self._thread.is_alive():
                 self._metrics.read()
-        return self._metrics.series(task)
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
         self._launcher.kill_all(by_person, force)

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from ..ids import TaskId
+from ..run.gpus import GpuSample
 from ..run.snapshot import Snapshot
 from ..store.logs import LogStore
 from ..store.metrics import Series
@@ -42,6 +43,9 @@ class RunControl(Protocol):
 
     def series(self, task: TaskId) -> Series:
         """Figures of the task's metric lines over time."""
+
+    def gpu_samples(self, host: str) -> Sequence[GpuSample]:
+        """Load of a host's GPUs in the last minutes, the oldest first."""
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
         """TERM to everything on all hosts at once, KILL after the grace, however often it is

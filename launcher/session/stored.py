@@ -14,6 +14,7 @@ from ..ids import TaskId, is_run_id
 from ..paths import runs_home
 from ..plan.facts import Resume
 from ..printable import escaped
+from ..run.gpus import GpuSample
 from ..run.snapshot import Snapshot
 from ..run.states import Outcome, RunPhase
 from ..run.views import Views
@@ -182,6 +183,9 @@ class FinishedRun:
 
     def series(self, task: TaskId) -> Series:
         return self._metrics.series(task)
+
+    def gpu_samples(self, host: str) -> Sequence[GpuSample]:
+        return self._metrics.gpu_samples(host)
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None: ...
     def press_kill(self) -> None: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -132,6 +132,10 @@ class MetricsFile:
 
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
+
+    def gpu_samples(self, host: str) -> Sequence[GpuSample]:
+        """The last samples of a host's GPUs; another thread may be adding one."""
+        return self.gpus[host].copy() if host in self.gpus else ()
 
     def skip(self, most: int) -> None:
         """Leaves out what lies before the last `most` bytes."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.gpus import GpuProcess, GpuView, Throttle
+from launcher.run.gpus import GpuFigures, GpuProcess, GpuSample, GpuView, Throttle
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import screen_text, showing, shows, until, visible
@@ -175,6 +175,9 @@ async def test_load_over_time_where_there_is_room(tmp_path: Path) -> None:
                 for host in run.snapshot().hosts
             ))  # fmt: skip
             screen.logs.monitor.history.take(run.snapshot())
+        figures = tuple(GpuFigures(index, 0.9) for index in range(EACH))
+        samples = [GpuSample("", figures, time=began + 5 * number) for number in range(40)]
+        run.samples = dict.fromkeys(("tf1", "tf2", "tf3", "tf4"), samples)
         await until(pilot, lambda: sum("▄▄▅▅▆▇▇█" in row for row in rows_of(app, "#hosts")) == 4)
         assert sum("▇▇▇▇▇▇▇▇▇▇" in row for row in rows_of(app, "#gpus")) == 32
     run.logs.close()

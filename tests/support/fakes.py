@@ -12,6 +12,7 @@ from typing import Any
 
 from launcher.cluster import load
 from launcher.ids import TaskId
+from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, HostView, Receipt, Snapshot, TaskView
 from launcher.run.stack_groups import Stacks
@@ -52,6 +53,8 @@ class ScriptedRun:
         self.asked: list[str] = []
         self.looks: list[Future[Stacks]] = []
         """Questions for stacks; the test answers them."""
+        self.samples: dict[str, Sequence[GpuSample]] = {}
+        """Load of the GPUs of hosts."""
         self.living = True
         self._listeners: list[Callable[[Snapshot], None]] = []
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
@@ -90,6 +93,9 @@ class ScriptedRun:
 
     def series(self, task: TaskId) -> Series:
         return self._series.setdefault(task, Series())
+
+    def gpu_samples(self, host: str) -> Sequence[GpuSample]:
+        return self.samples.get(host, ())
 
     def kill_all(self, *, by_person: bool = True, force: bool = False) -> None:
         self.asked.append("kill_all force" if force else "kill_all")

@@ -23,7 +23,7 @@ from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
-from tui.gpu_load import Ill, LoadHistory, ills, mean, memory_share, users
+from tui.gpu_load import GpuHistory, Ill, LoadHistory, ills, mean, memory_share, users
 from tui.outcome import host_verdict, queue_status
 from tui.screens.page import entitle, fit
 from tui.screens.run_page import RunPage
@@ -75,6 +75,7 @@ class HostsScreen(RunPage):
 
     def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
         super().__init__(control, alert)
+        self._gpu_histories: dict[str, GpuHistory] = {}
         # Kept, not looked up: the screen may be left before all of its parts are there.
         self._hosts = Table("hosts", "Hosts", fits=True)
         self._allocation = Static(id="allocation", markup=False)
@@ -110,9 +111,7 @@ class HostsScreen(RunPage):
         colours = status_colours(self.app)
         hints = [("hosts.back", "back"), ("metrics", "metrics"), ("help", "help")]
         self.show_run([*hints, *stacks_hint(snapshot.state)])
-        allocation = allocation_text(snapshot, now, colours)
-        self._allocation.update(allocation)
-        self._allocation.display = bool(allocation)
+        _say(self._allocation, allocation_text(snapshot, now, colours))
         hosts = snapshot.hosts
         told = {
             "gpu": any(host.gpus for host in hosts),
@@ -141,9 +140,17 @@ class HostsScreen(RunPage):
     def _history(self) -> LoadHistory:
         return self.logs.monitor.history
 
+    def _gpu_history(self, host: str) -> GpuHistory:
+        """The load of a host's GPUs; made anew when there are other samples."""
+        samples, known = self._control.gpu_samples(host), self._gpu_histories.get(host)
+        if known is None or [*known.samples][-1:] != [*samples][-1:]:
+            known = self._gpu_histories[host] = GpuHistory(samples)
+        return known
+
     def _cells(self, load: HostLoad, phase: RunPhase, now: float, columns: Sequence[str]) -> Cells:
         width, colours = self.app.size.width, status_colours(self.app)
-        made = host_cells(load, phase, now, colours, width, self._history)
+        past = self._history, self._gpu_history(load.host.name)
+        made = host_cells(load, phase, now, colours, width, past)
         return [made[name] for name in columns]
 
     @on(DataTable.RowHighlighted, "#hosts")
@@ -159,9 +166,7 @@ class HostsScreen(RunPage):
         ended = snapshot.state is RunPhase.ENDED
         self._show_gpus(load, [] if ended else loads)
         colours = status_colours(self.app)
-        about = about_text(load, colours)
-        self._about.update(about)
-        self._about.display = bool(about)
+        _say(self._about, about_text(load, colours))
         host = load.host
         at = f" at {host.destination}" if not self._wide and host.destination != host.name else ""
         entitle(self._box, f"Tasks on {printable(host.name + at)}")
@@ -206,7 +211,8 @@ class HostsScreen(RunPage):
         now, colours = time.time(), status_colours(self.app)
 
         def cells(one: HostLoad, gpu: GpuView) -> Cells:
-            made = gpu_cells(one, gpu, now, colours, width, self._history)
+            past = self._gpu_history(one.host.name)
+            made = gpu_cells(one, gpu, now, colours, width, past)
             return [made[name] for name in columns]
 
         rows = [
@@ -309,7 +315,7 @@ def host_cells(
     now: float,
     colours: Colours,
     width: int,
-    history: LoadHistory,
+    past: tuple[LoadHistory, GpuHistory],
 ) -> Mapping[str, Text]:
     """The cells of a host by their columns, on a screen of so many cells."""
     host = load.host
@@ -326,9 +332,15 @@ def host_cells(
         gpu.append(f" ×{len(host.gpus)}" if len(host.gpus) > 1 else "", "dim")
     if host.cpu is not None:
         cpu = _bar(host.cpu, cells, colours[_level(host.cpu, _CPU_LEVELS)])
-    for text, line in ((cpu, history.cpu), (memory, history.memory), (gpu, history.gpus)):
-        if sparks and text:
-            text.append(f" {line(host.name, sparks):>{sparks}}", good)
+    history, gpu_history = past
+    lines = (
+        (cpu, history.cpu(host.name, sparks)),
+        (memory, history.memory(host.name, sparks)),
+        (gpu, gpu_history.all(sparks)),
+    )
+    for text, line in lines if sparks else ():
+        if text:
+            text.append(f" {line:>{sparks}}", good)
     heard, lease = host.last_heard, host.lease_until
     left = "" if lease is None else age(lease - now) if lease > now else "ended"
     note = Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else "")
@@ -349,7 +361,7 @@ def host_cells(
 
 
 def gpu_cells(
-    load: HostLoad, gpu: GpuView, now: float, colours: Colours, width: int, history: LoadHistory
+    load: HostLoad, gpu: GpuView, now: float, colours: Colours, width: int, past: GpuHistory
 ) -> Mapping[str, Text]:
     """The cells of a GPU by their columns, on a screen of so many cells: what is wrong with it
     stands before whose it is."""
@@ -372,7 +384,7 @@ def gpu_cells(
         "load": Text(NOTHING)
         if gpu.utilisation is None
         else _bar(gpu.utilisation, cells, colours[StatusColor.BUSY] if idle else good),
-        "lately": Text(history.gpu(load.host.name, gpu.index, _GPU_SPARK_CELLS), good),
+        "lately": Text(past.one(gpu.index, _GPU_SPARK_CELLS), good),
         "memory": memory,
         "temperature": right(_whole(gpu.temperature, " C"), bad if gpu.hot else ""),
         "power": right(_whole(gpu.power), "dim"),
@@ -423,6 +435,13 @@ def allocation_text(snapshot: Snapshot, now: float, colours: Colours) -> Text:
     for sentence in (allocation.advice if queue else "", allocation.ended):
         text.append(f"\n{printable(sentence)}" if sentence else "", colours[StatusColor.BAD])
     return text.append(f"\n{printable(allocation.released)}" if allocation.released else "")
+
+
+def _say(widget: Static, text: Text) -> None:
+    """Shows a text, or nothing; the same one again would lay out the whole screen."""
+    if widget.content != text:
+        widget.update(text)
+    widget.display = bool(text)
 
 
 def _fitting(steps: Sequence[tuple[int, int]], width: int) -> int:

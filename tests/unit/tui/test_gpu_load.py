@@ -8,10 +8,17 @@ from typing import Any
 import pytest
 
 from launcher.ids import TaskId
-from launcher.run.gpus import GpuInstance, GpuProcess, GpuView, Throttle
+from launcher.run.gpus import (
+    GpuFigures,
+    GpuInstance,
+    GpuProcess,
+    GpuSample,
+    GpuView,
+    Throttle,
+)
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase, TaskState
-from tui.gpu_load import LoadHistory, alert, ills, task_warnings, users
+from tui.gpu_load import GpuHistory, LoadHistory, alert, ills, task_warnings, users
 
 NOW = 1_800_000_000.0
 GB = 1_000_000_000
@@ -108,21 +115,36 @@ def test_whose_a_gpu_is() -> None:
         "and 2 more processes",
     ]
     assert "red" in {str(span.style) for span in found.spans}
-    assert "5.0 GB of processes that are not listed" in users(
+    assert "5.0 GB unlisted" in users(
         gpu(memory_used=8 * GB), [], ""
     ).plain  # fmt: skip
     divided = gpu(processes=(), memory_used=0, instances=(GpuInstance("1g.10gb", "MIG-1"),) * 7)
     assert users(divided, [], "").plain == "MIG: 1g.10gb"
 
 
+def test_the_load_of_gpus_over_time() -> None:
+    """Given samples of three GPUs, then each has a sparkline of the whole, and all have their mean;
+    one whose load is not known has none."""
+    samples = [
+        GpuSample(
+            "tf1", (GpuFigures(0, n / 7), GpuFigures(1, 0.0), GpuFigures(2)), time=NOW + 5 * n
+        )
+        for n in range(8)
+    ]
+    history = GpuHistory(samples)
+    assert history.one(0, 8) == "▁▂▃▄▅▆▇█"
+    assert history.one(1, 8) == "▁" * 8
+    assert history.one(2, 8) == history.one(7, 8) == GpuHistory(()).all(8) == ""
+    assert history.all(8)[0] == "▁" and history.all(8)[-1] in "▄▅"
+
+
 def test_the_load_of_a_host_over_time() -> None:
-    """Given reports of two seconds each, then sparklines show shares of the whole, a GPU's apart;
-    a host that is silent adds nothing, nor does a run that has ended."""
+    """Given reports of two seconds each, then sparklines show shares of the whole; a host that is
+    silent adds nothing, nor does a run that has ended."""
     history = LoadHistory()
     host = HostView("tf1", "tf1", HostState.UP, memory_used=1, memory_total=2)
     for number in range(8):
-        gpus = (gpu(0, utilisation=number / 7), gpu(1, utilisation=0.0), gpu(2))
-        said = replace(host, cpu=1 - number / 7, gpus=gpus, last_heard=NOW + 2 * number)
+        said = replace(host, cpu=1 - number / 7, last_heard=NOW + 2 * number)
         snapshot = replace(run(), hosts=(said,))
         for _ in range(3):
             history.take(snapshot)
@@ -130,10 +152,7 @@ def test_the_load_of_a_host_over_time() -> None:
         history.take(replace(snapshot, state=RunPhase.ENDED))
     assert history.cpu("tf1", 8) == "█▇▆▅▄▃▂▁"
     assert history.memory("tf1", 4) == "▅▅▅▅"
-    assert history.gpu("tf1", 0, 8) == "▁▂▃▄▅▆▇█"
-    assert history.gpu("tf1", 1, 8) == "▁" * 8
-    assert history.gpu("tf1", 2, 8) == history.gpu("tf1", 7, 8) == history.cpu("tf2", 8) == ""
-    assert history.gpus("tf1", 8)[0] == "▁" and history.gpus("tf1", 8)[-1] in "▄▅"
+    assert history.cpu("tf2", 8) == ""
     for number in range(1000):
         history.take(
             replace(run(), hosts=(replace(host, cpu=0.0, last_heard=NOW + 100 + 2 * number),))
