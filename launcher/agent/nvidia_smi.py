@@ -251,11 +251,14 @@ class KernelLog:
             yield from xids(record.decode(errors="replace"))
 
 
-def xids(text: str) -> Iterator[tuple[str, int]]:
-    """The Xid errors that a text of the kernel's log names: place on the bus, and number."""
-    for place, number in re.findall(_XID, text):
-        if bus := _bus(place):
-            yield bus, int(number)
+def xids(log: str) -> Iterator[tuple[str, int]]:
+    """The Xid errors that records of `/dev/kmsg` name: place on the bus, and number. What a program
+    writes there has another facility than the kernel's, 0."""
+    for record in log.splitlines():
+        level = record.partition(",")[0]
+        found = re.search(_XID, record) if level.isdigit() and int(level[:9]) < 8 else None
+        if found and (bus := _bus(found[1])):
+            yield bus, int(found[2])
 
 
 def _query(what: str, fields: Iterable[str]) -> tuple[str, str]:

@@ -648,7 +648,8 @@ def _how(one: TaskEvidence) -> str:
     if one.words.exception:
         at = f" ({one.words.at})" if one.words.at else ""
         if _lacks_gpu_memory(one):
-            return f"raised {one.words.exception[:80]}{at}; {one.gpu_holders}"
+            first = one.words.exception.partition(". ")[0]
+            return f"raised {first[:120]}{at}; {one.gpu_holders}"
         left = "" if one.ended else ", and hangs in its exit"
         return f"raised {one.words.exception}{at}{left}"
     if one.out_of_memory:
