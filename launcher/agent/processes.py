@@ -30,6 +30,9 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _MASKS = (b"SigCgt:", b"SigIgn:", b"SigBlk:")
 _PENDING = (b"SigPnd:", b"ShdPnd:")
+_FLAGS, _EXITING = 6, 0x4
+"""Which word of `stat` behind the name has the kernel's flags, and which of these a process has
+from the beginning of its end on (`PF_EXITING`)."""
 _NAMES = ("pipe:", "/")
 _MOST_DESCRIPTORS = 256
 """Descriptors of a process that are looked at, to find what it reads."""
@@ -78,6 +81,28 @@ def read_process(pid: int) -> Process | None:
     Raises:
         OSError: no descriptor is left, here or on the whole machine.
     """
+    fields = _stat(pid)
+    if fields is None:
+        return None
+    return Process(
+        pid=pid,
+        ppid=int(fields[1]),
+        pgid=int(fields[2]),
+        sid=int(fields[3]),
+        state=fields[0].decode(),
+        start=int(fields[19]),
+        ticks=int(fields[11]) + int(fields[12]),
+        rss=int(fields[21]) * _PAGE,
+        threads=int(fields[17]),
+    )
+
+
+def _stat(pid: int) -> list[bytes] | None:
+    """The words of a process's `stat` behind its name; None when it is gone.
+
+    Raises:
+        OSError: no descriptor is left, here or on the whole machine.
+    """
     try:  # without a file object, which takes as long as the system calls: a kill reads them all
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -90,18 +115,7 @@ def read_process(pid: int) -> Process | None:
         return None
     finally:
         os.close(fd)
-    fields = raw[raw.rindex(b")") + 2 :].split(None, 22)  # the name in brackets may hold anything
-    return Process(
-        pid=pid,
-        ppid=int(fields[1]),
-        pgid=int(fields[2]),
-        sid=int(fields[3]),
-        state=fields[0].decode(),
-        start=int(fields[19]),
-        ticks=int(fields[11]) + int(fields[12]),
-        rss=int(fields[21]) * _PAGE,
-        threads=int(fields[17]),
-    )
+    return raw[raw.rindex(b")") + 2 :].split(None, 22)  # the name in brackets may hold anything
 
 
 def seconds_since_boot() -> float:
@@ -216,14 +230,17 @@ def outlives(pid: int, number: int) -> bool:
 
 def took(pid: int, number: int) -> bool:
     """The process has taken this signal, which was sent to it, and lives on. With one that ends it
-    the signal stays pending.
+    the signal mostly stays pending; where the process was just born, or had it blocked, it is taken
+    first, and the process frees its memory afterwards, which lasts on a busy machine.
 
     Raises:
         OSError: no descriptor is left, here or on the whole machine.
     """
     lines = _status(pid)
-    living = any(line.startswith(b"State:") and line.split()[1] not in b"ZX" for line in lines)
-    return living and not _has(lines, _PENDING, number)
+    if not lines or _has(lines, _PENDING, number):
+        return False
+    fields = _stat(pid)  # behind the look at what is pending: whoever is not ending now lives on
+    return fields is not None and not int(fields[_FLAGS]) & _EXITING
 
 
 def _status(pid: int) -> list[bytes]:
