@@ -126,6 +126,8 @@ def _cut(line: str) -> str:
 
 def bar(share: float, cells: int) -> str:
     """A bar of `cells`, filled up to `share` (0–1); the empty part is drawn too, so that it
-    reads without colours."""
-    filled = round(min(1.0, max(0.0, share)) * cells)
-    return "━" * filled + "╌" * (cells - filled)
+    reads without colours. What has begun is not empty, and what has not ended is not full."""
+    halves = round(min(1.0, max(0.0, share)) * 2 * cells)
+    if 0.0 < share < 1.0:
+        halves = min(max(1, halves), 2 * cells - 1)
+    return "█" * (halves // 2) + "▋" * (halves % 2) + "░" * (cells - (halves + 1) // 2)

@@ -52,7 +52,7 @@ from tui.widgets.header import RunHeader
 from tui.widgets.pane_area import PaneArea
 from tui.widgets.prompt import Prompt
 from tui.widgets.task_list import StatusStrip, TaskClicked
-from tui.widgets.titles import NAME, Title, task_title
+from tui.widgets.titles import NAME, Title, empty_text, task_title
 
 _OPEN = Binding.Group("Web page; merged: on/off")
 _RESTART = Binding.Group("Restart, at once")
@@ -346,10 +346,15 @@ class RunScreen(Screen[None]):
 
     def _show_titles(self) -> None:
         """Shows the titles as they were made last, with what filter and search have found since."""
+        now = time.time()
+        tasks = {task.id: task for task in self.snapshot.tasks}
         for pane in self.area.grid.panes:
-            if pane.view and pane.view.task in self._titles:
-                pane.set_title(self._titles[pane.view.task], self.area.note(pane.view))
-            pane.set_placeholder(self._queue)
+            name = pane.view.task if pane.view else None
+            if pane.view and name in self._titles:
+                pane.set_title(self._titles[name], self.area.note(pane.view))
+            task = tasks.get(name) if name is not None else None
+            empty = empty_text(task, self.snapshot, now) if task is not None else ""
+            pane.set_placeholder(self._queue or empty)
 
     def _hints(self) -> list[tuple[str, str]]:
         """The commands of the footer, the most important first."""

@@ -15,6 +15,7 @@ from functools import partial
 from rich.text import Text
 from textual.widget import Widget
 
+from launcher.cluster.problems import PREPARE
 from launcher.cluster.roles import plural
 from launcher.frozen import frozen
 from launcher.ids import named_tasks
@@ -164,7 +165,18 @@ def header_parts(
         parts.append(Part(Importance.NEWS, _waiting(snapshot, now, form), busy))
     else:
         parts.append(Part(Importance.STATE, f"{snapshot.state} {clock(now - snapshot.started)}"))
+    parts += _alive(snapshot, bad)
     return [*parts, *_first_failure(snapshot, bad), *_progress(snapshot, now)]
+
+
+def _alive(snapshot: Snapshot, bad: str) -> list[Part]:
+    """`3/4 tasks alive`, once one has ended; lines of `prepare` are no tasks of the cluster."""
+    tasks = [task for task in snapshot.tasks if task.id.job != PREPARE]
+    alive = sum(not task.state.ended for task in tasks)
+    if alive == len(tasks):
+        return []
+    failed = any(status_color(task) is StatusColor.BAD for task in tasks)
+    return [Part(Importance.STATE, f"{alive}/{len(tasks)} tasks alive", bad if failed else "")]
 
 
 def _waiting(snapshot: Snapshot, now: float, form: HeaderForm) -> str:
@@ -203,8 +215,8 @@ def _progress(snapshot: Snapshot, now: float) -> list[Part]:
 
 
 def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
-    """`cause: worker:1 on tf3 raised ValueError: …`, where it is known; else `first: worker:1 @tf3
-    exit 1, 4.1 s before worker:0`."""
+    """`cause: worker:1 on tf3 raised ValueError: …`, where it is known; else `first failure:
+    worker:1 @tf3 exit 1, 4.1 s before worker:0`."""
     failure = snapshot.first_failure
     if snapshot.verdict is not None:
         return [
@@ -212,7 +224,9 @@ def _first_failure(snapshot: Snapshot, bad: str) -> list[Part]:
         ]
     if failure is None:
         return []
-    text = f"first: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"
+    text = (
+        f"first failure: {failure.task} @{failure.host} {failure.how}{lead_text(snapshot, failure)}"
+    )
     hint = failure_hint(snapshot, failure)
     if hint is not None:
         text += f" — {hint.kind}"

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from launcher.quantities import age, thousands
-from launcher.run.snapshot import TaskView
-from launcher.run.states import TaskState
+from launcher.ids import named_tasks
+from launcher.quantities import age, size, thousands
+from launcher.run.snapshot import HostView, Snapshot, TaskView
+from launcher.run.states import HostState, TaskState
 from tui.format import StatusColor, bar, figure, status_color
 from tui.gpu_load import GpuWarning
 
@@ -18,6 +19,8 @@ NAME, NOTE = "name", "note"
 QUIET_AFTER = 2.0
 """Seconds of silence from which on a title shows them."""
 _PROGRESS_CELLS = 12
+_DONE_BEFORE = (TaskState.READY, TaskState.RUNNING, TaskState.EXITED)
+"""States of a task that the next stage does not wait for."""
 
 
 class Title(NamedTuple):
@@ -28,6 +31,52 @@ class Title(NamedTuple):
     lower: tuple[Part, ...] = ()
     bad: bool = False
     """The task is in trouble: its border has the colour of that."""
+
+
+def empty_text(task: TaskView, snapshot: Snapshot, now: float) -> str:
+    """What a task does whose log is empty: `starts when ps:0 is ready`."""
+    host = next((host for host in snapshot.hosts if host.name == task.host), None)
+    since = f", {age(now - task.started)}" if task.started is not None else ""
+    match task.state:
+        case TaskState.PENDING if task.restart_due:
+            return "starts again when its processes have ended"
+        case TaskState.PENDING if host is not None and host.state is HostState.CONNECTING:
+            return f"waits for the connection to {task.host}"
+        case TaskState.PENDING:
+            return _start_text(task, snapshot)
+        case TaskState.STAGING:
+            return f"gets its files{_staged(host)}; {_start_text(task, snapshot)}"
+        case TaskState.WARMING:
+            return f"imports its modules{since}; {_start_text(task, snapshot)}"
+        case TaskState.STARTING:
+            return f"starting{since}: no output yet"
+        case TaskState.READY | TaskState.RUNNING:
+            return f"{task.state}{since}: no output yet"
+        case TaskState.BACKOFF:
+            return "waits before its next attempt"
+        case TaskState.LOST:
+            return f"its host is lost: {task.reason}" if task.reason else "its host is lost"
+    return f"{task.exit_text}: no output"
+
+
+def _start_text(task: TaskView, snapshot: Snapshot) -> str:
+    """What has to come before a task's start."""
+    first = [
+        other
+        for other in snapshot.tasks
+        if other.stage < task.stage and other.state not in _DONE_BEFORE
+    ]
+    stage = max((other.stage for other in first), default=0)
+    names = [other.id for other in first if other.stage == stage]
+    if not names:
+        return "starts next"
+    return f"starts when {named_tasks(names)} {'is' if len(names) == 1 else 'are'} ready"
+
+
+def _staged(host: HostView | None) -> str:
+    if host is None or not host.staged_total:
+        return ""
+    return f", {size(host.staged_bytes)} of {size(host.staged_total)}"
 
 
 def task_title(

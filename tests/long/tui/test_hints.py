@@ -21,7 +21,7 @@ async def test_a_hint_stands_beside_its_line(run: ScriptedRun) -> None:
         run.end(Outcome.FAILED, 1, failure=failure)
         await shows(pilot, "first failure: worker:1 on tf3: exit 1")
         await pilot.press("escape")
-        await shows(pilot, "first: worker:1 @tf3 exit 1 — no such module")
+        await shows(pilot, "first failure: worker:1 @tf3 exit 1 — no such module")
 
 
 WAITING = (
@@ -65,4 +65,4 @@ async def test_a_taken_port_names_its_holder(run: ScriptedRun) -> None:
         await shows(pilot, "first failure: ps:0 on tf1: exit 1")
         await shows(pilot, f"  ◂ port in use: {held}")
         await pilot.press("escape")
-        await shows(pilot, f"first: ps:0 @tf1 exit 1 — port in use: {held}")
+        await shows(pilot, f"first failure: ps:0 @tf1 exit 1 — port in use: {held}")

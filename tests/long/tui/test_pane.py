@@ -118,7 +118,7 @@ async def test_progress_and_loss_stand_in_the_lower_border(run: ScriptedRun) -> 
         await shows(pilot, "▄▃▂▂▁ ─")
         assert not any("29 %" in row for row in screen_text(app))
         run.change(total_steps=1000)
-        await shows(pilot, "╰─ ━━━╌╌╌╌╌╌╌╌╌  29 %  ")
+        await shows(pilot, "╰─ ███▋░░░░░░░░  29 %  ")
         pane = app.screen.query(Pane)[2]
         calm = pane.render_lines(pane.region.reset_offset)[1]
         run.task("worker:1", state=TaskState.FAILED, exit_code=1)
