@@ -6,7 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
+from launcher.cluster.roles import ROLES, Role
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot, TaskView
 from tui.format import StatusColor, status_color
@@ -18,6 +20,10 @@ MIN_HEIGHT = 6
 PAGE_LIMIT = 16
 ONE_COLUMN_UNDER = 120
 MANY_PAGES = 4
+SHORT_LINES = 4
+"""Lines of a pane in a short row at least."""
+SQUEEZED_LINES = 2
+"""Lines of a pane at least, where a summary has taken room: panes do not move for that."""
 FRAMED_AREA = (100, 28)
 FRAMED_PANE = (MIN_WIDTH, 9)
 """Sizes from which on panes have borders on all sides: they cost a row and two columns each."""
@@ -26,6 +32,7 @@ FRAMED_PANE = (MIN_WIDTH, 9)
 class Arrangement(StrEnum):
     """The layouts that Space steps through."""
 
+    ROLES = "by role"
     GRID = "grid"
     LIST = "list + detail"
     MERGED = "merged log"
@@ -48,22 +55,73 @@ def per_page(count: int, width: int, height: int) -> int:
     return max(1, best)
 
 
-def framed(count: int, width: int, height: int) -> bool:
-    """The panes of a page have borders on all sides."""
-    if width < FRAMED_AREA[0] or height < FRAMED_AREA[1]:
-        return False
-    across = columns(count, width)
-    down = math.ceil(count / across)
-    return width // across >= FRAMED_PANE[0] and height // down >= FRAMED_PANE[1]
+class PageRows(NamedTuple):
+    """Rows of panes that fill a page."""
+
+    counts: tuple[int, ...]
+    """The number of panes in each row; the panes of a row share its width."""
+    heights: tuple[int, ...]
+    """Their heights; rows of height 0 share what the others leave."""
+
+    @property
+    def columns(self) -> int:
+        """Columns of a grid in which each row fills the width."""
+        return math.lcm(*self.counts)
+
+    @property
+    def spans(self) -> list[int]:
+        """How many of these columns each pane takes."""
+        return [self.columns // count for count in self.counts for _ in range(count)]
+
+    def framed(self, width: int, height: int) -> bool:
+        """The panes have borders on all sides."""
+        if width < FRAMED_AREA[0] or height < FRAMED_AREA[1]:
+            return False
+        shared = (height - sum(self.heights)) // max(1, self.heights.count(0))
+        return width // max(self.counts) >= FRAMED_PANE[0] and shared >= FRAMED_PANE[1]
 
 
-def spans(count: int, width: int) -> list[int]:
-    """How many columns of a grid each pane takes: the last row's panes share what it has. Those of
-    any row add up to the columns that the grid has."""
-    across = columns(count, width)
-    last = count % across or across
-    whole = math.lcm(across, last)
-    return [whole // across] * (count - last) + [whole // last] * last
+def even_rows(count: int, width: int) -> PageRows:
+    """Rows of the same height; the last one may have fewer panes."""
+    counts = _counts(count, columns(count, width))
+    return PageRows(counts, (0,) * len(counts))
+
+
+def role_rows(quiet: int, others: int, width: int, height: int) -> PageRows | None:
+    """Short rows of `quiet` panes, which share a quarter of the height, above those of the others;
+    None where they have no room."""
+    across = max(1, width // MIN_WIDTH)
+    down = math.ceil(quiet / across)
+    above = _counts(quiet, math.ceil(quiet / down))
+    for wide in range(columns(others, width), across + 1):
+        rows = _with_short_rows(above, _counts(others, wide), width, height, SHORT_LINES)
+        if rows is not None:
+            return rows
+    return None
+
+
+def _with_short_rows(
+    above: tuple[int, ...], below: tuple[int, ...], width: int, height: int, lines: int
+) -> PageRows | None:
+    """Rows of which those above are short, with so many lines at least; those below have one more
+    at least. None where they have no room."""
+    frame = 2 if width >= FRAMED_AREA[0] and height >= FRAMED_AREA[1] else 1
+    short = max(lines + frame, height // 4 // len(above))
+    rest = height - short * len(above)
+    if rest < len(below) * (lines + 2) or short * len(above) > height // 2:
+        return None
+    return PageRows(above + below, (short,) * len(above) + (0,) * len(below))
+
+
+def _counts(count: int, across: int) -> tuple[int, ...]:
+    """Panes of each row, `across` in all but the last."""
+    return tuple(min(across, count - at) for at in range(0, count, across))
+
+
+def is_quiet(task: TaskView) -> bool:
+    """The task serves others, and says little for hours: a ps, a helper, lines of `prepare`."""
+    role = ROLES.get(task.id.job)
+    return role is Role.PS or (not task.in_cluster and role is not Role.EVALUATOR)
 
 
 def listed(tasks: Sequence[TaskView]) -> Sequence[TaskView]:
@@ -86,6 +144,8 @@ class PaneLayout:
     tasks: tuple[TaskView, ...] = ()
     width: int = 80
     height: int = 21
+    _chosen: tuple[PageRows, int] | None = None
+    """Rows by role, and the height for which they were chosen: in less they are squeezed."""
     _attention: dict[TaskId, None] = field(default_factory=dict)
     _first: list[TaskId] = field(default_factory=list)
     """The first page of a large run."""
@@ -108,15 +168,59 @@ class PaneLayout:
 
     @property
     def effective(self) -> Arrangement:
-        """The chosen arrangement; else the grid, or the list if its pages would be too many."""
-        if self.arrangement is not None:
+        """The chosen arrangement; else rows by role where there are such, the grid, or the list if
+        its pages would be too many."""
+        if self.arrangement is None or self.arrangement is Arrangement.ROLES:
+            if self.rows_by_role is not None:
+                return Arrangement.ROLES
+        else:
             return self.arrangement
         many = len(self.tasks) > self._per_page() * MANY_PAGES
         return Arrangement.LIST if many else Arrangement.GRID
 
+    @property
+    def shows_panes(self) -> bool:
+        """Panes beside each other, not one alone."""
+        return self.effective in (Arrangement.ROLES, Arrangement.GRID) and not self.zoomed
+
+    @property
+    def arrangements(self) -> list[Arrangement]:
+        """The arrangements that differ from one another here."""
+        by_role = self.rows_by_role is not None
+        return [one for one in Arrangement if by_role or one is not Arrangement.ROLES]
+
+    @property
+    def rows_by_role(self) -> PageRows | None:
+        """Rows with the quiet tasks above the others; None where the tasks have one role, or no
+        room on one page."""
+        if not self.tasks or len(self.tasks) > PAGE_LIMIT:
+            return None
+        quiet = sum(map(is_quiet, self.tasks))
+        if not 0 < quiet < len(self.tasks):
+            return None
+        if self._chosen is None or self.height >= self._chosen[1]:
+            return role_rows(quiet, len(self.tasks) - quiet, self.width, self.height)
+        rows, _ = self._chosen
+        short = len(rows.heights) - rows.heights.count(0)
+        above, below = rows.counts[:short], rows.counts[short:]
+        return _with_short_rows(above, below, self.width, self.height, SQUEEZED_LINES)
+
+    def resize(self, width: int, height: int) -> None:
+        """Takes note of the room for panes."""
+        if width != self.width:
+            self._chosen = None
+        self.width, self.height = width, height
+        rows = self.rows_by_role
+        if rows is None or self._chosen is None or height >= self._chosen[1]:
+            self._chosen = None if rows is None else (rows, height)
+        if self.focused is not None:
+            self.focus(self.focused)  # pages of another size: it may be on another one
+
     def pages(self) -> list[list[TaskId]]:
         """The tasks of each page. In a large run the first page has the first tasks; one that needs
         attention and is not among them takes the place of the last that does not."""
+        if self.effective is Arrangement.ROLES:
+            return [[task.id for task in sorted(self.tasks, key=lambda one: not is_quiet(one))]]
         groups = self._in_order()
         limit = self._per_page()
         if len(self.tasks) <= max(LARGE, limit):

@@ -51,7 +51,7 @@ async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun)
     run.task("worker:1", state=TaskState.KILLED, exit_signal="KILL")
     async with showing(run, (120, 40)) as (app, pilot):
         run.end()
-        await pilot.press("space")
+        await pilot.press("space", "space")
         await shows(pilot, "900  exit 3 │")
         rows = [row.partition("│")[0].split() for row in screen_text(app)]
         ends = {row[1]: row[2:] for row in rows if len(row) > 2}

@@ -36,7 +36,7 @@ async def test_theme_layout_and_lines_are_kept(run: ScriptedRun) -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await shows(pilot, "a-line")
         app.theme = "nord"
-        await pilot.press("space", "space", "t", "w")
+        await pilot.press(*["space"] * 3, "t", "w")
         await shows(pilot, "all logs")
         for name, value in (("theme", "nord"), ("layout", "merged log"), ("wrap", False)):
             await patiently(partial(is_stored, name, value), name)

@@ -218,6 +218,31 @@ async def test_a_failure_is_in_sight_on_a_low_terminal(run: ScriptedRun) -> None
         assert focused_task(app) == "worker:1"
 
 
+@pytest.mark.parametrize(("size", "lines"), [((80, 24), 4), ((120, 40), 7), ((200, 50), 10)])
+async def test_the_ps_has_a_short_row_above_the_workers(
+    run: ScriptedRun, size: tuple[int, int], lines: int
+) -> None:
+    """Given a ps and three workers, when the run opens, then the ps has a quarter of the height and
+    the whole width, above the workers; when the run fails, no pane moves to another row."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.change(state=RunPhase.RUNNING)
+    async with showing(run, size) as (app, pilot):
+        grid = app.screen.query_one(PaneGrid)
+        await until(pilot, lambda: len(grid.panes) == 4 and grid.panes[0].size.height > 0)
+        await until(pilot, lambda: grid.panes[0].outer_size.width == size[0])
+        assert grid.panes[0].size.height == lines
+        rows = [pane.region.y for pane in grid.panes]
+        assert rows[0] < rows[1] and all(pane.size.height > lines for pane in grid.panes[1:])
+        columns = [pane.region.x for pane in grid.panes]
+        failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), ("one", "two"))
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "no process is left")
+        assert [pane.region.x for pane in grid.panes] == columns
+        assert [str(pane.view.task) for pane in grid.panes if pane.view] == [
+            *("ps:0", "worker:0", "worker:1", "worker:2")
+        ]
+
+
 async def test_the_first_failure_is_the_headline(run: ScriptedRun) -> None:
     """A run that failed by itself says who was first, with its last lines, and q leaves."""
     run.all_tasks(state=TaskState.FAILED, exit_code=1, ended=1004.1)

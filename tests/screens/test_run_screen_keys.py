@@ -114,10 +114,10 @@ async def test_choosing_and_copying_lines(
 
 async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> None:
     """A drag that leaves the pane chooses lines of the pane in which it began."""
-    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(50)))
+    run.write("worker:0", b"".join(b"line %d\n" % i for i in range(50)))
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "line 49")
-        pane = app.screen.query_one(PaneGrid).panes[0]
+        pane = app.screen.query_one(PaneGrid).panes[1]
         x, y = pane.content_region.offset
         beside = (pane.region.right + 10, y + 6)
         await pilot.mouse_down(offset=(x + 5, y + 3))
@@ -127,7 +127,7 @@ async def test_choosing_with_the_mouse_stays_in_the_pane(run: ScriptedRun) -> No
         first, last = pane.view.selection
         assert last - first == 3
         views = run_screen(app).area.views
-        others = [t.id for t in run_screen(app).snapshot.tasks if t.id != TaskId("ps", 0)]
+        others = [t.id for t in run_screen(app).snapshot.tasks if t.id != TaskId("worker", 0)]
         assert others and all(views.of(other).selection is None for other in others)
         await pilot.mouse_up(offset=beside)
         await until(pilot, lambda: len(app.clipboard.splitlines()) == 4)
@@ -228,7 +228,7 @@ async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:
     stamps = [time.strftime("%H:%M:%S", time.localtime(when)) for when in (1000.0, 1010.0)]
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, f"── attempt 2 · {stamps[1]} ──")
-        rows = [row[:60].strip(" ─│") for row in screen_text(app)]
+        rows = [row[60:].strip(" ─│") for row in screen_text(app)]
         at = rows.index("half a liglued")
         assert rows[at - 3 : at + 3] == [
             f"attempt 1 · {stamps[0]}",

@@ -303,8 +303,7 @@ class RunScreen(Screen[None]):
         self.header.show(self.snapshot, self.monitor.alert, summary=bool(self.outcome.display))
         self._make_titles(now)
         layout, views = self.area.pane_layout, self.area.views
-        whole = layout.effective is Arrangement.GRID and not layout.zoomed
-        in_sight = whole and len(layout.pages()) <= 1
+        in_sight = layout.shows_panes and len(layout.pages()) <= 1
         if self.strip.display is (in_sight or self.area.task_list.display):
             self.strip.display = not self.strip.display
         self.strip.show(self.snapshot, layout.focused)

@@ -24,7 +24,7 @@ from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
 from tui.memory import Memory, Remembered
-from tui.pane_layout import Arrangement, PaneLayout, columns, framed, spans
+from tui.pane_layout import Arrangement, PageRows, PaneLayout, even_rows
 
 from .pane import Pane
 from .prompt import Prompt
@@ -41,7 +41,6 @@ _LINES = Binding.Group("Time wrap prefix routine")
 _FILTER = Binding.Group("Filter (!text without)")
 _HIT = Binding.Group("Next, previous hit")
 _ERROR = Binding.Group("Next, previous error")
-_DIRECTIONS = {"left": (-1, 0), "right": (1, 0), "up": (0, -1), "down": (0, 1)}
 
 
 class PaneGrid(Grid):
@@ -58,8 +57,9 @@ class PaneGrid(Grid):
         """Panes on the screen, in reading order."""
         self._pool: list[Pane] = []
 
-    def place(self, count: int) -> list[Pane]:
-        """Gives `count` panes; those that are not needed are hidden."""
+    def place(self, count: int, rows: PageRows | None = None) -> list[Pane]:
+        """Gives `count` panes in rows, by default of the same height; those that are not needed are
+        hidden."""
         while len(self._pool) < count:
             pane = Pane(self._memory, self._lent)
             self._pool.append(pane)
@@ -68,15 +68,15 @@ class PaneGrid(Grid):
             pane.display = i < count
         self.panes = self._pool[:count]
         width, height = self.size
-        self.set_class(framed(count, width, height), "-framed")
         if count:
-            across = spans(count, width)
-            wide = max(1, sum(across[: columns(count, width)]))
-            self.styles.grid_size_columns = wide
+            rows = rows or even_rows(count, width)
+            self.set_class(rows.framed(width, height), "-framed")
+            self.styles.grid_size_columns = rows.columns
+            self.styles.grid_rows = " ".join(f"{high}" if high else "1fr" for high in rows.heights)
             at = 0
-            for pane, span in zip(self.panes, across, strict=True):
+            for pane, span in zip(self.panes, rows.spans, strict=True):
                 pane.styles.column_span = span
-                pane.set_class(at % wide > 0, "-beside")
+                pane.set_class(at % rows.columns > 0, "-beside")
                 at += span
         return self.panes
 
@@ -124,7 +124,7 @@ class PaneArea(Horizontal, can_focus=True):
             "arrange",
             "Next layout",
             id="layout.next",
-            tooltip="Panes, a list of tasks beside one pane, or one log of all",
+            tooltip="Panes by role, or all alike; a list of tasks beside one pane; one log of all",
             group=_LAYOUT,
         ),
         Binding(
@@ -301,9 +301,7 @@ class PaneArea(Horizontal, can_focus=True):
         # itself alive.
         layout = self.pane_layout
         if (layout.width, layout.height) != self.size:
-            layout.width, layout.height = self.size
-            if layout.focused is not None:
-                layout.focus(layout.focused)  # pages of another size: it may be on another one
+            layout.resize(*self.size)
         merged = layout.effective is Arrangement.MERGED
         wide = self.size.width >= MERGED_LIST_FROM
         self.task_list.display = not layout.zoomed and (
@@ -312,11 +310,13 @@ class PaneArea(Horizontal, can_focus=True):
         tasks: list[TaskId | None] = [*layout.in_sight()]
         if merged:
             tasks = [None]
-        placed = (tasks, self.grid.size)
+        by_role = layout.effective is Arrangement.ROLES and not layout.zoomed
+        rows = layout.rows_by_role if by_role else None
+        placed = (tasks, rows, self.grid.size)
         if placed == self._placed:
             return False
         self._placed = placed
-        for task, pane in zip(tasks, self.grid.place(len(tasks)), strict=True):
+        for task, pane in zip(tasks, self.grid.place(len(tasks), rows), strict=True):
             pane.show(self.views.of(task))
         self.restore_focus()
         self.post_message(self.Changed())
@@ -395,7 +395,7 @@ class PaneArea(Horizontal, can_focus=True):
         """The nearest pane in a direction. Where one pane is shown, up and down scroll it, and left
         and right go to the task before or after."""
         layout, here = self.pane_layout, self.pane
-        if layout.effective is not Arrangement.GRID or layout.zoomed:
+        if not layout.shows_panes:
             if direction in ("left", "right"):
                 self.action_next(1 if direction == "right" else -1)
             elif here is not None:
@@ -403,15 +403,22 @@ class PaneArea(Horizontal, can_focus=True):
             return
         if here is None:
             return
-        dx, dy = _DIRECTIONS[direction]
-        x, y = here.region.center
-        best: tuple[float, TaskId | None] | None = None
+        at = here.region
+        best: tuple[int, TaskId | None] | None = None
         for pane in self.grid.panes:
-            px, py = pane.region.center
-            ahead = (px - x) * dx + (py - y) * dy
-            aside = abs((px - x) * dy) + abs((py - y) * dx)
-            if pane is here or pane.view is None or ahead <= 0:
+            other = pane.region
+            ahead = {
+                "left": at.x - other.right,
+                "right": other.x - at.right,
+                "up": at.y - other.bottom,
+                "down": other.y - at.bottom,
+            }[direction]
+            if pane is here or pane.view is None or ahead < 0:
                 continue
+            if direction in ("left", "right"):
+                aside = max(0, other.y - at.bottom + 1, at.y - other.bottom + 1)
+            else:
+                aside = max(0, other.x - at.right + 1, at.x - other.right + 1)
             distance = ahead + 3 * aside
             if best is None or distance < best[0]:
                 best = (distance, pane.view.task)
@@ -434,13 +441,13 @@ class PaneArea(Horizontal, can_focus=True):
 
     def action_arrange(self) -> None:
         """Switches to the next arrangement of the panes, and from the last to the first."""
-        order = list(Arrangement)
+        order = self.pane_layout.arrangements
         self._arrange(order[(order.index(self.pane_layout.effective) + 1) % len(order)])
 
     def action_merged(self) -> None:
         """The merged log, and back to the panes."""
         merged = self.pane_layout.effective is Arrangement.MERGED
-        self._arrange(Arrangement.GRID if merged else Arrangement.MERGED)
+        self._arrange(self.pane_layout.arrangements[0] if merged else Arrangement.MERGED)
 
     def toggle_task(self) -> bool:
         """Switches the focused task on or off in the merged log; False in other layouts."""
@@ -623,7 +630,7 @@ class PaneArea(Horizontal, can_focus=True):
             document.refresh()
             line = max(0, document.count - 1)
         if self.pane_layout.effective is Arrangement.MERGED:
-            self.pane_layout.arrangement = Arrangement.GRID
+            self.pane_layout.arrangement = self.pane_layout.arrangements[0]
         self.focus_task(task)
         pane = self.pane
         if pane is None or pane.view is None:

@@ -192,6 +192,7 @@ async def test_a_run(run: ScriptedRun, terminal: Terminal) -> None:
             (["tab", "v"], "worker:1"),
             (["escape", "slash", *"steps", "enter"], "steps"),
             (["escape", "space"], "worker:1"),
+            (["space"], "worker:1"),
             (["space"], "all logs"),
             (["space"], "worker:1"),
             (["M"], "Global steps a second"),

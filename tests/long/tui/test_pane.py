@@ -101,7 +101,7 @@ async def test_the_focused_pane_is_plain_to_see(
 
 async def test_small_panes_keep_their_lines(run: ScriptedRun) -> None:
     """At 80×24 a pane has a row for its title and all others for its log."""
-    run.write("ps:0", b"".join(b"line %d\n" % i for i in range(100)))
+    run.write("worker:0", b"".join(b"line %d\n" % i for i in range(100)))
     async with showing(run, (80, 24)) as (app, pilot):
         await shows(pilot, "line 99")
         shown = [row for row in screen_text(app) if row.startswith("line ")]

@@ -29,9 +29,10 @@ async def test_focus_by_keys_and_mouse(run: ScriptedRun) -> None:
             (["tab"], "worker:0"),
             (["shift+tab", "shift+tab"], "worker:2"),
             (["1"], "ps:0"),
-            (["right"], "worker:0"),
+            (["down"], "worker:0"),
+            (["right"], "worker:1"),
             (["down"], "worker:2"),
-            (["left"], "worker:1"),
+            (["up", "left"], "worker:0"),
             (["up"], "ps:0"),
         ]:
             await pilot.press(*keys)

@@ -61,7 +61,7 @@ async def test_threads_that_read_logs_end_with_the_screen(run: ScriptedRun) -> N
 
 
 async def test_layouts_in_turn(run: ScriptedRun) -> None:
-    """Space steps from the grid to list + detail, merged, and back."""
+    """Space steps from the rows by role to the even grid, list + detail, merged, and back."""
     async with showing(run, (200, 50)) as (app, pilot):
         await until(pilot, lambda: len(app.screen.query_one(PaneGrid).panes) == 4)
 
@@ -69,7 +69,13 @@ async def test_layouts_in_turn(run: ScriptedRun) -> None:
             panes = app.screen.query_one(PaneGrid).panes
             return run_screen(app).area.pane_layout.effective, len(panes)
 
-        for next_one in (Arrangement.LIST, 1), (Arrangement.MERGED, 1), (Arrangement.GRID, 4):
+        await until(pilot, lambda: seen() == (Arrangement.ROLES, 4))
+        for next_one in (
+            (Arrangement.GRID, 4),
+            (Arrangement.LIST, 1),
+            (Arrangement.MERGED, 1),
+            (Arrangement.ROLES, 4),
+        ):
             await pilot.press("space")
             await until(pilot, partial(lambda wanted: seen() == wanted, next_one))
 

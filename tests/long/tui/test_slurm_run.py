@@ -104,7 +104,7 @@ async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: Scripted
         await shows(pilot, said)
         await shows(pilot, "Esc back to the logs")
         await pilot.press("escape")
-        ended = r" ■ killed  after \d+:\d\d  no process is left"
+        ended = r" ■ killed  after \d+:\d\d  nothing was started"
         await until(pilot, lambda: bool(re.search(ended, text(pilot).splitlines()[0])))
         await pilot.press("H")
         await shows(pilot, "never connected")
