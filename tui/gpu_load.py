@@ -66,7 +66,10 @@ class GpuWarning(NamedTuple):
 
 def ills(gpu: GpuView, now: float) -> list[GpuWarning]:
     """What is wrong with a GPU, the worst first; `idle` only where a running task has it."""
-    found = []
+    found: list[GpuWarning] = []
+    if gpu.idle_since is None and not (gpu.xids or gpu.problem or gpu.new_ecc_errors):
+        if not gpu.slowed and not gpu.hot:
+            return found  # nearly all of thousands, each second
     if gpu.fault:
         found.append(GpuWarning(Ill.BROKEN, printable(gpu.fault.removeprefix(f"GPU {gpu.index} "))))
     if gpu.hot:
