@@ -77,7 +77,7 @@ class HostsScreen(RunPage):
         super().__init__(control, alert)
         self._gpu_histories: dict[str, GpuHistory] = {}
         # Kept, not looked up: the screen may be left before all of its parts are there.
-        self._hosts = Table("hosts", "Hosts", fits=True)
+        self._hosts = Table("hosts", "Hosts", fills=-1, fits=True)
         self._allocation = Static(id="allocation", markup=False)
         self._gpus = Table("gpus", "GPUs", fills=-1, fits=True)
         self._about = Static(id="about", markup=False)
@@ -266,11 +266,11 @@ _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
     "cpu": lambda load: load.host.cpu or 0.0,
     "memory": lambda load: load.memory or 0.0,
     "gpu": lambda load: load.gpu or 0.0,
-    "tasks": lambda load: len(load.tasks),
-    "note": lambda load: load.host.reason,
     "heard": lambda load: load.host.last_heard or 0.0,
     "lease": lambda load: load.host.lease_until or 0.0,
     "address": lambda load: load.host.destination,
+    "note": lambda load: load.host.reason,
+    "tasks": lambda load: len(load.tasks),
 }
 """The columns, and what each orders by."""
 _TITLES = {name: right(name) for name in ("heard", "lease")}
