@@ -119,4 +119,4 @@ async def test_without_the_summary_the_key_copies_lines(run: ScriptedRun) -> Non
         await pilot.press("v", "y")
         await until(pilot, lambda: app.clipboard == f"{LAST[-1]}\n")
         await pilot.press("escape", "y")
-        await until(pilot, lambda: app.clipboard == "".join(f"{line}\n" for line in LAST))
+        await until(pilot, lambda: app.clipboard.endswith(f"{LAST[-2]}\n{LAST[-1]}\n"))
