@@ -391,7 +391,7 @@ class HangView:
     """Where the tasks stood when the run seemed to hang."""
 
     reason: Hang
-    """`stalled`, `not-ready`, `at-end` or `in-exit`."""
+    """`stalled`, `not-ready`, `at-end`, `in-exit` or `silent`."""
     text: str
     """Who stands where, in a sentence."""
     file: str

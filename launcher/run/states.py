@@ -134,6 +134,8 @@ class Hang(StrEnum):
     """A task writes nothing although others have ended well."""
     IN_EXIT = "in-exit"
     """A task has raised an exception, and its interpreter does not come to its end."""
+    SILENT = "silent"
+    """No task has written anything for long, and all others wait for one that does nothing."""
 
 
 class Intent(StrEnum):

@@ -416,12 +416,14 @@ class _Case:
 
     def by_process_states(self) -> Verdict | None:
         """Processes that are stopped, or wait in the kernel, while others wait for them."""
-        stopped = [one for one in self.tasks if one.stopped and one.seen_twice]
+        stopped = [one for one in self.tasks if one.stopped]
+        stopped = [one for one in stopped if one.seen_twice or not one.is_in_kernel]
+        twice = all(one.seen_twice for one in stopped)
         if not stopped:
             return None
         if len(stopped) == len(self.tasks) > 1:
             how = f"all {len(stopped)} tasks: each {stopped[0].stopped}"
-            return self._verdict(stopped, Kind.STOPPED, True, how, whole=True)
+            return self._verdict(stopped, Kind.STOPPED, twice, how, whole=True)
         # One that has raised, or has missed a peer, waits in the kernel as it ends: it gives back
         # memory, or writes a core.
         stopped = [one for one in stopped if not (one.is_in_kernel and _has_missed(one))]
@@ -429,10 +431,10 @@ class _Case:
         if not stopped:
             return None
         others = bool(self.victims or self.waiting) or len(stopped) == 1
-        return self._verdict(stopped, Kind.STOPPED, others, stopped[0].stopped)
+        return self._verdict(stopped, Kind.STOPPED, others and twice, stopped[0].stopped)
 
     def by_a_moment(self) -> Verdict | None:
-        """The only process that is stopped, or waits in the kernel, where nothing better is
+        """The only process that was seen to wait in the kernel once, where nothing better is
         known."""
         stopped = [one for one in self.tasks if one.stopped and not _has_missed(one)]
         if len(stopped) != 1 or len(self.tasks) < 2:

@@ -7,12 +7,13 @@ time or is ended for its silence, so that no end waits for a look.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -145,11 +146,13 @@ _EXIT_TICKS = (5, 20, 80, 320)
 _MOST_LOOKS, _AGAIN_SECONDS = 10, 600.0
 """Looks for one reason within that time; a note of it is made once."""
 _PAUSE_SECONDS = 5.0
+_JUDGE_SECONDS = 8.0
 _REASONS = {
     Hang.STALLED: "stalled",
     Hang.NOT_READY: "not ready yet",
     Hang.AT_END: "silent since others have ended",
     Hang.IN_EXIT: "hangs in its exit",
+    Hang.SILENT: "no task has written anything for long",
 }
 
 
@@ -173,6 +176,34 @@ class _Silences:
         return due
 
 
+_QUIET_TICKS = (300, 1200, 4800)
+"""After so many ticks in which no task has written anything a run is looked at."""
+_QUIET_LOOK = 10.0
+"""Seconds between the two looks at it."""
+_RUNS = "runs"
+"""What a host says of a process in state R."""
+_IDLE = 0.05
+"""Processors that a task takes at most that does nothing."""
+
+
+class QuietRun:
+    """Counts for how long no task of a run has written anything."""
+
+    def __init__(self) -> None:
+        self._last = 0.0
+        self._ticks = 0
+
+    def is_due(self, tasks: Iterable[TaskView]) -> bool:
+        """The run is to be looked at now. To be asked once a `TICK`, with the tasks of the cluster
+        that live."""
+        views = list(tasks)
+        last = max((view.last_output or 0.0 for view in views), default=0.0)
+        at_work = len(views) > 1 and all(view.state in _AT_WORK for view in views)
+        self._ticks = self._ticks + 1 if at_work and last == self._last else 0
+        self._last = last
+        return self._ticks in _QUIET_TICKS
+
+
 class HangWatch:
     """Finds tasks that have stalled, looks at a run that seems to hang, and keeps what it has found
     in the run's record and folder, until the run goes on."""
@@ -182,6 +213,7 @@ class HangWatch:
         self._data = shell.data
         self._stalls = StallDetector()
         self._silences = _Silences()
+        self._quiet = QuietRun()
         self._in_exit: dict[TaskId, int] = {}
         """Attempts of tasks that hang in their exit."""
         self._looks: dict[Hang, deque[float]] = {}
@@ -195,6 +227,8 @@ class HangWatch:
         data, shell = self._data, self._shell
         if silent := self._silences.count(data.tasks):
             shell.spawn(self._look_for_exits(silent), "hang")
+        if self._quiet.is_due(self._cluster) and data.run.verdict is None:
+            shell.spawn(self._look_at_quiet_run(), "hang")
         stalled = self._stalls.find(data.tasks)
         for task, seconds in stalled.items():
             data.update_task(task, stalled_since=time.time() - seconds)
@@ -212,13 +246,20 @@ class HangWatch:
                 return not any(view.stalled_since is not None for view in tasks)
             case Hang.NOT_READY:
                 return not any(_is_starting(view) for view in tasks)
-            case Hang.AT_END:
+            case Hang.AT_END | Hang.SILENT:
                 last = max((v.last_output or 0.0 for v in tasks if v.state.live), default=0.0)
                 return hang is not None and last > hang.time
             case Hang.IN_EXIT:
                 return not any(map(self._hangs_in_exit, tasks))
             case _:
                 return False
+
+    @property
+    def _cluster(self) -> Iterator[TaskView]:
+        """The tasks of the cluster that live."""
+        data = self._data
+        ids = (task.id for task in data.plan.tasks if task.role.in_cluster)
+        return (view for view in map(data.tasks.__getitem__, ids) if view.state.live)
 
     def _hangs_in_exit(self, view: TaskView) -> bool:
         return view.state.live and self._in_exit.get(view.id) == view.attempt
@@ -234,9 +275,41 @@ class HangWatch:
 
     async def judge_look(self, found: Stacks) -> Verdict | None:
         """The task for which all others wait, by a look that a person has asked for: nobody knows
-        whether the run hangs, so it is never sure."""
-        verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving)
-        return None if verdict is None else verdict.doubted()
+        whether the run hangs, so it is never sure. A person gets the stacks in any case, and in
+        time."""
+        with suppress(Exception):
+            async with asyncio.timeout(_JUDGE_SECONDS):
+                verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving)
+                return None if verdict is None else verdict.doubted()
+        return None
+
+    async def _look_at_quiet_run(self) -> None:
+        """Looks at a run that has been silent for long, as programs are that print no figures.
+
+        Most of them are well, so only this is a hang: the others wait in a framework for one that
+        does nothing, and two looks some time apart have found it so. It is no stall: nobody knows
+        the pace of such a run, and no hook is run.
+        """
+        with suppress(Exception):  # a look is never a reason to end anything
+            if not self._may_look(Hang.SILENT):
+                return
+            before = [(view.id, view.last_output) for view in self._cluster]
+            found = await self._shell.stacks.take()
+            verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving, _QUIET_LOOK)
+            went_on = before != [(view.id, view.last_output) for view in self._cluster]
+            if verdict is None or not verdict.sure or went_on:
+                return
+            if self._data.run.verdict is None and all(map(self._idles, verdict.tasks)):
+                self._tell(Hang.SILENT, (), found, verdict.text, verdict)
+
+    def _idles(self, task: TaskId) -> bool:
+        """A task takes no processor, as far as its host says, nor waits for one, as it does on a
+        busy host."""
+        view = self._data.tasks[task]
+        usage = self._data.hosts[view.host].usage.get(task)
+        looks = [one for look in self._shell.stacks.looks for one in look.tasks if one.task == task]
+        runs = any(process.state == _RUNS for one in looks[-2:] for process in one.processes)
+        return not view.state.live or (usage is not None and usage[0] < _IDLE and not runs)
 
     # --- looks ----------------------------------------------------------------------------
 
@@ -289,6 +362,18 @@ class HangWatch:
         hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about}
         hanging |= self._stalls.stalled
         verdict = await self._shell.judge.judge_hang(found, hanging, self._stalls.moving)
+        self._tell(reason, about, found, text, verdict)
+
+    def _tell(
+        self,
+        reason: Hang,
+        about: Collection[TaskId],
+        found: Stacks,
+        text: str,
+        verdict: Verdict | None,
+    ) -> None:
+        """Records what a look has found."""
+        data = self._data
         if data.phase not in AT_WORK:
             return
         file = self._shell.folder.path / f"stacks-{reason}.json"

@@ -74,6 +74,8 @@ class StackCollector:
 
     async def _take(self, wanted: frozenset[TaskId] | None) -> Stacks:
         plan, began = self._data.plan, time.time()
+        # Of tasks that are being ended nobody learns where they had been.
+        at_work = self._data.phase in AT_WORK
         missing: list[Unanswered] = []
         asked: dict[str, list[TaskId]] = {}
         for task in plan.tasks:
@@ -101,8 +103,7 @@ class StackCollector:
         tasks = [found[task.id] for task in plan.tasks if task.id in found]
         verdict = self._data.run.verdict
         stacks = Stacks(began, bounded(tasks), tuple(missing), verdict)
-        # Of tasks that are being ended nobody learns where they had been.
-        if wanted is None and stacks.tasks and self._data.phase in AT_WORK:
+        if wanted is None and stacks.tasks and at_work:
             self.looks.append(stacks)
         return stacks
 

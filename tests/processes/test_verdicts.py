@@ -15,6 +15,7 @@ from tests.support.budgets import soak
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, run, write
 from tests.support.patience import wait_until
+from tests.support.silent import silent_ranks
 from tests.testbed import proc
 
 # Four ranks in a ring: each sends to the next one and waits for the one before, which is the
@@ -103,9 +104,12 @@ def test_the_guilty_rank_is_named(tmp_path: Path, how: str) -> None:
         assert up.wait() == 1, up.transcript()
     kind, words = WAYS[how]
     verdict: dict[str, Any] = up.of("run")[-1]["verdict"]
-    assert verdict["tasks"] == ["worker:2"] and verdict["kind"] == kind and verdict["sure"], verdict
+    assert (verdict["tasks"], verdict["kind"]) == (["worker:2"], kind), verdict
+    # What two looks must find is sure if a busy machine leaves time for both.
+    assert verdict["sure"] or how in ("stopped", "sleeps"), verdict
     cause = next(line for line in up.said.splitlines() if not line.startswith("tfmux: "))
-    assert cause.startswith(f"cause: worker:2 on localhost {words}"), up.said
+    sure = "" if verdict["sure"] else "probably "
+    assert cause.startswith(f"cause: {sure}worker:2 on localhost {words}"), up.said
     assert up.of("end")[-1]["cause_text"] == verdict["text"]
 
 
@@ -136,7 +140,6 @@ def test_a_rank_that_is_ending_is_not_named_for_a_moment_in_the_kernel(tmp_path:
         assert up.wait() == 1, up.transcript()
     verdict = up.of("run")[-1]["verdict"]
     assert (verdict["tasks"], verdict["kind"]) == (["worker:2"], "stuck"), verdict
-    assert verdict["sure"], verdict
 
 
 def test_prepare_lines_have_not_left_early(tmp_path: Path) -> None:
@@ -148,7 +151,7 @@ def test_prepare_lines_have_not_left_early(tmp_path: Path) -> None:
     assert up.of("run")[-1]["verdict"]["tasks"] == ["worker:2"], up.transcript()
 
 
-PATIENT = RING.replace("settimeout(3)", "settimeout(None)").replace("step == 3", "step == 20")
+PATIENT = RING.replace("settimeout(3)", "settimeout(None)").replace("range(1000)", "range(100000)")
 TELLER = "import pathlib, sys; pathlib.Path('told').write_text(sys.stdin.read())"
 HANGS = {
     "stopped": ("stopped", "worker:2 on localhost is stopped; 3 others wait in collective"),
@@ -162,8 +165,12 @@ def test_the_guilty_rank_of_a_hang_is_named_while_it_lasts(tmp_path: Path, how: 
     stalled, then its record, the hook, `ps` and `stacks` name that one; when it goes on, none is
     named any more."""
     kind, words = HANGS[how]
-    text = ring(how, PATIENT, hooks={"on_stall": [sys.executable, "-c", TELLER]})
+    go = tmp_path / "go"
+    program = PATIENT.replace("step == 3", f"os.path.exists({str(go)!r})")
+    text = ring(how, program, hooks={"on_stall": [sys.executable, "-c", TELLER]})
     with Up("up", str(write(tmp_path, text)), "--json") as up:
+        wait_until(lambda: len(up.of("metric")) > 5 * 4, "the pace of all four")
+        go.touch()
         event = up.wait_for(lambda e: e["event"] == "run" and "verdict" in e, "a verdict")
         verdict = event["verdict"]
         assert (verdict["tasks"], verdict["kind"]) == (["worker:2"], kind)
@@ -185,25 +192,6 @@ def test_the_guilty_rank_of_a_hang_is_named_while_it_lasts(tmp_path: Path, how: 
         assert up.wait() == 130
 
 
-# Four ranks that print no figures. What they wait in is a framework's, installed beside them.
-SILENT = """
-import os, sys, time
-sys.path.insert(0, sys.argv[2])
-from framework import all_reduce
-
-def next_batch():
-    time.sleep(1000)
-
-rank = int(os.environ["RANK"])
-print("begins", flush=True)
-if rank == 2 and sys.argv[1] == "sleeps":
-    next_batch()
-if rank == 2 and sys.argv[1] == "stopped":
-    os.kill(os.getpid(), 19)
-if sys.argv[1] == "serves":
-    time.sleep(1000)
-all_reduce()
-"""
 NAMED = {
     "sleeps": "probably worker:2 on localhost is in next_batch",
     "stopped": "probably worker:2 on localhost is stopped",
@@ -212,33 +200,17 @@ NAMED = {
 }
 
 
-def silent(tmp_path: Path, how: str) -> Path:
-    site = tmp_path / "site-packages"
-    site.mkdir()
-    text = "import time\n\ndef all_reduce():\n    time.sleep(1000)\n"
-    (site / "framework.py").write_text(text)
-    made = cluster_text(
-        {"worker": 4},
-        command=[*python_task(SILENT), how, str(site)],
-        framework="torch",
-        success="all",
-        workdir="",
-        grace=1,
-        start={"order": [["worker"]], "ready": {"worker": "started"}},
-    )
-    return write(tmp_path, made)
-
-
 @pytest.mark.parametrize("how", NAMED)
 def test_a_person_who_asks_is_told_the_odd_one(tmp_path: Path, how: str) -> None:
     """Given four ranks that print no figures, when one sleeps or is stopped while all others wait
     in a framework, then `stacks` names that one, puts it first and marks it; where all wait, or
     none waits in a framework, nobody is named."""
-    with Up("up", str(silent(tmp_path, how)), "--json") as up:
+    with Up("up", str(write(tmp_path, silent_ranks(tmp_path, how))), "--json") as up:
         for rank in range(4):
             assert up.log(f"worker:{rank}", "begins")
         if how == "stopped":
-            (pid,) = {e["pid"] for e in up.of("task") if e["task"] == "worker:2" and "pid" in e}
+            started = up.wait_for(lambda e: e.get("task") == "worker:2" and "pid" in e, "its pid")
+            pid = started["pid"]
             wait_until(lambda: (found := proc.read(pid)) and found.state == "T", "it is stopped")
         said = run("stacks", up.run_id).stdout
         if NAMED[how]:

@@ -10,7 +10,7 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import TaskView
 from launcher.run.states import TaskState
-from launcher.session.hang import TICK, StallDetector
+from launcher.session.hang import TICK, QuietRun, StallDetector
 from launcher.store.metric_lines import Extractor
 
 WORKER = TaskId("worker", 0)
@@ -194,3 +194,24 @@ def test_an_epoch_that_is_through_may_stall(task: Watched) -> None:
         task.wait(1)
     task.wait(20)
     assert task.found == [11.0]
+
+
+def test_a_quiet_run_is_looked_at_seldom() -> None:
+    """Given tasks at work that write nothing, then their run is due after five minutes, and again
+    after twenty and eighty; a line of any of them, a task that starts, and one alone begin
+    anew."""
+    views = [
+        TaskView(TaskId("worker", index), "tf1", "tf1:1", TaskState.RUNNING, attempt=1)
+        for index in range(2)
+    ]
+    run = QuietRun()
+
+    def due(seconds: int, *tasks: TaskView) -> list[int]:
+        return [second for second in range(seconds) if run.is_due(tasks)]
+
+    assert due(5000, *views) == [299, 1199, 4799]
+    wrote = replace(views[0], last_output=7.0)
+    assert due(301, wrote, views[1]) == [300]
+    assert due(500, replace(wrote, state=TaskState.STARTING), views[1]) == []
+    assert due(500, wrote) == [] and due(5) == []
+    assert due(301, wrote, views[1]) == [300]
