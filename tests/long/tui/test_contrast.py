@@ -32,7 +32,9 @@ from launcher.run.stack_groups import (
 )
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import ScriptedRun, write_end
+from tests.support.preflights import Preflights
 from tests.support.screens import shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
@@ -253,6 +255,28 @@ async def test_pages_of_many_tasks(tmp_path: Path, terminal: Terminal) -> None:
     assert not looks.weak, "\n".join(looks.weak)
 
 
+async def test_a_preflight(terminal: Terminal, preflights: Preflights) -> None:
+    """Marks and values of what was found, in the cell of the cursor and beside it."""
+    hosts = {f"tf{number}": {"ssh": f"me@tf{number}.invalid"} for number in range(1, 5)}
+    library.create("far", cluster_text({"worker": " ".join(hosts)}, hosts=hosts))
+    clients = RunClients()
+    looks = Looks(terminal)
+    app = TfmuxApp(pages=[HomeScreen(clients)], config=config(terminal))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await shows(pilot, "24 demos")
+        for keys, text in (
+            (["T"], "tf1–tf4: TensorFlow is not installed"),
+            (["up"], "python: fine"),
+            (["tab"], "Connections between hosts"),
+        ):
+            await pilot.press(*keys)
+            await shows(pilot, text)
+            await pilot.pause(0.2)
+            looks.look(pilot, "preflight " + " ".join(keys))
+    clients.close()
+    assert not looks.weak, "\n".join(looks.weak)
+
+
 async def test_home_and_editor(terminal: Terminal) -> None:
     """Clusters, a past run and the demos, below the cursor and beside it; table, file, plan, form
     and dialogs of the editor."""
@@ -290,7 +314,9 @@ async def test_home_and_editor(terminal: Terminal) -> None:
             ([], "mission"),
             (["tab"], "mission"),
             (["down"], "mission"),
-            (["tab", "end", "enter"], "demos"),
+            (["slash", *"mission"], "rows with mission"),
+            (["escape", "delete"], "are deleted"),
+            (["escape", "tab", "end", "enter"], "demos"),
             (["a"], "1-9 or Enter chooses"),
         ):
             await pilot.press(*keys)

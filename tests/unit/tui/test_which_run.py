@@ -81,7 +81,7 @@ def test_a_colon_in_the_name_of_a_folder(active: Active, capfd: pytest.CaptureFi
     assert (code, out) == (0, "worker:0 | odd\n")
 
 
-@pytest.mark.parametrize("command", ["attach", "kill", "logs", "stacks"])
+@pytest.mark.parametrize("command", ["attach", "collect", "kill", "logs", "stacks"])
 def test_of_several_none_is_taken(
     command: str, active: Active, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,7 +105,7 @@ def test_the_list_is_short(active: Active, capfd: pytest.CaptureFixture[str]) ->
     assert sum(line.startswith("mine") for line in err.splitlines()) == 10
 
 
-@pytest.mark.parametrize("command", ["attach", "kill", "logs", "stacks"])
+@pytest.mark.parametrize("command", ["attach", "collect", "kill", "logs", "stacks"])
 def test_where_none_is_active(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     """A sentence; where there is one to look at, the last run."""
     code, out, err = said(capfd, command)

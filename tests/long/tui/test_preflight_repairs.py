@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +11,13 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from launcher.cluster import ClusterModel, library
+from launcher.cluster import library
 from launcher.cluster.file_model import Host
-from launcher.preflight import CHECKS, Check, Finding, Report
-from launcher.preflight.findings import blocking, passed, warning
+from launcher.preflight import Check, Finding
+from launcher.preflight.findings import blocking, warning
 from tests.support.cluster_texts import cluster_text
 from tests.support.homes import home
+from tests.support.preflights import OFFER, Preflights, missing
 from tests.support.screens import screen_text, shows, until, visible
 from tui.app import TfmuxApp
 from tui.screens.dialogs import AskText
@@ -24,51 +25,7 @@ from tui.screens.editor.form import Form
 from tui.screens.editor.screen import EditorScreen
 from tui.screens.preflight_screen import PreflightScreen
 
-OFFER = "/opt/tf/bin/python"
 HOSTS = ("tf1", "tf2", "tf3", "tf4")
-Made = Callable[[str, Host], Sequence[Finding]]
-
-
-def missing(host: str, entry: Host, offer: str = "") -> list[Finding]:
-    """What a host without TensorFlow is found to be; nothing where another Python is written."""
-    if entry.python:
-        return [passed(Check.TENSORFLOW, host, "2.15.0")]
-    todo = f'write python = "{offer}" for the host' if offer else "install it"
-    sentence = "TensorFlow is not installed for python3"
-    about = (Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
-    return [blocking(*about, offer=offer)]
-
-
-class Preflights:
-    """Preflights that ask nobody: of each host there is said what `made` returns."""
-
-    def __init__(self) -> None:
-        self.made: Made = missing
-        self.checked: list[ClusterModel] = []
-
-    async def __call__(
-        self, cluster: ClusterModel, ask: Any, found: Callable[[Finding], None], **_: Any
-    ) -> Report:
-        self.checked.append(cluster)
-        hosts = list(dict.fromkeys(t.host for job in cluster.jobs.values() for t in job.tasks))
-        findings = [
-            passed(check, host, "OpenSSH_9.2p1 Debian-2+deb12u3" if check is Check.SSH else "fine")
-            for host in hosts
-            for check in CHECKS
-            if check is not Check.TENSORFLOW
-        ]
-        findings += [each for host in hosts for each in self.made(host, cluster.hosts[host])]
-        for finding in findings:
-            found(finding)
-        return Report(cluster.name, tuple(hosts), tuple(findings), (), (), 0.1)
-
-
-@pytest.fixture
-def preflights(monkeypatch: pytest.MonkeyPatch) -> Iterator[Preflights]:
-    """The preflights of the screens."""
-    fake = Preflights()
-    monkeypatch.setattr("tui.screens.preflight_screen.preflight", fake)
-    yield fake
 
 
 def saved(count: int = 4) -> Path:
@@ -83,6 +40,12 @@ def saved(count: int = 4) -> Path:
 def top(pilot: Pilot[int]) -> Any:
     """The screen on top."""
     return pilot.app.screen
+
+
+def field(pilot: Pilot[int]) -> str | None:
+    """The key in whose field the cursor is."""
+    focused = pilot.app.focused
+    return focused.name if isinstance(focused, Input) else None
 
 
 async def check_first(pilot: Pilot[int]) -> TfmuxApp:
@@ -204,9 +167,7 @@ async def test_the_form_opens_with_the_cursor_in_the_field(
             await pilot.press("e")
         await shows(pilot, f"Enter edit {key} of tf2")
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(top(pilot), Form))
-        await until(pilot, lambda: isinstance(pilot.app.focused, Input))
-        assert pilot.app.focused is not None and pilot.app.focused.name == key
+        await until(pilot, lambda: isinstance(top(pilot), Form) and field(pilot) == key)
         await pilot.press("end", *written, "enter")
         await until(pilot, lambda: isinstance(top(pilot), PreflightScreen))
         await until(pilot, lambda: len(preflights.checked) == 2)
@@ -228,8 +189,7 @@ async def test_a_setting_of_the_tasks(preflights: Preflights) -> None:
         await check_first(pilot)
         await shows(pilot, "Enter edit directory")
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(top(pilot), Form))
-        assert pilot.app.focused is not None and pilot.app.focused.name == "directory"
+        await until(pilot, lambda: isinstance(top(pilot), Form) and field(pilot) == "directory")
 
 
 async def test_what_no_setting_repairs(preflights: Preflights) -> None:

@@ -1,0 +1,58 @@
+"""Preflights of the screens that ask no host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import Host
+from launcher.preflight import CHECKS, Check, Finding, Report
+from launcher.preflight.findings import blocking, passed
+
+OFFER = "/opt/tf/bin/python"
+Made = Callable[[str, Host], Sequence[Finding]]
+
+
+def missing(host: str, entry: Host, offer: str = "") -> list[Finding]:
+    """What a host without TensorFlow is found to be; nothing where another Python is written."""
+    if entry.python:
+        return [passed(Check.TENSORFLOW, host, "2.15.0")]
+    todo = f'write python = "{offer}" for the host' if offer else "install it"
+    sentence = "TensorFlow is not installed for python3"
+    about = (Check.TENSORFLOW, "tensorflow-missing", host, "missing", sentence, todo)
+    return [blocking(*about, offer=offer)]
+
+
+class Preflights:
+    """Preflights that ask nobody: of each host there is said what `made` returns."""
+
+    def __init__(self) -> None:
+        self.made: Made = missing
+        self.checked: list[ClusterModel] = []
+
+    async def __call__(
+        self, cluster: ClusterModel, ask: Any, found: Callable[[Finding], None], **_: Any
+    ) -> Report:
+        self.checked.append(cluster)
+        hosts = list(dict.fromkeys(t.host for job in cluster.jobs.values() for t in job.tasks))
+        findings = [
+            passed(check, host, "OpenSSH_9.2p1 Debian-2+deb12u3" if check is Check.SSH else "fine")
+            for host in hosts
+            for check in CHECKS
+            if check is not Check.TENSORFLOW
+        ]
+        findings += [each for host in hosts for each in self.made(host, cluster.hosts[host])]
+        for finding in findings:
+            found(finding)
+        return Report(cluster.name, tuple(hosts), tuple(findings), (), (), 0.1)
+
+
+@pytest.fixture
+def preflights(monkeypatch: pytest.MonkeyPatch) -> Iterator[Preflights]:
+    """The preflights of the screens."""
+    fake = Preflights()
+    monkeypatch.setattr("tui.screens.preflight_screen.preflight", fake)
+    yield fake
