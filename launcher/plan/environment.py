@@ -66,8 +66,9 @@ start where both names of the fraction are set."""
 _JAX_SHARE = 0.9
 """Share of a GPU's memory that JAX programs may take together; the rest is CUDA's own."""
 GROWTH = "TF_FORCE_GPU_ALLOW_GROWTH"
-SHARING = (GROWTH, *_JAX_MEMORY_KEYS)
-"""Variables that say how tasks share a GPU's memory."""
+ORDER = "CUDA_DEVICE_ORDER"
+SHARING = (ORDER, GROWTH, *_JAX_MEMORY_KEYS)
+"""Variables that say how GPUs are counted, and how tasks share a GPU's memory."""
 ASKED = (*EXTENDED, VISIBLE, *SHARING, *PROXIES)
 """Variables of a host that its agent is asked for."""
 
@@ -91,6 +92,12 @@ class GpuShare:
     def env(self, given: Sequence[str] = ()) -> dict[str, str]:
         """The variables with which TensorFlow sees only these GPUs, of those that are `given`."""
         return {VISIBLE: ",".join(self.names(given)) or NO_GPU}
+
+    def order_env(self, given: Sequence[str], written: Container[str]) -> dict[str, str]:
+        """The variable by which CUDA counts GPUs as nvidia-smi does, where they are named by
+        numbers: by default it begins with the fastest. People may have `written` it themselves."""
+        numbered = any(name.isdecimal() for name in self.names(given))
+        return {ORDER: "PCI_BUS_ID"} if numbered and ORDER not in written else {}
 
     def memory_env(self, framework: Framework, written: Container[str]) -> dict[str, str]:
         """The variables by which programs that share a GPU leave each other memory: by default

@@ -418,6 +418,7 @@ class _Planner:
             }
             said |= {name for table in tables for name in table}
             own |= share.env(self._given(host))
+            own |= share.order_env(self._given(host), said)
             own |= share.memory_env(cluster.run.framework, said)
         if (rank := self._ranks.get(task)) is not None:
             address = cluster.address(self._host_of(rank.master))

@@ -126,6 +126,36 @@ def test_gpus_may_be_chosen_by_number_or_id(host: str, job: str, expected: list[
     assert [split["worker:0"], split["worker:1"]] == expected
 
 
+@pytest.mark.parametrize(
+    ("gpus", "env", "environ", "order"),
+    [
+        ("2", "", {}, "PCI_BUS_ID"),
+        ('"1,3"', "", {}, "PCI_BUS_ID"),
+        ('"GPU-1a,GPU-2b"', "", {}, None),
+        ("2", 'CUDA_DEVICE_ORDER = "FASTEST_FIRST"', {}, "FASTEST_FIRST"),
+        ("2", "", {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}, None),
+        ("0", "", {}, None),
+    ],
+)
+def test_gpus_have_the_numbers_of_nvidia_smi(
+    gpus: str, env: str, environ: dict[str, str], order: str | None
+) -> None:
+    """Given GPUs of several kinds, CUDA would begin with the fastest; an id needs no order, and
+    what people or the host say stays."""
+    text = f"""\
+[hosts.a]
+ssh = "a"
+gpus = {gpus}
+[jobs.worker]
+tasks = ["a:1"]
+command = ["x"]
+env = {{ {env} }}
+"""
+    facts = {"a": HostFacts(environ=environ)}
+    (task,) = make_plan(loads(text, "c", Path("/")), "r", facts).tasks
+    assert task.env.get("CUDA_DEVICE_ORDER") == order
+
+
 def test_gpus_that_a_job_has_chosen_are_no_others() -> None:
     """Given a job that has chosen GPUs, then other tasks get the rest, by number or by share."""
     helper = 'gpus = "0,2"\n[jobs.chief]\ntasks = ["tf1:9"]'
