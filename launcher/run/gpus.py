@@ -155,7 +155,7 @@ class GpuView:
         if name.isdecimal():
             return int(name) == self.index
         ids = (self.uuid, *(instance.uuid for instance in self.instances))
-        return any(each and each.startswith(name) for each in ids)
+        return bool(name) and any(each.startswith(name) for each in ids)
 
     def is_of(self, task: TaskId, given: Collection[str]) -> bool:
         """The task has a process on it, or the plan has given it the GPU: `given` are the names of

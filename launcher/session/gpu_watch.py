@@ -31,7 +31,8 @@ class GpuWatch:
     def __init__(self, shell: RunShell) -> None:
         self._shell = shell
         self._data = shell.data
-        self._recorded_at: dict[str, float] = {}
+        self._recorded: dict[str, tuple[float, tuple[object, ...]]] = {}
+        """When each host was recorded with its GPUs last, and what was known of them then."""
         self._said: set[str] = set()
         self._with_task: dict[TaskId, tuple[GpuView, ...]] = {}
         """GPUs of the last look that found a process of the task on one of them."""
@@ -41,7 +42,6 @@ class GpuWatch:
     def seen(self, host: str, frames: Sequence[GpuFrame], problem: str) -> None:
         """Takes what an agent says of a host's GPUs."""
         now = time.time()
-        before = self._data.hosts[host].gpus
         gpus = self._views(host, frames, now)
         self._data.update_host(host, gpus=gpus, gpu_problem=problem)
         if not gpus:
@@ -52,10 +52,11 @@ class GpuWatch:
         for gpu in gpus:
             if gpu.fault:
                 self._say(f"{host}: {gpu.fault}")
-        if tuple(map(_facts, gpus)) != tuple(map(_facts, before)):
-            if now - self._recorded_at.get(host, 0.0) >= _RECORD_SECONDS:
-                self._recorded_at[host] = now
-                self._data.add(self._data.hosts[host])
+        facts = tuple(map(_facts, gpus))
+        recorded_at, recorded = self._recorded.get(host, (0.0, ()))
+        if facts != recorded and now - recorded_at >= _RECORD_SECONDS:
+            self._recorded[host] = now, facts
+            self._data.add(self._data.hosts[host])
 
     def of_task(self, task: TaskView) -> tuple[GpuView, ...]:
         """The GPUs of a task, with the processes that were there beside its own, and what has

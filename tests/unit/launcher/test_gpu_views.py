@@ -1,0 +1,192 @@
+"""GPUs of a run's hosts: what is said of them from what an agent tells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from launcher.hosts.frames import GpuFrame, GpuProcessFrame
+from launcher.ids import TaskId
+from launcher.run.gpus import GpuInstance, GpuProcess, GpuSample, GpuView, Throttle, holders
+from launcher.run.snapshot import HostView, RunView, TaskView
+from launcher.run.states import HostState, RunPhase, TaskState
+from launcher.run.views import Views
+from launcher.session.gpu_watch import GpuWatch
+from launcher.store.stream import decode, plain
+
+GIB = 1 << 30
+WORKER = TaskId("worker", 0)
+
+
+def frame(**values: Any) -> GpuFrame:
+    own: dict[str, Any] = {"index": 0, "name": "H200", "uuid": "GPU-0", "processes": ()}
+    return GpuFrame(**{**own, **values})
+
+
+def view(**values: Any) -> GpuView:
+    return GpuView(0, "H200", "GPU-0", **values)
+
+
+@pytest.mark.parametrize(
+    ("bits", "throttled", "slowed", "hot"),
+    [
+        (0x0, (), (), False),
+        (0x1, (), (), False),  # idle
+        (0x4, (Throttle.POWER_CAP,), (), False),
+        (0x20, (Throttle.THERMAL,), (Throttle.THERMAL,), True),
+        (0x48, (Throttle.THERMAL, Throttle.HARDWARE), (Throttle.THERMAL, Throttle.HARDWARE), True),
+        (0x84, (Throttle.POWER_CAP, Throttle.POWER_BRAKE), (Throttle.POWER_BRAKE,), False),
+        (None, (), (), False),
+    ],
+)
+def test_reasons_to_run_slower(bits: int | None, throttled: Any, slowed: Any, hot: bool) -> None:
+    """The limit of power is reached at each full load: it alone is no trouble."""
+    seen = frame(throttle=bits).view()
+    assert (seen.throttled, seen.slowed, seen.hot) == (throttled, slowed, hot)
+
+
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({}, ""),
+        ({"ecc_errors": 7}, ""),  # from before the run
+        ({"ecc_errors": 8, "new_ecc_errors": 1}, "GPU 0 has had 1 error of its memory"),
+        ({"xids": (31, 43)}, ""),  # a program's
+        ({"xids": (31, 79)}, "GPU 0 has reported Xid 79 (the GPU has fallen off the bus)"),
+        ({"problem": "GPU is lost"}, "GPU 0 cannot be used: GPU is lost"),
+        ({"xids": (79,), "problem": "GPU is lost"}, "Xid 79 (the GPU has fallen off the bus); "),
+    ],
+)
+def test_faults_of_a_gpu(values: dict[str, Any], fault: str) -> None:
+    """The hardware's faults count, those of programs do not."""
+    said = view(**values).fault
+    assert fault in said and bool(said) == bool(fault)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("0", True),
+        ("1", False),
+        ("00", True),
+        ("GPU-8932f937", True),
+        ("GPU-8932f938", False),
+        ("MIG-1a", True),
+        ("", False),
+    ],
+)
+def test_names_in_cuda_visible_devices(name: str, meant: bool) -> None:
+    """A number, or the beginning of an id, also of an instance's."""
+    uuid, instances = "GPU-8932f937-d72c-4106-c12f", (GpuInstance("1g.18gb", "MIG-1a2b"),)
+    assert GpuView(0, "H200", uuid, instances=instances).is_named(name) is meant
+
+
+def test_who_holds_a_gpu_beside_a_task() -> None:
+    """Given a task and four others, then three of these are named, with most memory first."""
+    mine = GpuProcess(1, WORKER, memory=10 * GIB)
+    peer = GpuProcess(2, TaskId("worker", 1), memory=50 * GIB)
+    others = [GpuProcess(number, None, "bob", "x", number * GIB) for number in (3, 4)]
+    there = GpuProcess(9, None, memory=GIB, elsewhere=True)
+    gpu = view(memory_used=68 * GIB, processes=(mine, peer, *others, there))
+    assert holders([gpu], WORKER) == (
+        "GPU 0 is held by worker:1, 54 GB, bob's pid 4 (x), 4.3 GB, bob's pid 3 (x), 3.2 GB, 1 more"
+    )
+    assert holders([view(memory_used=GIB, processes=(mine,))], WORKER) == ""
+
+
+def test_a_view_is_recorded_and_read_again() -> None:
+    """With all that it has; a line of text for each GPU, as earlier versions had it, is none."""
+    seen = frame(
+        utilisation=0.5,
+        throttle=4,
+        xids=(79,),
+        processes=(GpuProcessFrame(pid=3, task=WORKER, memory=GIB), GpuProcessFrame(pid=4)),
+    ).view()
+    host = HostView("h", "h", HostState.UP, gpus=(seen,))
+    assert decode(plain(host)) == host
+    old = {**plain(host), "gpus": ["0, NVIDIA H200, 12, 2717, 143771"]}
+    read = decode(old)
+    assert isinstance(read, HostView) and read.gpus == ()
+
+
+class Watched:
+    """A watch over one host with one task, at a time that the test says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **task: Any) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr("launcher.session.gpu_watch.time.time", lambda: self.now)
+        self.views = Views(RunView("r", "r", RunPhase.RUNNING, 0.0))
+        self.views.take(HostView("h", "h", HostState.UP))
+        state = task.pop("state", TaskState.RUNNING)
+        self.views.take(TaskView(WORKER, "h", "h:1", state, attempt=1, **task))
+        self.recorded: list[GpuSample] = []
+        self.notes: list[str] = []
+        shell: Any = SimpleNamespace(
+            data=self.views, record=self.recorded.append, note=self.notes.append
+        )
+        self.watch = GpuWatch(shell)
+
+    def sees(self, now: float, *frames: GpuFrame) -> GpuView:
+        self.now = now
+        self.watch.seen("h", frames, "")
+        return self.views.hosts["h"].gpus[0]
+
+
+HELD = (GpuProcessFrame(pid=3, task=WORKER, memory=GIB),)
+
+
+@pytest.mark.parametrize(
+    ("task", "processes", "idle"),
+    [
+        ({}, HELD, True),
+        ({"gpus": ("0",)}, (), True),  # never touched, or in a container
+        ({"gpus": ("1",)}, (), False),
+        ({}, (), False),
+        ({"state": TaskState.STARTING}, HELD, False),
+    ],
+)
+def test_a_gpu_is_idle_while_a_running_task_holds_it(
+    monkeypatch: pytest.MonkeyPatch, task: dict[str, Any], processes: Any, idle: bool
+) -> None:
+    """From the first look on that finds it so, for a minute before it is worth a warning; until
+    something runs on it."""
+    watched = Watched(monkeypatch, **task)
+    quiet = frame(utilisation=0.0, processes=processes)
+    assert watched.sees(1000.0, quiet).idle_since == (1000.0 if idle else None)
+    later = watched.sees(1059.0, quiet)
+    assert later.idle_since == (1000.0 if idle else None) and later.idle_for(1059.0) == 0
+    assert watched.sees(1060.0, quiet).idle_for(1060.0) == (60 if idle else 0)
+    assert watched.sees(1065.0, frame(utilisation=0.3, processes=processes)).idle_since is None
+    assert watched.sees(1070.0, frame(utilisation=None, processes=processes)).idle_since is None
+
+
+def test_each_look_is_a_line_and_a_fault_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given ECC errors from before the run, then a new one is a note, once; each look is recorded
+    with the memory of tasks."""
+    watched = Watched(monkeypatch)
+    watched.sees(1000.0, frame(ecc_errors=3, processes=HELD))
+    assert watched.notes == []
+    for number in range(3):
+        watched.sees(1005.0 + number, frame(ecc_errors=4, processes=HELD))
+    (note,) = watched.notes
+    assert note.startswith("h: GPU 0 has had 1 error of its memory")
+    assert [one.tasks for one in watched.recorded] == [{WORKER: GIB}] * 4
+
+
+def test_a_host_is_recorded_when_processes_change_and_not_too_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Load alone changes all the time; who is on a GPU is a fact, however often that changes."""
+    watched = Watched(monkeypatch)
+    watched.sees(1000.0, frame(utilisation=0.1, processes=HELD))
+    assert len(watched.views.pop_changed(1000.0)) == 1
+    watched.sees(1040.0, frame(utilisation=0.2, processes=HELD))
+    assert watched.views.pop_changed(1040.0) == []
+    watched.sees(1080.0, frame())
+    assert len(watched.views.pop_changed(1080.0)) == 1
+    watched.sees(1085.0, frame(processes=HELD))
+    assert watched.views.pop_changed(1085.0) == []
+    watched.sees(1110.0, frame(processes=HELD))
+    assert len(watched.views.pop_changed(1110.0)) == 1
