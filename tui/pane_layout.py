@@ -163,7 +163,7 @@ class PaneLayout:
         wanted += self.pinned
         wanted += [task.id for task in self.tasks if status_color(task) is StatusColor.BAD]
         wanted += snapshot.verdict.tasks if snapshot.verdict is not None else ()
-        wanted += [task.id for task in self.tasks if task.stalled_since is not None]
+        wanted += [task.id for task in (*snapshot.halted, *snapshot.stalled)]
         self._attention |= dict.fromkeys(wanted)
 
     @property

@@ -29,8 +29,15 @@ class StatsSampler:
         passed = now - self._at if self._at else 0.0
         usage: dict[str, list[float]] = {}
         ticks = {}
+        halted: dict[str, str] = {}
         for process, who in members.values():
             key = (process.pid, process.start)
+            # One that reads from a disk is in D at most looks, and gets on; one that hangs does
+            # not.
+            if process.state == "T":
+                halted[who] = "T"
+            elif process.state == "D" and self._ticks.get(key) == process.ticks:
+                halted.setdefault(who, "D")
             ticks[key] = process.ticks
             share = usage.setdefault(who, [0.0, 0])
             if passed:
@@ -51,6 +58,7 @@ class StatsSampler:
                 for task, (cpu, rss) in usage.items()
                 if TASK_NAME.fullmatch(task)
             },
+            "halted": {task: state for task, state in halted.items() if TASK_NAME.fullmatch(task)},
         }
 
     def _machine_busy(self) -> float | None:

@@ -615,7 +615,8 @@ GpuFrames = Annotated[tuple[GpuFrame, ...], Field(max_length=2 * wire.MOST_GPUS)
 
 class StatsAnswer(Answer):
     """CPU (0–1), memory and GPUs of the host, and of each task its cores and bytes. `gpu_problem`
-    says why these GPUs are not all, or not new."""
+    says why these GPUs are not all, or not new. `halted` are tasks of which a process is stopped
+    (T), or waits in the kernel and has got no further since the last look (D)."""
 
     cpu: Figure | None = None
     memory_total: AnyNumber
@@ -623,6 +624,7 @@ class StatsAnswer(Answer):
     gpus: GpuFrames
     gpu_problem: Line = ""
     tasks: dict[Task, tuple[Figure, AnyNumber]]
+    halted: dict[Task, Literal["T", "D"]] = Field(default_factory=dict)
 
 
 @frozen

@@ -22,7 +22,7 @@ from . import fields
 from .background import LeftProcesses
 from .cause import Verdict
 from .gpus import GpuView
-from .states import Cause, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
+from .states import Cause, Halt, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""
@@ -95,6 +95,10 @@ class TaskView:
     """When it last wrote something."""
     stalled_since: fields.Time | None = None
     """When its last metric line came, where the next one is long overdue."""
+    halted: Halt = Halt.NONE
+    """Why its processes get no further; empty while they do."""
+    halted_since: fields.Time | None = None
+    """When that was seen first."""
     log_size: fields.Count = 0
     """Bytes of its log that are here."""
     url: str = ""
@@ -557,6 +561,12 @@ class Snapshot(RunView):
         return None if self.first_failure is None else self.first_failure.task
 
     @property
+    def halted(self) -> tuple[TaskView, ...]:
+        """The tasks with a process that is stopped or waits in the kernel, the first one first."""
+        found = [(t.halted_since, t) for t in self.tasks if t.halted_since is not None]
+        return tuple(task for _, task in sorted(found, key=lambda one: one[0]))
+
+    @property
     def stalled(self) -> tuple[TaskView, ...]:
         """The tasks that have stalled, the first one first."""
         found = [(t.stalled_since, t) for t in self.tasks if t.stalled_since is not None]
@@ -564,10 +574,10 @@ class Snapshot(RunView):
 
     @property
     def trouble(self) -> TaskId | None:
-        """The task to look at first: the culprit, else the one that stalled first, else one whose
-        host is lost."""
+        """The task to look at first: the culprit, else one that is stopped, that stalled first, or
+        whose host is lost."""
         lost = (task for task in self.tasks if task.state is TaskState.LOST)
-        first = next(iter((*self.stalled, *lost)), None)
+        first = next(iter((*self.halted, *self.stalled, *lost)), None)
         return self.culprit or (None if first is None else first.id)
 
     @property

@@ -51,6 +51,16 @@ _LIVE = frozenset(
 _ENDED = frozenset({TaskState.EXITED, TaskState.FAILED, TaskState.STOPPED, TaskState.KILLED})
 
 
+class Halt(StrEnum):
+    """Why a task's processes get no further, as the kernel says."""
+
+    NONE = ""
+    STOPPED = "stopped"
+    """A signal has stopped one of them: SIGSTOP, or Ctrl-Z."""
+    WAITING = "waits in the kernel"
+    """One waits for a disk or a device, and takes no signal until that answers."""
+
+
 class HostState(StrEnum):
     """State of a host's link, as the launcher knows it."""
 

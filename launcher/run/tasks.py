@@ -27,7 +27,7 @@ from .restart import RestartOfAll
 from .shutdown import Shutdown
 from .snapshot import AttemptStart, HostReceipt, TaskView
 from .state import RunData, blocks_stage
-from .states import AT_WORK, Cause, HostState, Intent, RunPhase, StoppedBy, TaskState
+from .states import AT_WORK, Cause, Halt, HostState, Intent, RunPhase, StoppedBy, TaskState
 from .verdict import misses_a_peer
 
 MAX_BACKOFF = 30.0
@@ -44,6 +44,8 @@ _NOTHING_HAPPENED: Mapping[str, Any] = {
     "reason": "",
     "left": None,
     "stalled_since": None,
+    "halted": Halt.NONE,
+    "halted_since": None,
     "intent": Intent.NONE,
     "restart_due": False,
     "kill_grace": None,

@@ -22,7 +22,7 @@ from .snapshot import (
     Snapshot,
     TaskView,
 )
-from .states import RunPhase, check_transition
+from .states import Halt, RunPhase, check_transition
 
 MOST_NOTES = 100
 Record = RunView | HostView | TaskView | FactsView | Note | Receipt
@@ -102,7 +102,7 @@ class Views:
         if "state" in changes:
             check_transition(task, view.state, changes["state"])
             if not changes["state"].live:
-                changes["stalled_since"] = None
+                changes |= {"stalled_since": None, "halted": Halt.NONE, "halted_since": None}
         self._update(view, changes)
         return self.tasks[task]
 

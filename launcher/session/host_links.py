@@ -34,7 +34,7 @@ from ..plan.planner import HostPlan, TaskPlan
 from ..run import events as ev
 from ..run.snapshot import HostReceipt, Survivor
 from ..run.state import named
-from ..run.states import RunPhase
+from ..run.states import Halt, RunPhase
 from .gpu_watch import GpuWatch
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .run_shell import RunShell
 
 STATS_SECONDS = 5.0
+_HALTS = {"T": Halt.STOPPED, "D": Halt.WAITING}
 _ANSWER_SECONDS = 1.0
 """Longest wait for the answers that are shown together."""
 CLOSE_SECONDS = 8.0
@@ -232,6 +233,8 @@ class HostStats:
         self.gpus = GpuWatch(shell)
         self._heard_at: dict[str, float] = {}
         """When each host was heard last, by the clock of its link."""
+        self._waiting: dict[TaskId, float] = {}
+        """Tasks that waited in the kernel at the last look, and since when."""
 
     async def poll(self) -> None:
         """Asks all hosts for their figures, again and again; never ends by itself. One that does
@@ -262,6 +265,25 @@ class HostStats:
                     usage={task: stats.tasks[task] for task in live},
                 )
                 self.gpus.seen(host, stats.gpus, stats.gpu_problem)
+                for task in live:
+                    if tasks[task].host == host:
+                        self._note_halt(task, stats.halted.get(task))
+
+    def _note_halt(self, task: TaskId, state: str | None) -> None:
+        """Takes note of a task that is stopped, at once, or waits in the kernel, at the second look
+        in a row: a disk may be slow for a moment."""
+        view, now = self._data.tasks[task], time.time()
+        if state != "D":
+            self._waiting.pop(task, None)
+        if state == "D" and view.halted is not Halt.WAITING:
+            since = self._waiting.setdefault(task, now)
+            if since == now:
+                state = None
+            else:
+                now = since
+        halt = _HALTS.get(state or "", Halt.NONE)
+        if halt is not view.halted:
+            self._data.update_task(task, halted=halt, halted_since=now if halt else None)
 
     def note_heard(self) -> None:
         """Says when each host was heard last, in whole seconds, as people are shown it: one that

@@ -9,15 +9,24 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import AttemptStart
-from launcher.run.states import RunPhase, TaskState
+from launcher.run.states import Halt, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.patience import PATIENCE
-from tests.support.screens import run_screen, screen_text, showing, shows, until, visible
+from tests.support.screens import (
+    focused_task,
+    run_screen,
+    screen_text,
+    showing,
+    shows,
+    until,
+    visible,
+)
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.screens.dialogs import Confirm
 from tui.screens.help import HelpScreen
 from tui.screens.run_screen import RunScreen
+from tui.widgets.pane import Pane
 from tui.widgets.pane_area import PaneGrid
 from tui.widgets.prompt import Prompt
 
@@ -214,6 +223,24 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
         await shows(pilot, "! worker:1 on tf3 stalled for ")
         run.task("worker:1", stalled_since=None)
         await until(pilot, lambda: not any("! " in row for row in screen_text(app)))
+
+
+@pytest.mark.parametrize("page", ["", "M", "H", "b", "C"])
+async def test_a_stopped_task_is_named_on_every_page(run: ScriptedRun, page: str) -> None:
+    """Given a task whose process was stopped, then the header of each page says which, on which
+    host and for how long, `!` goes to its pane, and the pane says so, too."""
+    run.change(state=RunPhase.RUNNING)
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.task("worker:1", halted=Halt.STOPPED, halted_since=time.time() - 95)
+    async with showing(run, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        if page:
+            await pilot.press(page)
+            await until(pilot, lambda: app.screen is not run_screen(app))
+        await shows(pilot, "! worker:1 on tf3 stopped for 1:3")
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: focused_task(app) == "worker:1")
+        await shows(pilot, "worker:1 @tf3  ! stopped for ")
 
 
 async def test_attempts_are_separated_in_the_log(run: ScriptedRun) -> None:

@@ -159,6 +159,8 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
         return printable(verdict.text), f"{kind}; {tasks}; {sure}"
     if snapshot.first_failure is not None:
         return "Nothing points to one cause. This task failed first:", ""
+    if snapshot.halted:
+        return "Nothing points to one cause. Processes of these tasks get no further:", ""
     if snapshot.stalled:
         return "Nothing points to one cause. These tasks have stalled:", ""
     return "No task has failed, and none has stalled.", ""
@@ -174,7 +176,7 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
     elif failure is not None:
         guilty = (failure.task, *failure.others)
     else:
-        guilty = tuple(task.id for task in snapshot.stalled)
+        guilty = tuple(task.id for task in snapshot.halted or snapshot.stalled)
     for name in guilty[:_MOST_TASKS]:
         if name in tasks:
             text = _state(tasks[name], snapshot, now)
@@ -191,6 +193,8 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
 
 def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
     text = task.exit_text
+    if task.halted_since is not None:
+        text += f", {task.halted} for {clock(now - task.halted_since)}"
     if snapshot.state is not RunPhase.ENDED and task.stalled_since is not None:
         text += f", stalled for {clock(now - task.stalled_since)}"
     return printable(f"{text} ({task.reason})" if task.reason else text)

@@ -77,7 +77,7 @@ class RunHeader(Widget):
     async def on_click(self) -> None:
         """Opens the page of the cause, where the row names one."""
         snapshot = self._snapshot
-        if snapshot is not None and (snapshot.culprit or snapshot.stalled):
+        if snapshot is not None and (snapshot.culprit or snapshot.stalled or snapshot.halted):
             await self.app.run_action("cause")
 
     def render(self) -> Text:
@@ -91,7 +91,7 @@ class RunHeader(Widget):
         for form in HeaderForm:
             parts = header_parts(self._snapshot, now, colours, key, form, summary=self._summary)
             if self._snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED):
-                if self._snapshot.stalled:
+                if self._snapshot.halted or self._snapshot.stalled:
                     style = f"bold {colours[StatusColor.BAD]}"
                     parts.insert(1, Part(Importance.NEWS, _stall(self._snapshot, now), style))
                     hang = self._snapshot.hang
@@ -108,8 +108,10 @@ class RunHeader(Widget):
 
 def _stall(snapshot: Snapshot, now: float) -> str:
     """`! worker:3 on tf4 stalled for 2:05`; beside a verdict, which names the task, without it."""
-    stalled = snapshot.stalled
-    since = f"stalled for {clock(now - (stalled[0].stalled_since or now))}"
+    stalled = snapshot.halted or snapshot.stalled
+    first = stalled[0]
+    what = str(first.halted) or "stalled"
+    since = f"{what} for {clock(now - (first.halted_since or first.stalled_since or now))}"
     if snapshot.verdict is not None:
         return f"! {since}"
     hosts = {task.host for task in stalled}

@@ -95,7 +95,9 @@ def task_title(
     upper = [Part(0, f"{task.id}", NAME), Part(4, f" @{task.host}", joins=True)]
     if pinned:
         upper.append(Part(6, "pinned"))
-    if task.stalled_since is not None:
+    if task.halted_since is not None:
+        upper.append(Part(1, f"! {task.halted} for {age(now - task.halted_since)}", bad))
+    elif task.stalled_since is not None:
         upper.append(Part(1, f"! no step for {age(now - task.stalled_since)}", bad))
     else:
         style = bad if color is StatusColor.BAD else colours[color]
@@ -122,5 +124,5 @@ def task_title(
         lower.append(Part(8, f"{share * 100:.0f} %"))
     if spark:
         lower.append(Part(8, spark))
-    trouble = task.stalled_since is not None or color is StatusColor.BAD
+    trouble = task.stalled_since is not None or bool(task.halted) or color is StatusColor.BAD
     return Title(tuple(upper), tuple(lower), trouble)
