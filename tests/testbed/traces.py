@@ -31,7 +31,8 @@ def traces(shown: list[str]) -> list[str]:
     left = [] if bridge in others else names
     if os.path.exists(directory):
         left.append(directory)
-    left += [line for line in Path("/proc/self/mountinfo").open() if directory in line]
+    mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+    left += [line for line in mounts if directory in line]
     for process in [each for each in proc.scan() if each.started < float(moment)]:
         for kind in _SPACES:
             try:

@@ -57,6 +57,7 @@ async def test_a_session_is_bytes_whatever_the_configuration(
                     seen += await transport.read()
         finally:
             await transport.aclose()
+            await logins.aclose()
         assert seen == data, option
     assert not (tmp_path / "owned").exists()
 
@@ -73,11 +74,13 @@ async def test_variables_are_sent(
     options = "SetEnv LANG=C.UTF-8 OTHER=x\nSendEnv LC_SENT NOT_SENT\n"
     config.write_text(options + config.read_text())
     shown = "echo $LANG/$OTHER/$LC_SENT/$NOT_SENT"
-    transport = await SshConnector().open("tf3", SshTarget(None, "tf3", None), shown)
+    logins = SshConnector()
+    transport = await logins.open("tf3", SshTarget(None, "tf3", None), shown)
     try:
         assert await transport.read() == b"C.UTF-8//sent/\n"
     finally:
         await transport.aclose()
+        await logins.aclose()
 
 
 async def test_a_name_is_never_an_option_of_ssh(clients: Clients, tmp_path: Path) -> None:
