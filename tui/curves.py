@@ -31,19 +31,22 @@ def curve(times: Iterable[float], values: Iterable[float], started: float) -> Cu
     return xs, ys
 
 
-def rates(points: PointColumns, started: float, span: float = 2.0) -> Curve:
-    """Global steps a second, each over at least `span` seconds: single lines come in bursts. The
-    last one is that of the newest point."""
+_SPAN = 2.0
+"""Seconds over which a rate is taken at least: single lines come in bursts."""
+
+
+def rates(points: PointColumns, started: float) -> Curve:
+    """Global steps a second; the last one is that of the newest point."""
     xs, ys = [], []
     steps = list(zip(*curve(points.times, points.steps, 0.0), strict=True))
     first = 0
     for last in range(1, len(steps)):
         newest = last == len(steps) - 1
         if newest:  # over a span that may overlap the one before
-            while first and steps[last][0] - steps[first][0] < span:
+            while first and steps[last][0] - steps[first][0] < _SPAN:
                 first -= 1
         passed = steps[last][0] - steps[first][0]
-        if passed >= span:
+        if passed >= _SPAN:
             gained = steps[last][1] - steps[first][1]
             if gained >= 0:  # a restarted task begins again at an earlier step
                 xs.append(steps[last][0] - started)

@@ -111,13 +111,13 @@ def log_line(text: str) -> None:
         _writer.do(lambda: _print(_waiting.popleft()))
 
 
-def log_traceback(patience: float = 1.0) -> None:
+def log_traceback() -> None:
     """Writes the exception that is being handled, and waits a little until it is written."""
     import traceback  # here and not above: most agents never need it
 
     log_line(traceback.format_exc())
     if _writer is not None:
-        _writer.do(lambda: None).wait(patience)
+        _writer.do(lambda: None).wait(1.0)
 
 
 def error_text(error: Exception) -> str:

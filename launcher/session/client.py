@@ -216,12 +216,11 @@ class RunClient:
         cls,
         folder: RunFolder,
         *,
-        process: LauncherProcess | None = None,
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
     ) -> RunClient:
-        """Follows a run that goes on; one without a launcher process gets `process`, or a new one,
-        which imports what it needs while we read the run's files.
+        """Follows a run that goes on; one without a launcher process gets a new one, which imports
+        what it needs while we read the run's files.
 
         Raises:
             LauncherError: the run's launcher process stands still.
@@ -239,7 +238,7 @@ class RunClient:
                 f"{folder.run_id}: its launcher process does not answer; {awake}end the run: "
                 f"tfmux kill {folder.run_id}"
             )
-        return cls._take_up(folder, lock, process=process, ask=ask, on_end=on_end)
+        return cls._take_up(folder, lock, ask=ask, on_end=on_end)
 
     @classmethod
     def kill(
@@ -270,7 +269,7 @@ class RunClient:
         folder: RunFolder,
         lock: int | None,
         *,
-        process: LauncherProcess | None,
+        process: LauncherProcess | None = None,
         ask: PromptHandler | None,
         on_end: Callable[[], None] | None = None,
     ) -> RunClient:

@@ -464,7 +464,8 @@ def test_a_launcher_that_cannot_listen_ends_a_run_that_it_takes_up(
 
     with monkeypatch.context() as patch:
         patch.setattr(control_socket, "socket_path", unusable)
-        client = RunClient.attach(abandoned, process=LauncherThread())
+        patch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
+        client = RunClient.attach(abandoned)
         client.kill_all()
         assert client.wait(PATIENCE)
         ended = client.snapshot()
