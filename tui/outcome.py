@@ -403,10 +403,8 @@ def _ending_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     for sentence in snapshot.results_missing:
         text.append(printable(sentence) + "\n", bad)
     text.append_text(results_text(snapshot))
-    if (
-        snapshot.outcome is Outcome.PREFLIGHT
-        and receipt_verdict(snapshot, colours)[0] != NOTHING_STARTED
-    ):
+    said = snapshot.receipt is not None and receipt_verdict(snapshot, colours)[0] == NOTHING_STARTED
+    if snapshot.outcome is Outcome.PREFLIGHT and not said:
         text.append(f"{NOTHING_STARTED}\n")
     if snapshot.outcome is Outcome.DETACHED:
         text.append(
@@ -439,8 +437,8 @@ def report(snapshot: Snapshot, folder: Path, *, detached: bool = False) -> str:
     text.append_text(tasks_text(snapshot))
     text.append_text(_first_failure_text(snapshot, TERMINAL, _TAIL))
     released = snapshot.allocation is not None and snapshot.allocation.released
-    doubt = snapshot.receipt is not None and not snapshot.clean
-    if snapshot.receipt is not None and (snapshot.receipt.hosts or released or doubt):
+    unclear = not snapshot.clean or snapshot.outcome is Outcome.PREFLIGHT
+    if snapshot.receipt is not None and (snapshot.receipt.hosts or released or unclear):
         text.append_text(receipt_text(snapshot, TERMINAL))
     text.append_text(_ending_text(snapshot, TERMINAL))
     text.append(f"logs: {printable(str(folder))}")

@@ -136,6 +136,17 @@ def test_an_empty_receipt_of_a_run_that_began_is_no_proof(tmp_path: Path) -> Non
     assert receipt_lines(waited) == ["nothing was started"]
 
 
+@pytest.mark.parametrize(
+    "receipt", [None, Receipt(()), Receipt((HostReceipt("tf1", confirmed=True),))]
+)
+def test_a_preflight_that_failed_says_once_that_nothing_was_started(
+    tmp_path: Path, receipt: Receipt | None
+) -> None:
+    """Also where no host was contacted, and there is no receipt."""
+    ended = replace(ENDED, tasks=(), outcome=Outcome.PREFLIGHT, first_failure=None, receipt=receipt)
+    assert report(ended, tmp_path).count("nothing was started") == 1
+
+
 def test_a_receipt_names_the_engine_beside_the_agent() -> None:
     """Whoever confirmed it, and why the other one cannot."""
     hosts = (
