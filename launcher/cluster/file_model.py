@@ -324,7 +324,7 @@ class RunSettings(FileTable):
         Seconds, Key("seconds of silence after which a task that hangs at its end is ended")
     ] = 60.0
     exclude: Annotated[
-        IgnorePatterns, Key("patterns, as in `.gitignore`, of what is not copied")
+        IgnorePatterns, Key("patterns of files that are not copied, as in `.gitignore`")
     ] = ()
     data: Annotated[
         WordList, Key("directories that are copied whole. See *What goes to a host*")
@@ -421,7 +421,7 @@ class Hooks(FileTable):
     ] = None
     on_end: Annotated[
         Command | None,
-        Key("program for a run that has ended, however. It runs beside the ones above"),
+        Key("program for every end of a run. It runs in addition to those above"),
     ] = None
 
 

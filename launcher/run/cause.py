@@ -41,9 +41,9 @@ class Evidence:
     """What points to a guilty task: what one task has said or does."""
 
     task: TaskId
-    """Who has said or does it."""
+    """The task that it is about."""
     text: str
-    """What it is."""
+    """The evidence, in words."""
     in_log: bool = False
     """A line of the task's log holds it; else its processes or its stack show it."""
 

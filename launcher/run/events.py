@@ -280,7 +280,7 @@ class TaskExited(Event):
     ended: fields.Time | None = None
     """When its process ended, as its host has seen it; its last output may have come later."""
     out_of_memory: bool = False
-    """The kernel has killed it for want of memory."""
+    """The kernel has killed it for lack of memory."""
 
 
 @frozen

@@ -73,9 +73,9 @@ class GpuProcess:
     pid: fields.Count
     """Its id on the host, or, in another container, there."""
     task: TaskId | None = None
-    """The task of this run whose process it is; absent where it is none."""
+    """The task of this run to which the process belongs; absent if there is none."""
     user: str = ""
-    """The user whose process it is, where it is no task's."""
+    """The owner of the process, if it does not belong to a task."""
     command: str = ""
     """Its command line, printable; empty where it is not known."""
     memory: fields.Count | None = None
@@ -115,9 +115,9 @@ class GpuView:
     name: str
     """Its model, such as `NVIDIA H200`."""
     uuid: str = ""
-    """Its id, the same wherever it is seen."""
+    """Its id, the same on every host and in every container."""
     utilisation: float | None = None
-    """Share of the time in which something ran on it, 1.0 for all."""
+    """Share of the time in which a program ran on it, 1.0 for all."""
     memory_used: fields.Count | None = None
     """Bytes of its memory in use."""
     memory_total: fields.Count | None = None
@@ -147,7 +147,7 @@ class GpuView:
     unlisted: fields.Count = 0
     """Processes beyond those in `processes`."""
     idle_since: fields.Time | None = None
-    """When something ran on it last, where a task of the run holds it and it does nothing."""
+    """When a program last ran on it, if a task of the run holds it and it is idle."""
 
     def is_named(self, name: str) -> bool:
         """Whether a name in `CUDA_VISIBLE_DEVICES` means it, or one of its instances: a number, or
@@ -244,7 +244,7 @@ class GpuFigures:
     index: fields.Count
     """Its number by `nvidia-smi`."""
     utilisation: float | None = None
-    """Share of the time in which something ran on it, 1.0 for all."""
+    """Share of the time in which a program ran on it, 1.0 for all."""
     memory_used: fields.Count | None = None
     """Bytes of its memory in use."""
     temperature: float | None = None

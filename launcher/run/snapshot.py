@@ -55,7 +55,7 @@ class TaskView:
     in_cluster: bool = True
     """The task is in the cluster spec."""
     is_chief: bool = False
-    """Its end decides, where `success` is `chief`."""
+    """Its end decides if `success` is `chief`."""
     stage: fields.Count = 0
     """Number of its stage in the start order."""
     gpus: tuple[str, ...] = ()
@@ -68,13 +68,13 @@ class TaskView:
     attempts: tuple[AttemptStart, ...] = ()
     """The starts that had a process, oldest first, 100 at most."""
     exit_code: fields.Status | None = None
-    """Status with which it ended by itself."""
+    """Exit status of the task."""
     exit_signal: Annotated[str | None, Field(alias="signal")] = None
     """Name of the signal that ended it."""
     stopped_by: StoppedBy = StoppedBy.NOBODY
-    """Who had asked it to end before it did: empty where it ended by itself."""
+    """What had asked it to end before it did; empty if nothing had."""
     out_of_memory: bool = False
-    """The kernel has killed it for want of memory."""
+    """The kernel has killed it for lack of memory."""
     reason: str = ""
     """Why it is in that state; may be empty."""
     left: LeftProcesses | None = None
@@ -88,9 +88,9 @@ class TaskView:
     loss: float | None = None
     """Loss, likewise."""
     rate: float | None = None
-    """Global steps a second, over its last few metric lines."""
+    """Global steps per second, over its last few metric lines."""
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """All that its metric lines have named last."""
+    """The latest values in its metric lines."""
     last_output: fields.Time | None = None
     """When it last wrote something."""
     stalled_since: fields.Time | None = None
@@ -167,15 +167,15 @@ class HostView:
     name: Annotated[str, Field(alias="host")]
     """The host of the cluster file."""
     destination: str
-    """Where it is reached, as people write it."""
+    """Its destination, such as `me@tf1`."""
     state: HostState
     """State of the link."""
     reason: str = ""
     """Why it is in that state; may be empty."""
     lease_until: fields.Time | None = None
-    """When a host that is lost acts by itself."""
+    """When a lost host acts without the launcher."""
     last_heard: fields.Time | None = None
-    """When its agent said something last."""
+    """When its agent last sent something."""
     staged_bytes: int = 0
     """Bytes of files sent so far."""
     staged_total: int = 0
@@ -197,7 +197,7 @@ class HostView:
     gpus: Annotated[tuple[GpuView, ...], BeforeValidator(_structured)] = ()
     """Its GPUs."""
     gpu_problem: str = ""
-    """Why these GPUs are not all, or their figures not new; may be empty."""
+    """Why GPUs are missing in the list, or their values out of date; may be empty."""
     usage: Mapping[TaskId, tuple[float, int]] = field(default_factory=dict)
     """CPU (1.0 = one core) and resident bytes of each task's process tree."""
     contacted: bool = False
@@ -255,14 +255,14 @@ class HostReceipt:
     survivors: tuple[Survivor, ...] = ()
     """Processes that are still there, 100 at most."""
     confirmed: bool = False
-    """Nothing is left, by the word of the host's kernel; never beside survivors."""
+    """The host's kernel has confirmed that no process is left; never with survivors."""
     unreachable_until: fields.Time | None = None
     """When the lease of an unreachable host ends; null after it, and with
     `on_disconnect = "keep"`."""
     seconds: fields.Seconds = 0.0
     """How long the kill took there."""
     engine: str = ""
-    """What the engine that gave the node says of it."""
+    """What the engine that gave the node reports about it."""
     by_engine: bool = False
     """The engine alone has confirmed it."""
     unlisted: fields.Count = 0
@@ -270,7 +270,7 @@ class HostReceipt:
     doubt: str = ""
     """Why the host's agent cannot confirm; empty where the host could not be reached."""
     until_boot: bool = False
-    """Nobody can know before the host boots: an agent and its watchdog have ended without proof."""
+    """Unknown until the host reboots, since an agent and its watchdog have ended without proof."""
 
     @property
     def left(self) -> int:
@@ -291,7 +291,7 @@ class Receipt:
     """The proof at the end of a run."""
 
     hosts: tuple[HostReceipt, ...]
-    """The receipts of all hosts that may have held something."""
+    """The receipts of all hosts that may have had processes of the run."""
     begun: bool = False
     """A task had been started: then no host at all is no proof."""
     time: fields.Time = field(default=0.0, compare=False)
@@ -300,7 +300,7 @@ class Receipt:
 
     @property
     def clean(self) -> bool:
-        """Every host has confirmed that nothing is left."""
+        """Every host has confirmed that no process is left."""
         # Earlier versions have written down hosts as confirmed beside survivors.
         proven = all(host.confirmed and not host.survivors for host in self.hosts)
         return proven and bool(self.hosts or not self.begun)
@@ -333,13 +333,13 @@ class KeptResults:
     host: str
     """The host of the cluster file."""
     files: fields.Count = 0
-    """Number of these files, without those that `collect` has brought."""
+    """Number of these files, without those that `collect` has fetched."""
     bytes: fields.Count = 0
     """Their size."""
     folder: str = ""
     """Where they are on the host."""
     cut: bool = False
-    """There were too many to look at all: there are at least so many."""
+    """There were too many files to compare all: there are at least `files`."""
     problem: str = ""
     """Why it is not known how many there are; empty where it is."""
 
@@ -378,11 +378,11 @@ class AllocationView:
     advice: str = ""
     """Why it will never start, and what to change."""
     ended: str = ""
-    """Why it could not be had, or has ended: a sentence."""
+    """Why it was not granted, or has ended: a sentence."""
     releasing: bool = False
     """Every agent has answered, and the engine gets its nodes back: a kill is carried out."""
     released: str = ""
-    """What became of it at the end of the run: a sentence."""
+    """What happened to it at the end of the run: a sentence."""
 
     @property
     def title(self) -> str:
@@ -397,7 +397,7 @@ class HangView:
     reason: Hang
     """`stalled`, `not-ready`, `at-end`, `in-exit` or `silent`."""
     text: str
-    """Who stands where, in a sentence."""
+    """What the tasks were doing, in a sentence."""
     file: str
     """The file in the run's folder that has all stacks, as `tfmux stacks --json` prints them."""
     time: fields.Time
@@ -449,17 +449,17 @@ class RunView:
     results_kept: tuple[KeptResults, ...] = ()
     """Hosts on which tasks have left new files in the workdir, which stay there."""
     allocation: AllocationView | None = None
-    """Where an engine gives the hosts."""
+    """The allocation, where an engine such as Slurm gives the hosts."""
     stage: int = -1
     """Number of the stage that is being started; -1 before the first one."""
     cause: Cause | None = None
-    """Why it is being ended."""
+    """Why the run is being ended."""
     forced: bool = False
     """KILL was ordered at once: nothing is waited for."""
     resume: Resume | None = None
-    """The run that it goes on from, and the one whose log directory it has."""
+    """The run that it resumes, and the run whose log directory it uses."""
     hang: HangView | None = None
-    """Where its tasks stood when it seemed to hang last."""
+    """What its tasks were doing when it last seemed to hang."""
     verdict: Verdict | None = None
     """The cause of its failure, or of a hang as long as that lasts: which task is guilty, and why;
     absent where nothing points to one."""
@@ -511,9 +511,9 @@ class Metric:
     host: str
     """The host of the cluster file."""
     values: Annotated[Mapping[str, float], Field(max_length=100)]
-    """All that the line named; a figure that is no number is the text `NaN` or `Infinity`."""
+    """All values of the line; a value that is not a number is the text `NaN` or `Infinity`."""
     rate: float | None = None
-    """Global steps a second."""
+    """Global steps per second."""
     step: float | None = None
     """Global step."""
     loss: float | None = None
@@ -544,7 +544,7 @@ class Snapshot(RunView):
 
     @property
     def step(self) -> int | None:
-        """The highest global step that any task has named."""
+        """The highest global step that any task has reported."""
         return max((t.step for t in self.tasks if t.step is not None), default=None)
 
     @property

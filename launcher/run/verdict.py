@@ -57,7 +57,7 @@ class TaskEvidence:
     a moment that means nothing, and makes nothing sure."""
     host_lost: bool = False
     out_of_memory: bool = False
-    """The kernel has killed it for want of memory."""
+    """The kernel has killed it for lack of memory."""
     serves: bool = False
     """The task waits for requests of others, as a parameter server does: where it is tells
     nothing."""

@@ -83,7 +83,7 @@ class Summary:
     attempt_text: str = ""
     """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
     clean: bool | None = None
-    """Every host has confirmed that nothing is left; absent without a receipt."""
+    """Every host has confirmed that no process is left; absent without a receipt."""
     tasks: fields.Count = 0
     """Number of its tasks."""
     live: fields.Count = 0
@@ -95,7 +95,7 @@ class Summary:
     hosts: tuple[str, ...] = ()
     """Its hosts, by their names in the cluster file."""
     step: fields.Count | None = None
-    """The highest global step that any task has named."""
+    """The highest global step that any task has reported."""
     loss: float | None = None
     """The chief's loss."""
     waiting: str = ""
