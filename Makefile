@@ -18,7 +18,7 @@ test: .venv/ready
 
 # Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Each worker imports all: three.
 quick: .venv/ready
-	@.ci/pytest $(BIN)/pytest -n 3 tests/unit tests/screens
+	@.ci/pytest $(BIN)/pytest -n 3 -W error::ResourceWarning tests/unit tests/screens
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1

@@ -93,10 +93,9 @@ def grouped(findings: Sequence[Finding]) -> list[FindingGroup]:
 
 
 def _likeness(finding: Finding) -> object:
-    """What equal findings have in common: all but the host, the offer, and their names in texts."""
-    texts = finding.sentence, finding.todo
-    if finding.offer:
-        texts = finding.sentence, finding.todo.replace(finding.offer, "")
+    """What equal findings have in common: all but the host, its name in the sentence and the offer.
+    An advice that names its host is one to copy: those of several hosts are told apart."""
+    todo = finding.todo.replace(finding.offer, "") if finding.offer else finding.todo
     name = rf"(?<![\w.-]){re.escape(finding.host)}(?![\w-])"
-    plain = tuple(re.sub(name, "\0", text) for text in texts)
-    return finding.severity, finding.check, finding.code, plain, bool(finding.offer)
+    sentence = re.sub(name, "\0", finding.sentence)
+    return finding.severity, finding.check, finding.code, sentence, todo, bool(finding.offer)

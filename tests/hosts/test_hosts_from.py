@@ -79,7 +79,7 @@ def test_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: Path) -> None:
     assert len(receipt(up)) == 2 and confirmed(up)
     assert {host["engine"] for host in receipt(up).values()} == {"Slurm agrees"}
     assert "Slurm 1 is yours and stays" in up.said
-    assert "the nodes are those of Slurm 1" not in up.said
+    assert "using the nodes of Slurm 1" not in up.said
     job_stays(shell)
 
 
@@ -100,7 +100,7 @@ def test_the_lease_holds_in_the_shell_of_a_slurm_job(shell: SlurmBed, tmp_path: 
     looked_at(path)
     with Up("up", str(path), "--json") as up:
         ready(up, *ALL)
-        assert "the nodes are those of Slurm 1" in up.said
+        assert "using the nodes of Slurm 1" in up.said
         run_id = up.run_id
         pids = {p.pid for p in tagged(shell)}
         up.kill_launcher()

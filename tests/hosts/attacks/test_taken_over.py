@@ -113,7 +113,7 @@ def test_a_host_that_another_machine_takes_ends_this_launcher(scenario: FaultSce
             assert taker.stdout is not None and taker.stdout.readline() == "taken\n"
             assert up.wait() == 0, up.transcript()
             assert any("has taken tf1 over" in note for note in notes(up))
-            assert "the run goes on" in up.said
+            assert "the run continues" in up.said
             assert scenario.of("tf3", "worker:0") and scenario.of("tf1", "ps:0")
         finally:
             taker.communicate("\n", timeout=PATIENCE)

@@ -172,7 +172,7 @@ def test_a_kill_by_a_stream_without_its_tail_ends_the_tasks(tmp_path: Path, kept
     try:
         done = run("kill", run_id)
         assert done.returncode == 0, done.stdout + done.stderr
-        assert "localhost" in done.stdout, "the host is in the receipt"
+        assert "no process is left, 1 host confirmed" in done.stdout, "the host is in the receipt"
         wait_until(lambda: not living(run_id), "no task is left")
     finally:
         for process in proc.scan(having=run_id):

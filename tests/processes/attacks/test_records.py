@@ -325,7 +325,7 @@ def test_kill_needs_no_stream(make: Any, ssh_server: SshServer, tmp_path: Path) 
     make(folder.events)
     killed = run("kill", folder.run_id)
     assert killed.returncode == 0, killed.stdout + killed.stderr
-    assert "far: " in killed.stdout and "no process is left" in killed.stdout
+    assert "no process is left, 1 host confirmed" in killed.stdout
     assert not Path(f"/proc/{pid}").exists()
 
 
