@@ -26,7 +26,6 @@ from textual.theme import Theme
 
 from launcher.errors import TfmuxError
 from launcher.run.states import Outcome, RunPhase
-from launcher.store.runs import RunFolder
 from tui.clipboard import copy
 from tui.config import Config, load_config
 from tui.keys import bound_keys, classes_with_keys, key_of
@@ -536,6 +535,7 @@ class TfmuxApp(App[int]):
         """Opens the cluster file of the ended run; where there is no page for it, says where the
         file is."""
         from launcher.session.again import editable_file
+        from launcher.store.runs import RunFolder
 
         if self.control is None or self.screen.is_modal:
             return

@@ -126,6 +126,7 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     await first.wait_for("l launch")
     await until(lambda: runs[0].launcher_pid() is None, "the launcher has gone")
     await first.keys("l")
+    await until(lambda: len(RunFolder.all()) == 2, "another run")
     await stepping(first)
     (folder,) = [each for each in RunFolder.all() if each.run_id != runs[0].run_id]
     launcher = folder.launcher_pid()

@@ -345,7 +345,7 @@ def test_half_an_order_is_none(tmp_path: Path, part: int) -> None:
     assert folder.launcher_pid() is None and not folder.events.exists()
     assert process.errors == ""
     done = command.run("kill", folder.run_id)
-    assert done.returncode == 0 and "nothing is left" in done.stdout + done.stderr
+    assert done.returncode == 0 and "no process is left" in done.stdout + done.stderr
 
 
 def test_an_order_is_heard_when_it_comes_in_pieces(tmp_path: Path) -> None:

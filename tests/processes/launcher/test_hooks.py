@@ -296,7 +296,7 @@ async def test_a_stall_is_told_while_the_run_goes_on(tmp_path: Path) -> None:
     (stalled,) = event["stalled"]
     assert (stalled["task"], stalled["state"]) == ("worker:0", "running")
     assert event["time"] - stalled["stalled_since"] >= 10
-    assert event["hang"]["text"].startswith("worker:0 stands in")
+    assert event["hang"]["text"].startswith("worker:0 is in")
     assert (event["outcome"], event["exit_code"], event["receipt"]) == (None, None, None)
     assert received(tmp_path).keys() == {"stall", "end"}
 
