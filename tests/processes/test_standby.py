@@ -186,7 +186,7 @@ def test_two_screens_have_a_process_each(
     for window in windows:
         window.keys("l")
     for window in windows:
-        window.wait_for("said")
+        window.wait_for("waits  running")
     wait_until(
         lambda: {run.launcher_pid() for run in RunFolder.all()} == before, "the same processes"
     )
