@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, NamedTuple
 
-from .processes import Process, read_process
+from .processes import Process, arguments, read_process
 from .threads import start_thread
 from .wire import MOST_GPU_PROCESSES, MOST_GPUS, TASK_NAME, Json
 
@@ -387,12 +387,10 @@ def _owner(pid: int, name: str, memory: int | None) -> GpuOwner | None:
     process = read_process(pid)
     if process is None:
         return GpuOwner(pid, 0, "", "", memory) if name.startswith("[") else None
-    command, user = name, ""
+    user = ""
     with suppress(OSError):
         user = _user(os.stat(f"/proc/{pid}").st_uid)
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(4 * _MOST_COMMAND).rstrip(b"\0").replace(b"\0", b" ")
-        command = words.decode(errors="replace") or name
+    command = arguments(pid) or name
     return GpuOwner(pid, process.start, user, command[:_MOST_COMMAND], memory)
 
 

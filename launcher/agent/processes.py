@@ -344,12 +344,17 @@ def printable(words: bytes) -> str:
 def command_line(pid: int) -> str:
     """A process's arguments joined by blanks, or its name in brackets; at most 400 characters,
     all printable: it is shown to people at terminals, and may be anybody's process."""
+    words = arguments(pid)
+    return "" if words is None else words or short_name(pid)
+
+
+def arguments(pid: int) -> str | None:
+    """A process's arguments likewise; None where they cannot be read."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read().rstrip(b"\0").replace(b"\0", b" ")
+            return printable(file.read().rstrip(b"\0").replace(b"\0", b" "))
     except OSError:
-        return ""
-    return printable(words) if words else short_name(pid)
+        return None
 
 
 def short_name(pid: int) -> str:
