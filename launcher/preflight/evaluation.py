@@ -357,12 +357,12 @@ def given_gpus(host: str, gpus: Sequence[GpuFrame], tasks: int) -> Iterator[Find
             sentence += f"use it, and {tasks} tasks share {counted(len(views), 'GPU')}"
             todo = f"nvidia-smi -i {gpu.index} -c DEFAULT on {host}, as root; or start fewer tasks"
             yield warning(Check.GPUS, "gpu-mode", host, "exclusive", sentence, todo)
-    full = []
-    for gpu in views:
-        if any(one.memory is None or one.memory >= _HELD for one in gpu.processes):
-            full.append(gpu)
-        elif gpu.unlisted_memory:
-            full.append(gpu)
+    full = [
+        gpu
+        for gpu in views
+        if gpu.unlisted_memory
+        or any(one.memory is None or one.memory >= _HELD for one in gpu.processes)
+    ]
     if full:
         told = holders(full, None)
         todo = "wait for it, ask its owner, or give the run other GPUs"

@@ -24,9 +24,7 @@ from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
 from .cause import Evidence, Kind, Verdict
 from .stack_groups import StackFrame, joins, own_frame
-
-IN_KERNEL = "waits in the kernel"
-"""How begins what a host says of a process in state D."""
+from .states import Halt
 
 
 @frozen
@@ -72,7 +70,7 @@ class TaskEvidence:
 
     @property
     def is_in_kernel(self) -> bool:
-        return self.stopped.startswith(IN_KERNEL)
+        return self.stopped.startswith(Halt.WAITING)
 
     @property
     def ended(self) -> bool:

@@ -22,8 +22,8 @@ from ..run.cause import Verdict
 from ..run.gpus import holders
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
-from ..run.states import AT_WORK, HostState, RunPhase, StoppedBy, TaskState
-from ..run.verdict import IN_KERNEL, TaskEvidence, is_ending, judge, judge_waiting, last_exception
+from ..run.states import AT_WORK, Halt, HostState, RunPhase, StoppedBy, TaskState
+from ..run.verdict import TaskEvidence, is_ending, judge, judge_waiting, last_exception
 from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 
@@ -46,7 +46,7 @@ _ONE_MOMENT = 10.0
 """Seconds between two looks that are about the same trouble."""
 _MOST_WHOLE = MOST_FRAMES // 128
 """Tasks of which each stack is as long as it was."""
-_STILL = ("is stopped", IN_KERNEL)
+_STILL = ("is stopped", Halt.WAITING)
 """Beginnings of what the kernel says of a process that does nothing by itself."""
 
 
