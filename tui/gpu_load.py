@@ -15,11 +15,10 @@ from launcher.printable import printable
 from launcher.quantities import age, counted, size
 from launcher.run.gpus import GpuSample, GpuView
 from launcher.run.snapshot import HostView, Snapshot, TaskView
-from launcher.run.states import RunPhase, TaskState
+from launcher.run.states import RunPhase
 from tui.curves import sparkline
 from tui.format import StatusColor
 
-_AT_WORK = (TaskState.READY, TaskState.RUNNING)
 _MOST_RANGES = 2
 _SAMPLES, _APART = 90, 2.0
 """Samples of a host's load that are kept, and seconds between two of them: three minutes."""
@@ -99,7 +98,7 @@ def task_warnings(snapshot: Snapshot, now: float) -> Mapping[TaskId, GpuWarning]
         if (bad := [(gpu, wrong) for gpu in host.gpus if (wrong := ills(gpu, now))])
     }
     for task in snapshot.tasks if ill else ():
-        if task.state in _AT_WORK:
+        if task.state.up:
             own = [
                 wrong[0] for gpu, wrong in ill.get(task.host, ()) if gpu.is_of(task.id, task.gpus)
             ]

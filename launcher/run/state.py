@@ -343,7 +343,7 @@ def blocks_stage(view: TaskView) -> bool:
     """The next stage waits for this task; for a lost one only where it was never started."""
     if view.state is TaskState.LOST:
         return view.pid is None
-    return not view.state.ended and view.state not in (TaskState.READY, TaskState.RUNNING)
+    return not (view.state.ended or view.state.up)
 
 
 def task_view(task: TaskId, plan: Plan, past: TaskView | None) -> TaskView:

@@ -34,6 +34,11 @@ class TaskState(StrEnum):
         return self in _LIVE
 
     @property
+    def up(self) -> bool:
+        """The task's program runs, and is ready for the tasks of the next stage."""
+        return self in _UP
+
+    @property
     def ended(self) -> bool:
         """The task has ended and no restart is on its way."""
         return self in _ENDED
@@ -48,6 +53,7 @@ _LIVE = frozenset(
         TaskState.LOST,
     }
 )
+_UP = frozenset({TaskState.READY, TaskState.RUNNING})
 _ENDED = frozenset({TaskState.EXITED, TaskState.FAILED, TaskState.STOPPED, TaskState.KILLED})
 
 

@@ -13,14 +13,12 @@ from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..run.gpus import GpuView, gpu_memory, gpu_sample
 from ..run.snapshot import TaskView
-from ..run.states import TaskState
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
 
 _RECORD_SECONDS = 30.0
 """A host is recorded with its GPUs at most so often, when their processes change."""
-_AT_WORK = (TaskState.READY, TaskState.RUNNING)
 _MOST_SAID = 100
 """Sentences about GPUs in a run: a host may lie."""
 
@@ -81,7 +79,7 @@ class GpuWatch:
     def _views(self, host: str, frames: Sequence[GpuFrame], now: float) -> tuple[GpuView, ...]:
         """The GPUs of a host, and since when those of its tasks have been idle."""
         views = self._data.tasks.values()
-        running = [view for view in views if view.host == host and view.state in _AT_WORK]
+        running = [view for view in views if view.host == host and view.state.up]
         before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
         gpus = []
         for frame in frames:

@@ -40,7 +40,6 @@ _LATE = 10
 """Times the usual distance of two metric lines."""
 _AT_LEAST = 10.0
 """Seconds: a line a second is no reason for alarm when one takes ten."""
-_AT_WORK = (TaskState.READY, TaskState.RUNNING)
 
 
 @dataclass
@@ -109,7 +108,7 @@ class StallDetector:
             view = tasks[task]
             if not view.state.live or view.attempt != pace.attempt:
                 del self._paces[task]
-            elif view.state not in _AT_WORK:  # starting, or lost: it is we who hear nothing
+            elif not view.state.up:  # starting, or lost: it is we who hear nothing
                 pace.moved = self._now
             elif not (pace.over or pace.told) and (silent := self._now - pace.moved) > _limit(pace):
                 pace.told = True
@@ -171,7 +170,7 @@ class _Silences:
             last, count = self._last.get(task, (None, 0))
             count = count + 1 if last == view.last_output else 0
             self._last[task] = view.last_output, count
-            if count in _EXIT_TICKS and view.state in (TaskState.STARTING, *_AT_WORK):
+            if count in _EXIT_TICKS and (view.state.up or view.state is TaskState.STARTING):
                 due[task] = count * TICK
         return due
 
@@ -198,7 +197,7 @@ class QuietRun:
         that live."""
         views = list(tasks)
         last = max((view.last_output or 0.0 for view in views), default=0.0)
-        at_work = len(views) > 1 and all(view.state in _AT_WORK for view in views)
+        at_work = len(views) > 1 and all(view.state.up for view in views)
         self._ticks = self._ticks + 1 if at_work and last == self._last else 0
         self._last = last
         return self._ticks in _QUIET_TICKS

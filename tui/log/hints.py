@@ -357,9 +357,6 @@ def hint_for(line: str) -> Hint | None:
     return None
 
 
-_UP = (TaskState.READY, TaskState.RUNNING)
-
-
 class TaskContext(NamedTuple):
     """One task: where it runs, its state and exit in words, and what is known of the cause."""
 
@@ -411,7 +408,7 @@ def _waited_for(about: TaskId, tasks: TaskContexts) -> str:
     if not other.how:
         return ""
     why = f" ({other.reason})" if other.reason else ""
-    if other.state in _UP:
+    if other.state.up:
         return (
             f"{other.place} is {other.how}: it is about to answer, or {other.address} cannot "
             "be reached from here"

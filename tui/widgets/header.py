@@ -33,7 +33,6 @@ from .fit import Importance, Part, fit, row_width
 
 BEFORE = (RunPhase.QUEUED, RunPhase.CONNECTING, RunPhase.STAGING, RunPhase.STARTING)
 """Phases in which stages are still to start."""
-_UP = (TaskState.READY, TaskState.RUNNING)
 _BEGUN = (TaskState.STAGING, TaskState.WARMING, TaskState.STARTING, TaskState.BACKOFF)
 _MOST_CELLS = 8
 _READY, _STARTING, _WAITING, _FAILED = "█▒░✗"
@@ -260,7 +259,7 @@ class _Group:
 
     @property
     def up(self) -> int:
-        return sum(task.state in _UP for task in self.tasks)
+        return sum(task.state.up for task in self.tasks)
 
     @property
     def wrong(self) -> int:
