@@ -46,13 +46,17 @@ _PAUSE_SHARE = 5.0
 _MIB = 1 << 20
 _MOST_XIDS = 8
 _BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})"
-_XID = r"NVRM: Xid \(PCI:([0-9A-Fa-f:.]{7,20})\): (\d{1,4})"
+_XID = r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,20})(?: GPU-I:\w{1,4})?\): (\d{1,4})"
 _INSTANCE = r"\s+MIG (\S{1,40})\s.*\(UUID: (MIG-[\w/-]{1,80})\)"
 _LISTED_GPU = r"GPU (\d{1,4}): .*\(UUID: (GPU-[\w-]{1,80})\)"
 _CUDA = r"CUDA (?:UMD )?Version: *(\d{1,3}\.\d{1,3})"
-_BROKEN = ("lost", "reset", "error", "err!")
+_BROKEN = ("lost", "reset")
 """Words in the place of a figure that say of the GPU that it cannot be used."""
+_ERRORS = ("error", "err!")
+"""Words that say so in the places of both the load and the temperature: a sensor of power or of a
+fan may fail for a moment, and a GPU within Windows Subsystem for Linux has no load."""
 _NOT_LISTED = "nvidia-smi does not list it any more"
+_NO_DEVICES = "No devices were found"
 
 
 class GpuOwner(NamedTuple):
@@ -162,22 +166,26 @@ class NvidiaSmi:
         owners = {} if found is None else _owners(_rows(found[1], _PROCESS_FIELDS, "gpu_uuid")[0])
         if any(gpu["mig"] for gpu in gpus):
             self._add_instances(gpus, until)
-        gpus += self._lost({gpu["bus"] for gpu in gpus}, sentences)
+        whole = bool(rows) or _NO_DEVICES in said[1]
+        gpus += self._missing({gpu["bus"] for gpu in gpus}, sentences, whole)
         self._buses = {gpu["bus"]: gpu for gpu in gpus}
         if gpus:
             for bus, numbers in self._kernel.read(self._buses).items():
                 self._buses[bus]["xids"] = numbers
         return _Look(sorted(gpus, key=lambda gpu: int(gpu["index"])), owners, why)
 
-    def _lost(self, there: set[str], sentences: list[str]) -> list[Json]:
-        """GPUs that were listed once and are not now, each with what is said of it instead."""
+    def _missing(self, there: set[str], sentences: list[str], whole: bool) -> list[Json]:
+        """GPUs that were listed once and are not now. They are lost where the list is `whole`, or
+        where a sentence names them; nvidia-smi also fails as a whole, as after an update of the
+        driver, while programs go on computing."""
         said = {_place(sentence): sentence for sentence in reversed(sentences)}
-        lost = []
+        missing = []
         for bus, gpu in self._buses.items():
             if bus not in there:
-                problem = said.get(bus) or said.get(str(gpu["index"])) or _NOT_LISTED
-                lost.append({**_without_figures(gpu), "problem": problem})
-        return lost
+                problem = said.get(bus) or said.get(str(gpu["index"]))
+                problem = problem or (_NOT_LISTED if whole else gpu["problem"])
+                missing.append({**_without_figures(gpu), "problem": problem})
+        return missing
 
     def _add_instances(self, gpus: list[Json], until: float | None) -> None:
         if self._instances is None:
@@ -292,7 +300,7 @@ def _rows(text: str, fields: tuple[str, ...], first: str) -> tuple[list[dict[str
         row = dict(zip(fields, values)) if len(values) == len(fields) else {}
         if row and (row[first].isdigit() or row[first].startswith(("GPU-", "MIG-"))):
             rows.append(row)
-        elif line.strip() and not line.startswith("No devices") and len(sentences) < MOST_GPUS:
+        elif line.strip() and not line.startswith(_NO_DEVICES) and len(sentences) < MOST_GPUS:
             sentences.append(line.strip()[:_MOST_TEXT])
     return rows, sentences
 
@@ -302,11 +310,6 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
     index, bus = row.get("index", ""), _bus(row.get("pci.bus_id", "")) or row.get("uuid", "")
     if not index.isdigit() or len(index) > 4 or not bus:
         return None
-    broken = [
-        value.strip("[] ")
-        for value in row.values()
-        if value.startswith(("[", "ERR")) and any(word in value.lower() for word in _BROKEN)
-    ]
     load, power, limit = (
         _number(row, name) for name in ("utilization.gpu", "power.draw", "power.limit")
     )
@@ -330,8 +333,21 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
         "ecc_errors": None if ecc is None else int(ecc),
         "mode": row.get("compute_mode", "")[:40],
         "mig": row.get("mig.mode.current") == "Enabled",
-        "problem": broken[0][:_MOST_TEXT] if broken else "",
+        "problem": _problem(row)[:_MOST_TEXT],
     }
+
+
+def _problem(row: Mapping[str, str]) -> str:
+    """What stands in the place of figures of a GPU that cannot be used; empty for any other."""
+
+    def has(value: str, words: tuple[str, ...]) -> bool:
+        return value.startswith(("[", "ERR")) and any(word in value.lower() for word in words)
+
+    vital = [row.get(name, "") for name in ("utilization.gpu", "temperature.gpu")]
+    broken = [value for value in row.values() if has(value, _BROKEN)]
+    if not broken and all(has(value, _ERRORS) for value in vital):
+        broken = vital
+    return broken[0].strip("[] ") if broken else ""
 
 
 def _without_figures(gpu: Json) -> Json:

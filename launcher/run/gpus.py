@@ -35,6 +35,7 @@ _FATAL_XIDS = {
     119: "its controller (GSP) does not answer",
     120: "its controller (GSP) has failed",
     140: "memory error that could not be recovered (ECC)",
+    149: "NVLink error",
 }
 """Xid errors for which the hardware is to blame, as NVIDIA's catalogue has them; others (13, 31,
 43, 45, …) are most often a program's."""

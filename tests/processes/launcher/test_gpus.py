@@ -97,6 +97,105 @@ def test_a_gpu_that_answers_with_errors_is_called_so(
 
 
 @pytest.mark.parametrize(
+    "values",
+    [
+        {"power__draw": "ERR!"},
+        {"power__draw": "[Unknown Error]", "power__limit": "[Unknown Error]"},
+        {"utilization__gpu": "ERR!"},
+        {"memory__used": "[N/A]", "memory__total": "[N/A]", "power__limit": "[N/A]"},
+        {"name": "NVIDIA GB10, lost and found", "compute_mode": "[Not Supported]"},
+    ],
+    ids=["power sensor", "limit of power", "load within WSL", "memory of GB10", "words in a name"],
+)
+def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(
+    smi: FakeNvidiaSmi, values: dict[str, str]
+) -> None:
+    """Given a GPU that computes, and one figure of which is an error, then that is unknown."""
+    smi.say(gpu=[gpu(0, **values)])
+    with Client() as client:
+        client.hello()
+        (seen,) = listed(client)["gpus"]
+        client.leave()
+    assert (seen["problem"], seen["temperature"]) == ("", 62)
+
+
+@pytest.mark.parametrize(
+    ("lines", "status", "why"),
+    [
+        (
+            ["Failed to initialize NVML: Driver/library version mismatch"],
+            18,
+            "Failed to initialize NVML: Driver/library version mismatch",
+        ),
+        (["Failed to initialize NVML: Unknown Error"], 255, "Failed to initialize NVML: Unknown"),
+        (
+            [
+                "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. "
+                "Make sure that the latest NVIDIA driver is installed and running."
+            ],
+            9,
+            "NVIDIA-SMI has failed because",
+        ),
+        ([], 139, "nvidia-smi ends with status 139 and no word"),
+        ([], 0, ""),
+    ],
+    ids=["updated driver", "cgroup of a container", "unloaded driver", "crash", "nothing"],
+)
+def test_an_nvidia_smi_that_fails_as_a_whole_says_nothing_of_a_gpu(
+    smi: FakeNvidiaSmi, lines: list[str], status: int, why: str
+) -> None:
+    """Given a driver that was updated while programs go on computing, then their GPUs are told
+    without figures, and are not called lost."""
+    smi.say(gpu=[gpu(0), gpu(1)], apps=[])
+    with Client() as client:
+        client.hello()
+        listed(client)
+        smi.say(gpu=lines, status=status)
+        said = listed(client)
+        client.leave()
+    assert [seen["problem"] for seen in said["gpus"]] == ["", ""]
+    assert not any("utilisation" in seen for seen in said["gpus"])
+    assert said["why"].startswith(why) and bool(said["why"]) == bool(why)
+
+
+def test_a_sentence_about_one_gpu_says_nothing_of_the_others(smi: FakeNvidiaSmi) -> None:
+    """Given an nvidia-smi that gives up at a GPU that is lost, then that one is, and no other."""
+    lost = "Unable to determine the device handle for GPU0000:07:00.0: Unknown Error"
+    smi.say(gpu=[gpu(0), gpu(1)], apps=[])
+    with Client() as client:
+        client.hello()
+        listed(client)
+        smi.say(gpu=[lost], status=15)
+        first, second = listed(client)["gpus"]
+        client.leave()
+    assert (first["problem"], second["problem"]) == ("", lost)
+
+
+def test_the_only_gpu_that_is_lost_is_called_so(smi: FakeNvidiaSmi) -> None:
+    """Given one GPU, when nvidia-smi finds none any more, then that GPU is lost."""
+    smi.say(gpu=[gpu(0)], apps=[])
+    with Client() as client:
+        client.hello()
+        listed(client)
+        smi.say(gpu=["No devices were found"], status=6)
+        (seen,) = listed(client)["gpus"]
+        client.leave()
+    assert seen["problem"] == "nvidia-smi does not list it any more"
+
+
+def test_a_warning_after_the_rows_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> None:
+    """Given a GPU whose own memory of its settings is damaged, then it is told, and usable."""
+    warning = "WARNING: infoROM is corrupted at gpu 0000:06:00.0"
+    smi.say(gpu=[gpu(0), warning], status=14, apps=[])
+    with Client() as client:
+        client.hello()
+        said = listed(client)
+        client.leave()
+    assert [(seen["problem"], seen["utilisation"]) for seen in said["gpus"]] == [("", 1.0)]
+    assert said["why"] == warning
+
+
+@pytest.mark.parametrize(
     "sentence",
     [
         "Unable to determine the device handle for GPU 0000:07:00.0: GPU is lost.  Reboot the "

@@ -21,6 +21,10 @@ def log(*records: str) -> str:
         (f"3,1201,98765432,-;{LOST}", [79]),
         ("4,7,1,-;NVRM: Xid (PCI:0000:3b:00.0): 48, An uncorrectable double bit error", [48]),
         ("4,7,1,-;NVRM: Xid (PCI:00000000:3B:00): 94, pid='<unknown>', Contained", [94]),
+        ("4,7,1,-;NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 94, pid=7194, Contained", [94]),  # MIG
+        ("4,7,1,-;NVRM: Xid (0000:3b:00): 79, an older driver", [79]),
+        ("4,7,1,-;NVRM: Xid (PCI:0000:3b:00): 45, Ch 00000001 caused by previous Xid 149", [45]),
+        ("4,7,1,-;nvidia-nvswitch0: SXid (PCI:0000:3b:00.0): 20034, Fatal", []),
         (f"12,1201,98765432,-;{LOST}", []),  # a program has written it
         (f" CONTINUED={LOST}", []),
         ("3,1,1,-;NVRM: Xid (PCI:): 79", []),
