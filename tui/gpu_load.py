@@ -82,6 +82,11 @@ def ills(gpu: GpuView, now: float) -> list[GpuWarning]:
     return found
 
 
+def is_bad(gpu: GpuView) -> bool:
+    """A GPU that has failed, or is hot."""
+    return gpu.hot or bool(gpu.fault)
+
+
 def _first(warning: GpuWarning) -> tuple[Ill, float]:
     """The worst first; of idle ones that which holds of all of them."""
     return warning.kind, warning.seconds

@@ -51,7 +51,7 @@ class Throttle(StrEnum):
     POWER_BRAKE = "power-brake"
     """The machine's power supply has asked for it."""
     HARDWARE = "hardware"
-    """The hardware slows it down, for one of the other reasons or for its supply of power."""
+    """The hardware slows it down, most often for its supply of power."""
 
 
 _THROTTLE_BITS = (
@@ -60,11 +60,15 @@ _THROTTLE_BITS = (
     (0x80, Throttle.POWER_BRAKE),
     (0x08, Throttle.HARDWARE),
 )
+_HARDWARE, _ITS_CAUSES = 0x08, 0xC0
 
 
 def throttles(bits: int | None) -> tuple[Throttle, ...]:
-    """The reasons in the bits of `clocks_throttle_reasons.active`."""
-    return tuple(reason for bit, reason in _THROTTLE_BITS if (bits or 0) & bit)
+    """The reasons in the bits of `clocks_throttle_reasons.active`. Heat and the power brake set
+    that of the hardware, too."""
+    told = bits or 0
+    told &= ~_HARDWARE if told & _ITS_CAUSES else ~0
+    return tuple(reason for bit, reason in _THROTTLE_BITS if told & bit)
 
 
 @frozen

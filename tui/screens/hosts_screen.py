@@ -23,7 +23,7 @@ from launcher.run.snapshot import HostReceipt, HostView, Snapshot, TaskView
 from launcher.run.states import HostState, RunPhase
 from launcher.session.control import RunControl
 from tui.format import STATE_MARKS, StatusColor, bar, state_mark, status_color
-from tui.gpu_load import GpuHistory, Ill, LoadHistory, ills, mean, memory_share, users
+from tui.gpu_load import GpuHistory, Ill, LoadHistory, ills, is_bad, mean, memory_share, users
 from tui.outcome import host_verdict, queue_status
 from tui.screens.page import entitle, fit
 from tui.screens.run_page import RunPage
@@ -115,6 +115,7 @@ class HostsScreen(RunPage):
         hosts = snapshot.hosts
         told = {
             "gpu": any(host.gpus for host in hosts),
+            "lease": any(host.lease_until is not None for host in hosts),
             "note": any(_notes(host) for host in hosts),
             "address": self._wide and any(host.destination != host.name for host in hosts),
         }
@@ -231,9 +232,10 @@ class HostLoad(NamedTuple):
 
     @property
     def in_trouble(self) -> bool:
-        """The host, or one of its tasks, is in a bad state."""
-        bad = any(status_color(task) is StatusColor.BAD for task in self.tasks)
-        return bad or _COLORS[self.host.state] is StatusColor.BAD
+        """The host, one of its tasks or one of its GPUs, is in a bad state."""
+        if _COLORS[self.host.state] is StatusColor.BAD or any(map(is_bad, self.host.gpus)):
+            return True
+        return any(status_color(task) is StatusColor.BAD for task in self.tasks)
 
     @property
     def memory(self) -> float | None:
@@ -341,6 +343,10 @@ def host_cells(
     for text, line in lines if sparks else ():
         if text:
             text.append(f" {line:>{sparks}}", good)
+    if wrong := [(each[0], one.index) for one in host.gpus if (each := ills(one, now))]:
+        worst, index = min(wrong)
+        which = f"GPU {index}" if len(wrong) == 1 else f"{len(wrong)} GPUs"
+        gpu.append("  " if gpu else "").append(f"! {which}", f"bold {colours[worst.color]}")
     heard, lease = host.last_heard, host.lease_until
     left = "" if lease is None else age(lease - now) if lease > now else "ended"
     note = Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else "")

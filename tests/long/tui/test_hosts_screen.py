@@ -137,6 +137,8 @@ async def test_titles_and_header_warn_of_a_tasks_gpu(
             await until(pilot, lambda: f"! worker:13: {whole}" in screen_text(app)[0])
         assert isinstance(app.screen, HostsScreen)
         assert any(f" {text}  worker:13 61 GB" in row for row in rows_of(app, "#gpus"))
+        (row,) = (row for row in rows_of(app, "#hosts") if "! GPU 3" in row)
+        assert " tf2 " in row
         give(run)
         await until(pilot, lambda: not visible(app, text))
     run.logs.close()

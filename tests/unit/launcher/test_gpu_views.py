@@ -36,7 +36,9 @@ def view(**values: Any) -> GpuView:
         (0x1, (), (), False),  # idle
         (0x4, (Throttle.POWER_CAP,), (), False),
         (0x20, (Throttle.THERMAL,), (Throttle.THERMAL,), True),
-        (0x48, (Throttle.THERMAL, Throttle.HARDWARE), (Throttle.THERMAL, Throttle.HARDWARE), True),
+        (0x8, (Throttle.HARDWARE,), (Throttle.HARDWARE,), False),
+        (0x68, (Throttle.THERMAL,), (Throttle.THERMAL,), True),
+        (0x88, (Throttle.POWER_BRAKE,), (Throttle.POWER_BRAKE,), False),
         (0x84, (Throttle.POWER_CAP, Throttle.POWER_BRAKE), (Throttle.POWER_BRAKE,), False),
         (None, (), (), False),
     ],
