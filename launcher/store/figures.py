@@ -100,6 +100,8 @@ class _Hit:
 
     def count(self, group: str) -> int | None:
         text = self[group] if group in self.groups else b""
+        if text[-1:] in (b"k", b"M"):  # tqdm with `unit_scale`
+            return round(float(text[:-1]) * (1e3 if text.endswith(b"k") else 1e6))
         return int(text.replace(b",", b"")) if text else None
 
 
@@ -111,14 +113,19 @@ _STEP = rf"(?P<step>{_INT})"
 _TOTAL = rf"(?P<total>{_INT})"
 _OF = rf"\s*/\s*{_TOTAL}"
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN)"
-_END = r"(?:\.0+)?(?:[^\w.,/%]|[.,](?:\D|$)|$)"
-"""Behind a count: neither the rest of a number nor a unit."""
-_HEAVY = r"(?:\xe2\x94\x81|\xe2\x95\xb8|\xe2\x95\xba)"
-"""The heavy lines of bars of Keras and rich, whole and half, as bytes of UTF-8."""
-_NAMES = r"steps?|iters?|iterations?|itr|batch|batches|mini-?batch|updates?"
+_END = r"(?:\.0+)?(?:[^\w.,/%-]|[.,-](?:\D|$)|$)"
+"""Behind a count: neither the rest of a number or a date nor a unit."""
+_LINE = r"(?:\xe2\x94\x81|\xe2\x94\x80|\xe2\x95\xb8|\xe2\x95\xba)"
+"""The lines of bars of Keras, rich and Ultralytics, whole and half, as bytes of UTF-8."""
+_SCALED = r"\d{1,4}(?:\.\d+)?"
+_NAMES = (
+    r"steps?|iters?|iterations?|itr|it|batch|batches|batch_?i(?:d|dx|ndex)|mini-?batch|updates?"
+)
+_TRAIN = r"train(?:ing|er)?|learning"
 
 LIKELY = re2.compile(
-    rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|%\||it \[|images/sec|\xe2\x94\x81"
+    rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|learn|%\||it \[|images/sec"
+    rb"|\xe2\x94[\x80\x81]"
 )
 """What stands in each line that has figures: most logs have none."""
 
@@ -126,27 +133,50 @@ _FORMS = (
     # After 300 training steps (912 global steps), …    Done: 1370 training steps (2001 global …
     ("ours", rf"\b(?:After|Done:) \d+ training steps \({_STEP} global steps?\)"),
     # Worker 0: training step 12 done (global step: 23)    global_step=10,    "global_step": 10
-    ("global", rf"(?i)\bglobal[ _/]?steps?[\"']?\)?\s*[:=]?\s*[\"']?{_STEP}(?:{_OF})?{_END}"),
-    ("updates", rf"(?i)\bnum_updates[\"']?\s*[:=]?\s*[\"']?{_STEP}{_END}"),
-    # 37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]
+    # 'global_step/max_steps': '10/120'
+    (
+        "global",
+        r"(?i)\bglobal[ _/]?steps?(?:/max_steps)?[\"']?\)?\s*[:=]?\s*[\"']?"
+        rf"{_STEP}(?:{_OF})?{_END}",
+    ),
+    # num_updates=100    nupdates: 100    Ep. 1 : Up. 100 :
+    ("updates", rf"(?i)(?:\bnum_?updates|\bnupdates|: Up\.)[\"']?\s*[:=]?\s*[\"']?{_STEP}{_END}"),
+    # "current_steps": 120, "total_steps": 1000
+    (
+        "current",
+        rf"(?i)\bcur(?:rent)?_(?:step|iter)\w*[\"']?\s*[:=]\s*{_STEP}"
+        rf"(?:,\s*[\"']?(?:total|max)_\w+[\"']?\s*[:=]\s*{_TOTAL})?{_END}",
+    ),
+    # 37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]    %|███ | 37/100 00:29
     ("bar", rf"\| *{_STEP}/{_TOTAL} \["),
+    ("bar", rf"%\|[^|]*\| *{_STEP}/{_TOTAL}(?: \d|\s*$)"),
+    ("bar", rf"\[ *{_STEP}/{_TOTAL} \d+:\d\d(?::\d\d)? < "),
     ("bar", r"(?:^|[\s:|])(?P<step>\d{1,15})it \[\d+:\d\d"),
+    # 12%|█▏        | 1.20k/10.0k [12:34<1:32:10, 1.59it/s]
+    (
+        "bar",
+        rf"\| *(?P<step>{_SCALED}[kM])/(?P<total>{_SCALED}[kM]) \[[^\]]* (?:[\d.]+it/s|[\d.]+s/it)",
+    ),
     # 12/100 ━━━━━ 0s 12ms/step - loss: 0.31    12/100 [==>...] - ETA: 1s    100/100 - 1s - loss: …
-    ("keras", rf"^\s*{_STEP}/(?:{_TOTAL}|Unknown)\s+(?:\[[=>.]*\]|{_HEAVY}|- \d)"),
+    ("keras", rf"^\s*(?:step )?{_STEP}/(?:{_TOTAL}|Unknown)\s+(?:\[[=>.]*\]|{_LINE}|- \d)"),
     # Epoch 0/4 ━━━━━━━ 37/100 0:00:03
-    ("rich", rf"{_HEAVY}\s+(?:\d+% +)?{_STEP}/{_TOTAL}(?:\s|$)"),
+    ("rich", rf"{_LINE}\s+(?:\d+% +)?{_STEP}/{_TOTAL}(?:\s|$)"),
     # Train Epoch: 1 [640/60000 (1%)]    Epoch: [0][ 10/5005]    Epoch(train) [1][ 50/7330]
     ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*\[\s*{_STEP}{_OF}[\s\](]"),
     # epoch 001: 100 / 1234 loss=11.2
     ("epoch", rf"(?i)\bepoch\s+\d+:\s+{_STEP}{_OF}\s"),
-    # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]
-    ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*\[\s*{_STEP}{_OF}[\s\](]"),
+    # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]    [Train](1200/24000)
+    ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*[\[(]\s*{_STEP}{_OF}[\s\](,)]"),
     # [3/25][10/1583] Loss_D: …
     ("pair", rf"^\[\d+/\d+\]\s*\[\s*{_STEP}{_OF}\]"),
+    ("pair", rf"^\[batch={_STEP}{_OF}\]"),
     # | epoch 1 | 200/ 2983 batches |
     ("batches", rf"(?i)(?:^|[\s|]){_STEP}{_OF}\s+(?:batches|iterations|steps|it)\b"),
-    # [1,  2000] loss: 2.153
+    # [1,  2000] loss: 2.153    120 | loss 2.5 | lr 3e-4
     ("tutorial", rf"^\[\d+, +{_STEP}\] loss: "),
+    ("tutorial", rf"^\s*{_STEP} \| loss "),
+    # 120:	learn: 0.5	total: 1.2s	remaining: 8.7s
+    ("boosting", rf"^{_STEP}:\s+learn: "),
     # 10	images/sec: 123.4 +/- 0.5 (jitter = 1.2)	7.832
     ("images", rf"^\s*{_STEP}\s+images/sec: \S+ \+/-"),
     # 100: 2.345678, 2.4 avg loss, 0.001 rate
@@ -155,11 +185,12 @@ _FORMS = (
     ("percent", r"(?P<step>\d{1,3})%\|"),
     # |    total_timesteps      | 2048        |
     ("timesteps", rf"^\|\s+total_timesteps\s+\|\s+{_STEP}\s+\|"),
-    # step 500    Iteration 12,    iter: 20/500    Step [100/600]
+    # step 500    Iteration 12,    iter: 20/500    Step [100/600]    Minibatch[ 101- 200]
     (
         "named",
-        rf"(?i)(?:^|[^\w./-])(?:train(?:ing|er)?[ _/])?(?P<name>{_NAMES})[\"']?"
-        rf"(?P<sign>\s*[:=#\[(]|\s)\s*[\"'\[(]?\s*{_STEP}(?:{_OF})?{_END}",
+        rf"(?i)(?:^|[^\w./-])(?:(?P<train>{_TRAIN})[ _/])?(?P<name>{_NAMES})[\"']?"
+        r"(?P<sign>\s*(?:[:=#\[(]|\.\.\. \()|\s)\s*[\"'\[(]?\s*(?:\d+ ?- *)?"
+        rf"{_STEP}(?:{_OF})?{_END}",
     ),
     # [10] learning_rate=0.1, loss=2.3    [10]	train-logloss:0.31: a step, or a rank
     ("indexed", rf"(?:^|[\]\s])\[{_STEP}\]\s+[\w/'. -]{{1,60}}[:=]\s*{_NUMBER}"),
@@ -181,8 +212,8 @@ _LOSS = _Expression(
     r"|dev|best|final|min|student|teacher|batch|epoch|step|running|current|reconstruction)"
     r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
     r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
-    r"[\"']?\s*(?:is\b|[:=(])?\s*[\"'\[(]{0,2}(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
-    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step|\W|$))"
+    r"[\"']?\s*(?:is\b|[:=(|])?\s*[\"'\[(]{0,2}(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
+    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step|,\d| +[\d.]|\W|$))"
 )
 _OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
 _WORD = _Expression(r"(?:^|[^\w.])(?P<word>[A-Za-z_]+)$")
@@ -191,9 +222,10 @@ _AVERAGE = _Expression(rf"(?P<loss>{_NUMBER}) avg(?: loss)?,")
 _JITTER = _Expression(rf"\(jitter = [^)]*\)\s+(?P<loss>{_NUMBER})")
 _EXACT = _Expression(r"^loss(?: value| on training batch)?$")
 _GOOD = _Expression(
-    r"^(?:(?:train(?:ing)?|tr|lm|avg\.?|average|mean|total|step|batch|running|current|cur)[ _./-]"
-    r"(?:step_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss[_/](?:train/)?(?:total|avg|train|"
-    r"value|loss)(?:_loss)?|loss train|losses/(?:total_)?loss)$"
+    r"^(?:(?:train(?:ing)?|tr|lm|av[gre]\.?|average|mean|total|step|batch|running|current|cur)"
+    r"[ _./-](?:step_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss train"
+    r"|(?:train )?loss[_/](?:train/)?(?:total|avg\w*|train|value|loss)(?:_loss)?"
+    r"|losses/(?:total_)?loss)$"
 )
 _FAIR = _Expression(
     r"^(?:train(?:ing)?[-_./' s]*)?(?:\w*log_?loss|cross[-_ ]?entropy(?:_?loss)?|ce_?loss|cost"
@@ -203,21 +235,30 @@ _FAIR = _Expression(
 _EPOCH = _Expression(r"^Epoch \d+/\d+\s*$")
 _ASIDE = _Expression(
     r"(?i)\b(?:val|valid|validat\w*|eval|evals|evaluat\w*|cv|test|testing|sanity|predict\w*"
-    r"|infer|inference|inferring|dev|vis|saving|restoring|loss for final step"
-    # what bars say of data
-    r"|download\w*|map|filter\w*|tokeni[sz]\w*|load\w*|generating|shuffl\w*|cach\w*|extract\w*"
-    r"|(?:pre)?process\w*|prepar\w*|compil\w*|upload\w*|fetch\w*|build\w*|resolving|unpack\w*"
-    r"|reading|pull\w*|warm-?up|warming|flatten\w*|creating|converting|writing|indexing|scanning"
-    r"|importing|installing|collecting|packing|grouping|hashing|decoding|encoding|sampling"
-    r"|deduplicat\w*)\b"
+    r"|infer|inference|dev|vis|map[\d@]*|restor\w*|resum\w*|sav(?:ing|ed)|checkpoint\w*|best"
+    r"|loss for final step|wandb"
+    # what bars and lines say of data
+    r"|download\w*|filter\w*|tokeni[sz]\w*|load\w*|shuffl\w*|cach\w*|extract\w*|(?:pre)?process\w*"
+    r"|prepar\w*|compil\w*|upload\w*|fetch\w*|build\w*|unpack\w*|pull\w*|warm-?up|deduplicat\w*)\b"
 )
 """Words before the figures of a line that is not about the training itself."""
+_DOING = _Expression(r"(?i)(?:^|[^\w])(?P<word>[a-z]+ing)\b")
+_TRAINING = (b"training", b"learning", b"tuning", b"fitting", b"optimizing", b"optimising")
+"""What a bar without a loss says that the program does: all else is done to data."""
 _BYTES = _Expression(r"\d ?[kMGT]?i?B(?:/s|\b)")
 _MORE = _Expression(
     r"(?i)\b(?:lr|learning[ _]rate|acc|accuracy|ppl|eta|time|speed|grad[ _]?norm|epoch|tps|mfu|ips"
-    r"|skipped|reward|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
+    r"|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
+    r"|[:=] ?-?\d+\.\d+\b.*[:=] ?-?\d+\.\d"
 )
 """Figures beside a step, which a sentence does not have."""
+_IN_EPOCH_NOW = _Expression(r"(?i)\bepoch\W{0,3}\d+(?:/\d+)?\W{1,4}$")
+_OTHER_STEPS = _Expression(r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each)[ _-]$")
+"""Words before `step` in settings."""
+_PREFIX = _Expression(
+    r"^(?:\[\d+,\d+\]<std(?:out|err)>:|\[(?:default|rank)\d+\]:|\([^() ]+ (?:pid|ip)=[^()]*\)) ?"
+)
+"""What mpirun, torchrun and Ray write before each line."""
 
 
 def is_epoch(line: bytes) -> bool:
@@ -227,6 +268,8 @@ def is_epoch(line: bytes) -> bool:
 
 def figures_of(line: bytes) -> Figures | None:
     """Reads one line; None where it has no figures."""
+    if line[:1] in b"[(" and (prefix := _PREFIX.search(line)) is not None:
+        line = line[len(prefix.match.group()) :]
     loss, loss_at = _loss_of(line)
     for number in sorted(_ANY.Match(line) or ()):
         form = _FORMS[number][0]
@@ -256,10 +299,15 @@ def _best_named(line: bytes, has_loss: bool) -> _Hit | None:
     while found is not None and tries < _MOST_MATCHES:
         name = found["name"].lower()
         signed = found["sign"].strip() != b""
-        if name.endswith(b"s"):
-            fits = has_loss and signed
+        counted = bool(signed or found["total"])
+        before = line[: found.span("name")[0]]
+        if has_loss:
+            fits = signed or not name.endswith(b"s")
+        elif name.endswith(b"s") or (name.startswith(b"batch") and not found["total"]):
+            fits = _IN_EPOCH_NOW.search(before) is not None and _MORE.search(line) is not None
         else:
-            fits = has_loss or bool((signed or found["total"]) and _MORE.search(line))
+            fits = counted and (bool(found["train"]) or _MORE.search(line) is not None)
+        fits = fits and _OTHER_STEPS.search(before) is None
         place = _WHOLE.get(name[:4], len(_WHOLE))
         if fits and (best is None or place < best[0]):
             best = (place, found)
@@ -277,7 +325,10 @@ def _checked(
     if step is None or (total is not None and step > total) or total == 0:
         return None
     aside = form == "percent" or (form in _BARS and _BYTES.search(line[end:]) is not None)
-    aside |= form != "ours" and _ASIDE.search(line[: min(first, loss_at)]) is not None
+    before = line[: min(first, loss_at)]
+    aside |= form != "ours" and _ASIDE.search(before) is not None
+    if form in _BARS and loss is None:
+        aside |= any(hit["word"].lower() not in _TRAINING for hit in _DOING.all(before))
     if aside:
         rank, loss = FormRank.ASIDE, None
     elif loss is not None:
@@ -285,8 +336,8 @@ def _checked(
     else:
         rank = FormRank.BAR if form in (*_BARS, *_IN_EPOCH) else FormRank.STEP
     if form == "bar":  # bars of one program differ by what stands before them
-        before = line[:first].partition(b"%|")[0][:80].decode(errors="replace")
-        form = f"bar {re.sub(r'[0-9.]+', '0', before).strip(' 0')} of {total}"
+        name = line[:first].partition(b"%|")[0][:80].decode(errors="replace")
+        form = f"bar {re.sub(r'[0-9.]+', '0', name).strip(' 0')} of {total}"
     elif form == "keras":  # an evaluation has another number of batches
         form = f"keras of {total}"
     elif form == "named":
@@ -305,6 +356,8 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
         more = found["more"].strip().lower()
         if more in _OTHER_LOSSES or found["after"] == b" at step":
             continue
+        if found["loss"].isdigit() and found["after"][-1:].isdigit():
+            continue  # `loss 2,5`, or `loss 120 0.625`
         if more and more != b"value":
             name += b" " + more
         if _EXACT.search(name):

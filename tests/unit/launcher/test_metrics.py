@@ -62,9 +62,9 @@ def test_a_bar_of_data_gives_way_to_the_training() -> None:
     """Whatever stands before it, also where it never comes to its end."""
     for count in (100, 60):
         log = Log()
-        log(*(BAR.format("Frobnicating", n, 100) for n in range(10, count + 1, 10)))
+        log(*(BAR.format("Frobs", n, 100) for n in range(10, count + 1, 10)))
         assert log("step 3 loss 0.5") == {"step": 3, "total": 100, "loss": 0.5}
-        log(BAR.format("Frobnicating", count, 100), "step 4 loss 0.4")
+        log(BAR.format("Frobs", count, 100), "step 4 loss 0.4")
         assert log.shown["step"] == 4 and log.shown["loss"] == 0.4
 
 
