@@ -47,16 +47,22 @@ def _sign(kind: str, pattern: str, text: str, unless: str | None = None) -> _Sig
 
 
 _DRIVER = (
-    "TensorFlow's CUDA and the host's driver do not fit together: a newer driver, or hide "
+    "the program's CUDA and the host's driver do not fit together: a newer driver, or hide "
     "the GPU with CUDA_VISIBLE_DEVICES=-1"
 )
+_PROCESSOR = (
+    "an instruction that the processor lacks",
+    "the host's processor is older than the program: TensorFlow's packages need AVX",
+)
+_PROTOBUF = "the protobuf of this host does not fit the packages that use it: "
 
 
 # The first that matches counts: the more telling ones stand first.
 SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         PORT_IN_USE,
-        r"Could not start gRPC server|[Aa]ddress already in use|Failed to add (?:any )?port",
+        r"Could not start gRPC server|[Aa]ddress already in use|EADDRINUSE"
+        r"|Failed to add (?:any )?port|server socket has failed to (?:listen|bind)",
         "the port is taken: a leftover of an earlier run, or another program; "
         "`tfmux check FILE` names it, and port `auto` avoids it",
     ),
@@ -83,6 +89,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "foreign checkpoint",
         r"Restoring from checkpoint failed|Key .+ not found in checkpoint"
+        r"|Error\(s\) in loading state_dict|PytorchStreamReader failed|invalid load key, "
         r"|Assign requires shapes of both tensors to match"
         r"|Unsuccessful TensorSliceReader constructor|DataLossError",
         "the checkpoint in the log directory is another model's, or half written: use a fresh "
@@ -98,10 +105,12 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|CUDA error: out of memory"
         r"|OOM when allocating tensor.*GPU|failed to allocate .* from device"
         r"|Out of memory error on GPU|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
-        r"|cudaErrorMemoryAllocation|HIP out of memory",
+        r"|cudaErrorMemoryAllocation|HIP out of memory|cudaMalloc failed: out of memory"
+        r"|cupy\.cuda\.memory\.OutOfMemoryError|Allocator \(GPU_\d+_bfc\) ran out of memory",
         "the GPU's memory is full: a smaller batch, fewer tasks on this GPU, or "
         "TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow, XLA_PYTHON_CLIENT_MEM_FRACTION for JAX; "
         "`nvidia-smi` on the host shows which process uses it",
+        unless="caller indicates that this is not a failure",
     ),
     _sign(
         "device out of memory",
@@ -112,9 +121,10 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "shared memory full",
-        r"out of shared memory|unable to (?:open|mmap|allocate) shared memory"
-        r"|/dev/shm[^\n]{0,80}No space left|No space left[^\n]{0,80}/dev/shm"
-        r"|torch_shm_manager|killed by signal: Bus error",
+        r"(?:out of|insufficient) shared memory|unable to (?:open|mmap|allocate) shared memory"
+        r"|unable to [^\n]{0,40} file </torch_|failed to extend /dev/shm"
+        r"|(?:/dev/shm|shmutils\.cc)[^\n]{0,80}No space left|No space left[^\n]{0,80}/dev/shm"
+        r"|killed by signal: Bus error",
         "/dev/shm is full: fewer workers of the data loader, a larger /dev/shm (`--shm-size` of a "
         "container), or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
@@ -122,14 +132,30 @@ SIGNATURES: tuple[_Signature, ...] = (
         "out of memory",
         r"\bMemoryError\b|std::bad_alloc|[Cc]annot allocate memory|OOM when allocating tensor"
         r"|[Oo]ut of memory: [Kk]ill|DataLoader worker \(pid[^)]*\) is killed by signal: Killed"
-        r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill",
+        r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill|_ArrayMemoryError|node running low on memory",
         "the host's memory is full: a smaller batch, fewer workers of the data loader, or fewer "
         "tasks on this host",
     ),
     _sign(
+        "too many processes",
+        r"can't start new thread|pthread_create (?:failed|returned)|Thread creation failed"
+        r"|fork: [^\n]{0,20}Resource temporarily unavailable",
+        "this user's limit of processes and threads, or the container's, is reached: "
+        'env = { OMP_NUM_THREADS = "1" }, fewer workers of the data loader, or a higher '
+        "`ulimit -u`",
+    ),
+    _sign(
+        "cuDNN",
+        r"Loaded runtime CuDNN library|cuDNN failed to initialize|[Cc]ould not create cudnn handle"
+        r"|DNN library initialization failed|CUDNN_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)",
+        "cuDNN does not start: it is older than the one with which the program was built (a newer "
+        "one, or LD_LIBRARY_PATH in `env`), or the memory of the GPU is full",
+    ),
+    _sign(
         "CUDA and driver",
         r"CUDA driver version is insufficient|no kernel image is available"
-        r"|CUDNN_STATUS_NOT_INITIALIZED|kernel version .* does not match DSO version",
+        r"|driver on your system is too old|Driver/library version mismatch"
+        r"|kernel version .* does not match DSO version",
         _DRIVER,
     ),
     _sign(
@@ -147,7 +173,8 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "no such GPU",
         r"invalid device ordinal|Found no NVIDIA driver|No CUDA GPUs are available"
-        r"|Torch not compiled with CUDA enabled",
+        r"|Torch not compiled with CUDA enabled|torch\.cuda\.is_available\(\) is False"
+        r"|only supported with GPUs, no GPUs found",
         "this task sees fewer GPUs than it asks for, or its package has no CUDA: `gpus` of the "
         "host and the task's LOCAL_RANK must fit",
     ),
@@ -161,8 +188,10 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "a collective timed out",
         r"Watchdog caught collective operation timeout|collective operation timeout: WorkNCCL"
-        r"|Timed out waiting \d+ms for (?:recv|send) operation|monitoredBarrier|Barrier timed out"
-        r"|Application timeout caused pair closure|barrier in coordination service has failed",
+        r"|Timed out waiting \d+ms for (?:recv|send) operation|[Hh]eartbeat monitor timed out"
+        r"|failed to pass monitoredBarrier|reached monitoredBarrier, but"
+        r"|Application timeout caused pair closure|barrier in coordination service has failed"
+        r"|DEADLINE_EXCEEDED: Barrier timed out\. Barrier_id: [^P\[]",
         "another rank did not reach this operation, and the fault is there: see what it is doing "
         "(stacks of all tasks)",
     ),
@@ -170,15 +199,20 @@ SIGNATURES: tuple[_Signature, ...] = (
         "another rank has gone",
         r"[Cc]onnection closed by peer|Read error \[[^]]*\]:\d+|ncclRemoteError"
         r"|distributed service detected fatal errors|stopped sending heartbeats"
-        r"|heartbeat timeout|remote process (?:exited|exiting)|Gloo \w+ failed"
-        r"|Socket closed|failed to recv, got 0 bytes|[Nn]CCL communicator was aborted",
+        r"|heartbeat timeout(?:\.| exceeded| expired|$)|remote process (?:exited|exiting)"
+        r"|Gloo (?:all|broadcast|reduce|gather|scatter|barrier|send|recv)\w* failed|Socket closed"
+        r"|failed to recv, got 0 bytes|[Nn]CCL communicator was aborted"
+        r"|\bstore->get\([^)]*\) got error|recvValue failed|sendBytes failed"
+        r"|[Ff]ailed to send RPC to coordination service",
         "a peer of this rank ended or hung: look for the first failure in its log",
     ),
     _sign(
         "ranks do not meet",
         r"waiting for clients\. \d+/\d+ clients joined|client socket has timed out"
         r"|RendezvousTimeoutError|RendezvousConnectionError|Gloo connectFullMesh failed"
-        r"|DistStoreError|DistNetworkError|PjRT_Client_Connect",
+        r"|DistStoreError|DistNetworkError|PjRT_Client_Connect|connect\(\) timed out"
+        r"|[Tt]imed out initializing process group|store based barrier"
+        r"|Barrier timed out\. (?:Barrier_i|I)d: \[Init\]",
         "not all ranks have reached the same address: one has not started, or MASTER_ADDR leads "
         "to another machine on its host (`tfmux check FILE` tests it from each host)",
     ),
@@ -191,7 +225,8 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "a name does not resolve",
         r"Name or service not known|[Tt]emporary failure in name resolution|nodename nor servname"
-        r"|socket\.gaierror|DNS resolution failed|(?:[Cc]ould not|unable to) resolve host",
+        r"|socket\.gaierror|DNS resolution failed|(?:[Cc]ould not|unable to) resolve host"
+        r"|unable to get host address for",
         "this host does not know that name: /etc/hosts or DNS there, or `address` of the other",
     ),
     _sign(
@@ -204,7 +239,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "CUDA libraries",
         r"lib(?:cudart|cudnn\w*|cublas\w*|nccl|cufft|cusparse|cusolver|nvrtc|cupti|cuda)\.so[.\d]*:"
         r" cannot open shared object|Cannot dlopen some GPU libraries"
-        r"|[Cc]ould not load library libcud\w+",
+        r"|[Cc]ould not load library libcud\w+|undefined symbol: (?:__nv|nccl|cu[bdfs])\w+",
         "libraries of CUDA are missing on this host, or of another version than the program wants: "
         "`pip install 'tensorflow[and-cuda]'`, or LD_LIBRARY_PATH in `env`",
     ),
@@ -217,20 +252,54 @@ SIGNATURES: tuple[_Signature, ...] = (
         "environment there, or LD_LIBRARY_PATH in `env`",
     ),
     _sign(
+        "protobuf",
+        r"Descriptors cannot (?:not )?be created directly",
+        _PROTOBUF + "`pip install 'protobuf<3.21'` there, or newer packages",
+    ),
+    _sign(
+        "protobuf",
+        r"'MessageFactory' object has no attribute 'GetPrototype'",
+        _PROTOBUF + "`pip install 'protobuf<5'` there, or newer packages",
+    ),
+    _sign(
+        "protobuf",
+        r"cannot import name '(?:builder|runtime_version)' from 'google\.protobuf",
+        _PROTOBUF + "`pip install -U protobuf` there",
+    ),
+    _sign(
+        _PROCESSOR[0],
+        r"instructions, but these aren't available on your machine|built using AVX instructions"
+        r"|(?:^|\d )Illegal instruction\b",
+        _PROCESSOR[1],
+    ),
+    _sign(
+        "CUDA after a fork",
+        r"Cannot re-initialize CUDA in forked subprocess",
+        "the program used the GPU before it forked: start its processes by 'spawn', or use the "
+        "GPU only afterwards",
+    ),
+    _sign(
+        "ranks",
+        r"environment variable (?:MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected, but not set"
+        r"|unrecognized arguments: --local[-_]rank",
+        'framework = "torch" sets MASTER_ADDR, RANK, WORLD_SIZE and LOCAL_RANK: the script starts '
+        "without torch.distributed.launch and reads its ranks from them",
+    ),
+    _sign(
         "CUDA error",
-        r"CUDA error: (?:an illegal memory access|device-side assert|misaligned|unspecified)",
+        r"CUDA error: (?:an illegal memory access|device-side assert|misaligned|unspecified)"
+        r"|\.cu:\d+: [^\n]{0,200}Assertion",
         'env = { CUDA_LAUNCH_BLOCKING = "1" } makes the traceback end where the fault is',
     ),
     _sign(
         "too many open files",
-        r"Too many open files|EMFILE",
+        r"Too many open files|\bEMFILE:|received 0 items of ancdata",
         'the limit of open files: `setup = "ulimit -n 65536"`, or fewer workers of the data loader',
     ),
     _sign(
         "Keras 3",
         r"convert a value \(PerReplica:|Keras 3 only supports|not supported (?:in|by|when using) "
-        r"(?:the )?[`'\"]?Keras 3|keras\.optimizers\.legacy|tf\.estimator|"
-        r"Could not interpret optimizer identifier",
+        r"(?:the )?[`'\"]?Keras 3|Could not interpret optimizer identifier: <keras",
         "legacy Keras takes this: `pip install tf_keras` on each host and "
         'env = { TF_USE_LEGACY_KERAS = "1" }',
     ),
@@ -246,7 +315,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "NumPy",
         r"module 'numpy' has no attribute '(?:float|int|bool|object|str|long|complex|unicode)'"
         r"|np\.(?:float|int|bool|object)_?` was (?:a deprecated|removed)"
-        r"|compiled using NumPy 1\.x cannot be run",
+        r"|compiled using NumPy 1\.x cannot be run|numpy\.dtype size changed[^\n]{0,80}got 88",
         "written for an older NumPy: float in place of np.float, or `pip install 'numpy<1.24'` "
         "(for compiled modules 'numpy<2') in an environment of its own",
     ),
@@ -263,7 +332,8 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "TensorFlow 1",
         r"module ['\"]tensorflow(?:\._api\.v2\.(?:train|nn|layers|summary|logging))?['\"] has "
-        r"no attribute|No module named ['\"]tensorflow\.(?:contrib|examples)\b",
+        r"no attribute|No module named ['\"]tensorflow\.(?:contrib|examples)\b"
+        r"|is not compatible with eager execution|The Session graph is empty",
         "a program for TensorFlow 1 runs unchanged by `python -m trainer tf1 SCRIPT …`, in a "
         'cluster file command = ["{python}", "{trainer}", "tf1", "SCRIPT", …]',
     ),
@@ -275,10 +345,22 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "NaN",
-        r"NanLossDuringTrainingError|Model diverged with loss = NaN"
+        r"NanLossDuringTrainingError|Model diverged with loss = NaN|Minimum loss scale reached"
         r"|(?i:\bloss\b(?:[\"']?\s*(?:[:=(]|is\b|on training batch is)?\s*)(?:tensor\(|\[)?nan\b)",
         "the loss is no longer a number: try a smaller learning rate or clipped gradients, and "
         "check the data",
+    ),
+    _sign(
+        "SSH",
+        r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"
+        r"|kex_exchange_identification|Permission denied \((?:publickey|password|gssapi|keyboard)",
+        "the program logs in to another host by itself, and is refused: its keys and known_hosts "
+        "on this host, or MaxStartups of the other's sshd",
+    ),
+    _sign(
+        "read-only",
+        r"Read-only file system",
+        "this host has mounted the file system of that path read-only: choose another path",
     ),
     _sign(
         "permission",
@@ -303,10 +385,7 @@ _SIGNALS = {
         "most often by the kernel, when memory is full (`dmesg` on the host says so), or by Slurm "
         "or a container at its limit",
     ),
-    "ILL": (
-        "an instruction that the processor lacks",
-        "the host's processor is older than the program: TensorFlow's packages need AVX",
-    ),
+    "ILL": _PROCESSOR,
     "BUS": (
         "a file in memory became shorter",
         "or its disk is full, most often /dev/shm",

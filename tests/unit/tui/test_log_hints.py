@@ -173,6 +173,222 @@ from tui.log.hints import hint_for, hint_for_signal
         ("AttributeError: module 'numpy' has no attribute 'float'.", "NumPy"),
         ("There are not enough slots available in the system to satisfy the 8 slots", "slots"),
         ("mpirun has detected an attempt to run as root.", "root"),
+        (
+            "[E socket.cpp:462] [c10d] The server socket has failed to listen on any "
+            "local network address.",
+            "port in use",
+        ),
+        (
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by "
+            "insufficient shared memory (shm).",
+            "shared memory full",
+        ),
+        (
+            "RuntimeError: unable to mmap 1024 bytes from file </torch_12_34>: Cannot "
+            "allocate memory (12)",
+            "shared memory full",
+        ),
+        ("RuntimeError: unable to write to file </torch_3034_123> ", "shared memory full"),
+        (
+            "misc/shmutils.cc:68 NCCL WARN Call to posix_fallocate failed : No space "
+            "left on device",
+            "shared memory full",
+        ),
+        (
+            "NCCL WARN Error: failed to extend /dev/shm/nccl-AbCdEf to 9637892 bytes",
+            "shared memory full",
+        ),
+        (
+            "RuntimeError: Timed out initializing process group in store based barrier "
+            "on rank: 2, for key: store_based_barrier_key:1 (world_size=2, "
+            "worker_count=4, timeout=0:30:00)",
+            "ranks do not meet",
+        ),
+        (
+            "RuntimeError: connect() timed out. Original timeout was 1800000 ms.",
+            "ranks do not meet",
+        ),
+        (
+            "RuntimeError: [1] is setting up NCCL communicator and retrieving "
+            "ncclUniqueId from [0] via c10d key-value store by key '0', but "
+            "store->get('0') got error: Connection reset by peer",
+            "another rank has gone",
+        ),
+        (
+            "torch.distributed.DistBackendError: [2] is setting up NCCL communicator and "
+            "retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but "
+            "store->get('0') got error: Socket Timeout",
+            "another rank has gone",
+        ),
+        (
+            "[W socket.cpp:601] [c10d] recvValue failed: Connection reset by peer",
+            "another rank has gone",
+        ),
+        (
+            "RuntimeError: Broken pipe: sendBytes failed on SocketImpl(fd=54, "
+            "addr=[tf1]:41000, remote=[tf2]:29500)",
+            "another rank has gone",
+        ),
+        (
+            "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. "
+            "Barrier_id: PjRT_Client_Connect. Timed out task names:",
+            "ranks do not meet",
+        ),
+        (
+            "Original error: DEADLINE_EXCEEDED: Barrier timed out. Id: "
+            "[Init]Wait_for_all_tasks_to_register::0. This usually happens because a "
+            "task triggered the barrier too early or too slowly.",
+            "ranks do not meet",
+        ),
+        (
+            "absl::Status: UNAVAILABLE: Failed to send RPC to coordination service. "
+            "Either the leader task was preempted/died/restarted unexpectedly or this "
+            "task is experiencing network issues.",
+            "another rank has gone",
+        ),
+        (
+            "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 1,073,741,824 "
+            "bytes (allocated so far: 0 bytes).",
+            "GPU out of memory",
+        ),
+        (
+            "mxnet.base.MXNetError: [10:00:01] "
+            "src/storage/./pooled_storage_manager.h:157: cudaMalloc failed: out of memory",
+            "GPU out of memory",
+        ),
+        (
+            "2022-01-01 10:00:01.123456: W "
+            "tensorflow/core/common_runtime/bfc_allocator.cc:462] Allocator (GPU_0_bfc) "
+            "ran out of memory trying to allocate 2.00GiB (rounded to "
+            "2147483648)requested by op Conv2D",
+            "GPU out of memory",
+        ),
+        (
+            "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB for "
+            "an array with shape (40000, 40000) and data type float64",
+            "out of memory",
+        ),
+        (
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running "
+            "low on memory.",
+            "out of memory",
+        ),
+        (
+            "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: "
+            "Resource temporarily unavailable",
+            "too many processes",
+        ),
+        ("RuntimeError: can't start new thread", "too many processes"),
+        ("TypeError: Descriptors cannot not be created directly.", "protobuf"),
+        ("TypeError: Descriptors cannot be created directly.", "protobuf"),
+        ("AttributeError: 'MessageFactory' object has no attribute 'GetPrototype'", "protobuf"),
+        ("ImportError: cannot import name 'builder' from 'google.protobuf.internal'", "protobuf"),
+        (
+            "2018-01-17 08:21:49.120154: F "
+            "tensorflow/core/platform/cpu_feature_guard.cc:35] The TensorFlow library "
+            "was compiled to use AVX2 instructions, but these aren't available on your "
+            "machine.",
+            "an instruction that the processor lacks",
+        ),
+        (
+            "/bin/bash: line 1: 1234 Illegal instruction     (core dumped) python train.py",
+            "an instruction that the processor lacks",
+        ),
+        (
+            "RuntimeError: This version of jaxlib was built using AVX instructions, "
+            "which your CPU and/or operating system do not support.",
+            "an instruction that the processor lacks",
+        ),
+        (
+            "E1027 15:11:27.184481 3266602 cuda_dnn.cc:456] Loaded runtime CuDNN "
+            "library: 9.10.1 but source was compiled with: 9.13.1.  CuDNN library needs "
+            "to have matching major version and equal or higher minor version.",
+            "cuDNN",
+        ),
+        (
+            "UnknownError: Failed to get convolution algorithm. This is probably because "
+            "cuDNN failed to initialize, so try looking to see if a warning log message "
+            "was printed above.",
+            "cuDNN",
+        ),
+        ("could not create cudnn handle: CUDNN_STATUS_INTERNAL_ERROR", "cuDNN"),
+        (
+            "FAILED_PRECONDITION: DNN library initialization failed. Look at the errors "
+            "above for more details.",
+            "cuDNN",
+        ),
+        (
+            "RuntimeError: The NVIDIA driver on your system is too old (found version "
+            "11040). Please update your GPU driver",
+            "CUDA and driver",
+        ),
+        (
+            "UserWarning: CUDA initialization: The NVIDIA driver on your system is too "
+            "old (found version 10010).",
+            "CUDA and driver",
+        ),
+        ("Failed to initialize NVML: Driver/library version mismatch", "CUDA and driver"),
+        (
+            "ImportError: "
+            "/opt/conda/lib/python3.10/site-packages/torch/lib/../../nvidia/cusparse/lib/"
+            "libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_1, version "
+            "libnvJitLink.so.12",
+            "CUDA libraries",
+        ),
+        (
+            "RuntimeError: Attempting to deserialize object on a CUDA device but "
+            "torch.cuda.is_available() is False.",
+            "no such GPU",
+        ),
+        ("ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!", "no such GPU"),
+        ("RuntimeError: received 0 items of ancdata", "too many open files"),
+        (
+            "HYDU_sock_connect (utils/sock/sock.c:113): unable to get host address for tf9",
+            "a name does not resolve",
+        ),
+        ("OSError: [Errno 30] Read-only file system: '/data/ckpt'", "read-only"),
+        ("RuntimeError: tf.placeholder() is not compatible with eager execution.", "TensorFlow 1"),
+        (
+            "RuntimeError: The Session graph is empty. Add operations to the graph "
+            "before calling run().",
+            "TensorFlow 1",
+        ),
+        (
+            "ValueError: numpy.dtype size changed, may indicate binary incompatibility. "
+            "Expected 96 from C header, got 88 from PyObject",
+            "NumPy",
+        ),
+        ("Host key verification failed.", "SSH"),
+        ("kex_exchange_identification: Connection closed by remote host", "SSH"),
+        ("root@tf2: Permission denied (publickey,password).", "SSH"),
+        ("RuntimeError: Error(s) in loading state_dict for ResNet:", "foreign checkpoint"),
+        ("_pickle.UnpicklingError: invalid load key, 'v'.", "foreign checkpoint"),
+        (
+            "RuntimeError: PytorchStreamReader failed reading zip archive: failed "
+            "finding central directory",
+            "foreign checkpoint",
+        ),
+        (
+            "/pytorch/aten/src/ATen/native/cuda/Loss.cu:250: nll_loss_forward: block: "
+            "[0,0,0], thread: [0,0,0] Assertion `t >= 0 && t < n_classes` failed.",
+            "CUDA error",
+        ),
+        (
+            "FloatingPointError: Minimum loss scale reached (0.0001). Your loss is "
+            "probably exploding.",
+            "NaN",
+        ),
+        (
+            "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA "
+            "with multiprocessing, you must use the 'spawn' start method",
+            "CUDA after a fork",
+        ),
+        ("train.py: error: unrecognized arguments: --local-rank=0", "ranks"),
+        (
+            "ValueError: Error initializing torch.distributed using env:// rendezvous: "
+            "environment variable MASTER_ADDR expected, but not set",
+            "ranks",
+        ),
     ],
 )
 def test_known_failures_are_explained(line: str, kind: str) -> None:
@@ -209,6 +425,20 @@ def test_a_hint_names_the_task_the_port_and_the_module() -> None:
         "Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: no file",
         "saved 3 shards, killed 0 workers",
         "I tensorflow/core/platform/cpu_feature_guard.cc:210] This TensorFlow binary is optimized",
+        "Using heartbeat timeout of 100 s",
+        "monitoredBarrier passed in 12 ms",
+        "Using monitoredBarrier with a timeout of 30 s",
+        "EMFILE=0 ENFILE=0",
+        "torch_shm_manager started with pid 1234",
+        "DeprecationWarning: `tf.estimator` is deprecated, please use Keras",
+        "INFO:tensorflow:Using config: {'_model_dir': '/tmp/m', 'tf.estimator': 1}",
+        "W tensorflow/core/common_runtime/bfc_allocator.cc:245] Allocator "
+        "(GPU_0_bfc) ran out of memory trying to allocate 2.27GiB. The caller "
+        "indicates that this is not a failure, but this may mean that there could be "
+        "performance gains if more memory were available.",
+        "tf1:88:88 [0] NCCL INFO Call to connect returned Connection refused, retrying",
+        "Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so: "
+        "libtpu.so: cannot open shared object file: No such file or directory",
     ],
 )
 def test_ordinary_lines_have_no_hint(line: str) -> None:
