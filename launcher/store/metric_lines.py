@@ -82,9 +82,7 @@ class Extractor:
                 return
         if not LIKELY.search(text):
             return
-        lines = versions(text).split(b"\n")
-        likely = [line for line in lines if LIKELY.search(line)]
-        for line in likely[-(_MOST_LINES_OF_FLOOD if flood else _MOST_LINES) :]:
+        for line in _last_likely(text, _MOST_LINES_OF_FLOOD if flood else _MOST_LINES):
             figures = figures_of(line)
             if figures is None:
                 self._progress.new_epoch |= is_epoch(line)
@@ -97,6 +95,18 @@ class Extractor:
                 if self._progress.changed:
                     self._recent = []
                 yield found
+
+
+def _last_likely(text: bytes, most: int) -> list[bytes]:
+    """The last lines of a text that may have figures, each version of a line as one."""
+    likely: list[bytes] = []
+    for line in reversed(text.split(b"\n")):
+        for version in reversed(versions(line).split(b"\n")):
+            if LIKELY.search(version):
+                likely.append(version)
+                if len(likely) == most:
+                    return likely[::-1]
+    return likely[::-1]
 
 
 @dataclass
