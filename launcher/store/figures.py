@@ -125,7 +125,8 @@ _TRAIN = r"train(?:ing|er)?|learning"
 
 LIKELY = re2.compile(
     rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|learn|%\||it \[|images/sec"
-    rb"|\xe2\x94[\x80\x81]"
+    rb"|\xe2\x94[\x80\x81]",
+    _OPTIONS,
 )
 """What stands in each line that has figures: most logs have none."""
 
@@ -140,7 +141,10 @@ _FORMS = (
         rf"{_STEP}(?:{_OF})?{_END}",
     ),
     # num_updates=100    nupdates: 100    Ep. 1 : Up. 100 :
-    ("updates", rf"(?i)(?:\bnum_?updates|\bnupdates|: Up\.)[\"']?\s*[:=]?\s*[\"']?{_STEP}{_END}"),
+    (
+        "updates",
+        rf"(?i)(?:\b(?:train_)?num_?updates|\bnupdates|: Up\.)[\"']?\s*[:=]?\s*[\"']?{_STEP}{_END}",
+    ),
     # "current_steps": 120, "total_steps": 1000
     (
         "current",
@@ -159,17 +163,18 @@ _FORMS = (
     ),
     # 12/100 ━━━━━ 0s 12ms/step - loss: 0.31    12/100 [==>...] - ETA: 1s    100/100 - 1s - loss: …
     ("keras", rf"^\s*(?:step )?{_STEP}/(?:{_TOTAL}|Unknown)\s+(?:\[[=>.]*\]|{_LINE}|- \d)"),
+    ("keras", rf"^\s*{_STEP}/Unknown\s+\d+s "),
     # Epoch 0/4 ━━━━━━━ 37/100 0:00:03
     ("rich", rf"{_LINE}\s+(?:\d+% +)?{_STEP}/{_TOTAL}(?:\s|$)"),
+    # [3/25][10/1583] Loss_D: …    Train: [12/300][120/1251]
+    ("pair", rf"\[\d+/\d+\]\s*\[\s*{_STEP}{_OF}\]"),
+    ("pair", rf"^\[batch={_STEP}{_OF}\]"),
     # Train Epoch: 1 [640/60000 (1%)]    Epoch: [0][ 10/5005]    Epoch(train) [1][ 50/7330]
     ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*\[\s*{_STEP}{_OF}[\s\](]"),
-    # epoch 001: 100 / 1234 loss=11.2
-    ("epoch", rf"(?i)\bepoch\s+\d+:\s+{_STEP}{_OF}\s"),
+    # epoch 001: 100 / 1234 loss=11.2    Epoch 1 | 200/2000 | 1.21 it/sec
+    ("epoch", rf"(?i)\bepoch\s+\d+(?::| \|)\s+{_STEP}{_OF}\s"),
     # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]    [Train](1200/24000)
     ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*[\[(]\s*{_STEP}{_OF}[\s\](,)]"),
-    # [3/25][10/1583] Loss_D: …
-    ("pair", rf"^\[\d+/\d+\]\s*\[\s*{_STEP}{_OF}\]"),
-    ("pair", rf"^\[batch={_STEP}{_OF}\]"),
     # | epoch 1 | 200/ 2983 batches |
     ("batches", rf"(?i)(?:^|[\s|]){_STEP}{_OF}\s+(?:batches|iterations|steps|it)\b"),
     # [1,  2000] loss: 2.153    120 | loss 2.5 | lr 3e-4
@@ -213,17 +218,23 @@ _LOSS = _Expression(
     r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
     r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
     r"[\"']?\s*(?:is\b|[:=(|])?\s*[\"'\[(]{0,2}(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
-    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step|,\d| +[\d.]|\W|$))"
+    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|\W|$))"
 )
 _OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
 _WORD = _Expression(r"(?:^|[^\w.])(?P<word>[A-Za-z_]+)$")
 _CONNECTING = frozenset(b"and with the has gives is at done completed now its".split())
 _AVERAGE = _Expression(rf"(?P<loss>{_NUMBER}) avg(?: loss)?,")
+_AT_STEP = _Expression(
+    r"(?i)\bloss (?:\([^()]*\) )?at (?:step|iteration|batch) \d+ ?[:=] ?"
+    rf"(?P<loss>{_NUMBER})(?:\s|$)"
+)
+_SOURCE = _Expression(r"^ {4}.*\bloss = ")
+"""A line of a program, as tracebacks quote it."""
 _JITTER = _Expression(rf"\(jitter = [^)]*\)\s+(?P<loss>{_NUMBER})")
 _EXACT = _Expression(r"^loss(?: value| on training batch)?$")
 _GOOD = _Expression(
     r"^(?:(?:train(?:ing)?|tr|lm|av[gre]\.?|average|mean|total|step|batch|running|current|cur)"
-    r"[ _./-](?:step_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss train"
+    r"[ _./-](?:step_|epoch_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss train"
     r"|(?:train )?loss[_/](?:train/)?(?:total|avg\w*|train|value|loss)(?:_loss)?"
     r"|losses/(?:total_)?loss)$"
 )
@@ -235,7 +246,7 @@ _FAIR = _Expression(
 _EPOCH = _Expression(r"^Epoch \d+/\d+\s*$")
 _ASIDE = _Expression(
     r"(?i)\b(?:val|valid|validat\w*|eval|evals|evaluat\w*|cv|test|testing|sanity|predict\w*"
-    r"|infer|inference|dev|vis|map[\d@]*|restor\w*|resum\w*|sav(?:ing|ed)|checkpoint\w*|best"
+    r"|infer|inference|dev|vis|map[\d@]*|val_(?:iter|step|epoch)|restor\w*|resum\w*|sav(?:ing|ed)|checkpoint\w*|best"
     r"|loss for final step|wandb"
     # what bars and lines say of data
     r"|download\w*|filter\w*|tokeni[sz]\w*|load\w*|shuffl\w*|cach\w*|extract\w*|(?:pre)?process\w*"
@@ -247,13 +258,13 @@ _TRAINING = (b"training", b"learning", b"tuning", b"fitting", b"optimizing", b"o
 """What a bar without a loss says that the program does: all else is done to data."""
 _BYTES = _Expression(r"\d ?[kMGT]?i?B(?:/s|\b)")
 _MORE = _Expression(
-    r"(?i)\b(?:lr|learning[ _]rate|acc|accuracy|ppl|eta|time|speed|grad[ _]?norm|epoch|tps|mfu|ips"
-    r"|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
+    r"(?i)\b(?:lr|learning[ _]rate|acc|accuracy|ppl|eta|time|speed|grad(?:ient)?[ _]?norm|epoch|tps"
+    r"|mfu|ips|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
     r"|[:=] ?-?\d+\.\d+\b.*[:=] ?-?\d+\.\d"
 )
 """Figures beside a step, which a sentence does not have."""
 _IN_EPOCH_NOW = _Expression(r"(?i)\bepoch\W{0,3}\d+(?:/\d+)?\W{1,4}$")
-_OTHER_STEPS = _Expression(r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each)[ _-]$")
+_OTHER_STEPS = _Expression(r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps)[ _-]$")
 """Words before `step` in settings."""
 _PREFIX = _Expression(
     r"^(?:\[\d+,\d+\]<std(?:out|err)>:|\[(?:default|rank)\d+\]:|\([^() ]+ (?:pid|ip)=[^()]*\)) ?"
@@ -271,6 +282,8 @@ def figures_of(line: bytes) -> Figures | None:
     if line[:1] in b"[(" and (prefix := _PREFIX.search(line)) is not None:
         line = line[len(prefix.match.group()) :]
     loss, loss_at = _loss_of(line)
+    if loss is None and (found := _AT_STEP.search(line)) is not None:
+        loss, loss_at = _number(found), found.match.start()
     for number in sorted(_ANY.Match(line) or ()):
         form = _FORMS[number][0]
         if form == "named":
@@ -284,7 +297,7 @@ def figures_of(line: bytes) -> Figures | None:
         elif form == "darknet":
             loss = _number(_AVERAGE.search(line))
         return _checked(line, form, found, loss, loss_at)
-    if loss is None:
+    if loss is None or _SOURCE.search(line):
         return None
     if _ASIDE.search(line[:loss_at]):
         return Figures("loss aside", FormRank.ASIDE)
@@ -354,10 +367,12 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
         at = found.span("name")[0]
         name = found["name"].lower().strip(b" .'\"/-")
         more = found["more"].strip().lower()
-        if more in _OTHER_LOSSES or found["after"] == b" at step":
+        if more in _OTHER_LOSSES or found["after"] in (b" at step", b" is"):
             continue
         if found["loss"].isdigit() and found["after"][-1:].isdigit():
             continue  # `loss 2,5`, or `loss 120 0.625`
+        if found["name"].startswith(b"--"):
+            continue
         if more and more != b"value":
             name += b" " + more
         if _EXACT.search(name):
