@@ -141,7 +141,9 @@ class Hosts:
     def on_lost(self, event: ev.HostLost) -> list[Instruction]:
         """Waits for the host until its lease has ended; not so long for one without an agent."""
         data, host = self._data, event.host
-        data.host_records[host].agent_gone = event.agent_gone
+        record = data.host_records[host]
+        record.agent_gone = event.agent_gone
+        record.lost_at = data.hosts[host].last_heard or event.time
         data.lose_host(host, event.reason, None if event.agent_gone else event.lease_until)
         data.note(f"{host} is lost: {event.reason}")
         if data.phase is RunPhase.KILLING and (settled := self._shutdown.settle_lost(host)):

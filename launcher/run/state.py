@@ -46,6 +46,8 @@ class HostRecord:
     """The agent is lost for good."""
     agent_silent: bool = False
     """The host can be reached, and its agent does not answer."""
+    lost_at: float = 0.0
+    """When it was heard last before it was lost; it may be back."""
     back_at: float = 0.0
     """When its agent has greeted this launcher last."""
     receipt: HostReceipt | None = None

@@ -151,7 +151,8 @@ class Hang(StrEnum):
     IN_EXIT = "in-exit"
     """A task has raised an exception, and its interpreter does not come to its end."""
     SILENT = "silent"
-    """No task has written anything for long, and all others wait for one that does nothing."""
+    """No task has written anything for long, and all others wait for one that does nothing, or
+    whose host is lost."""
 
 
 class Intent(StrEnum):

@@ -3,9 +3,10 @@
 Pure: what is known of each task goes in, a sentence comes out. In a job of many ranks most failures
 are victims': they waited for a peer that had raised, was killed, left, stands still, or whose host
 is gone. So what counts is, strongest first: a GPU that has failed; an exception that is no
-victim's; a signal from elsewhere; a host that was lost; a process that is stopped; who has left
-while others waited; whom the victims name, followed from victim to victim to one that is none; who
-is not where all others wait. Nobody is named where nothing points to one.
+victim's, or a signal from elsewhere, unless a host was lost before and may be its cause; a host
+that was lost; a process that is stopped; who has left while others waited; whom the victims name,
+followed from victim to victim to one that is none; who is not where all others wait. Nobody is
+named where nothing points to one.
 """
 
 from __future__ import annotations
@@ -53,7 +54,10 @@ class TaskEvidence:
     seen_twice: bool = False
     """Two looks, some time apart, have found it so, or where its stack is: one look alone may catch
     a moment that means nothing, and makes nothing sure."""
-    host_lost: bool = False
+    idle: bool = False
+    """Whether its processes take no processor, as far as the host says."""
+    lost_at: float | None = None
+    """When its host was heard last, where that is lost, or was until its agent ended the task."""
     out_of_memory: bool = False
     """The kernel has killed it for lack of memory."""
     serves: bool = False
@@ -93,7 +97,9 @@ class _Words:
     exception: str = ""
     """Its type and message."""
     at: str = ""
-    """The file and line in the user's own code that raised it."""
+    """The last file and line in the user's own code of its traceback."""
+    in_library: bool = False
+    """Installed code has raised it, or what has is not known."""
     victim: str = ""
     """The line by which a peer was missed."""
     peers: tuple[str, ...] = ()
@@ -207,6 +213,7 @@ _PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$
 calls `threading._shutdown` and what `atexit` knows below none of them."""
 _SHUTDOWN = re2.compile(r"^(?:_?shutdown|clean_up|destroy_process_group|_exitfunc|finalize)$")
 """Functions of frameworks that end their part of a program."""
+_CRASHES = ("SEGV", "BUS", "ABRT", "ILL", "FPE")
 _SIGNALS = {
     "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
     "SEGV": "crashed (SIGSEGV)",
@@ -269,15 +276,19 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
 
 
 def judge_waiting(facts: Sequence[TaskEvidence]) -> Verdict | None:
-    """The cause for which the others wait, in a run of which nothing says that it hangs: a process
-    that is stopped, or a task that is elsewhere while the others wait in a framework. Servers that
-    wait for requests, in code of their own or of Python, wait for nobody."""
+    """The cause for which the others wait, in a run of which nothing says that it hangs: a lost
+    host, a process that is stopped, or a task that is elsewhere while the others wait in a
+    framework; never for sure a task that computes. Servers that wait for requests, in code of their
+    own or of Python, wait for nobody."""
     case = _Case(tuple(facts))
     if any(one.moves for one in case.tasks):
         return None
-    verdict = case.by_process_states()
+    verdict = case.by_lost_hosts() or case.by_process_states()
     if verdict is None and case.waits_in_framework:
         verdict = case.by_early_ends() or case.by_stacks()
+    at_work = [one for one in case.tasks if not (one.ended or one.idle or one in case.lost)]
+    if verdict is not None and any(one.task in verdict.tasks for one in at_work):
+        return verdict.doubted()
     return verdict
 
 
@@ -359,6 +370,15 @@ class _Case:
             ends |= self._ends(other, seen) if other.words.victim else {other.task}
         return ends
 
+    @property
+    def lost(self) -> list[TaskEvidence]:
+        """Tasks whose hosts were lost."""
+        return [one for one in self.tasks if one.lost_at is not None]
+
+    def _lost_before(self, one: TaskEvidence) -> bool:
+        """A host was lost before this task ended, so that its end may have that cause."""
+        return any(lost.lost_at is not None and lost.lost_at < _end(one) for lost in self.lost)
+
     # --- the rules ------------------------------------------------------------------------
 
     def by_gpus(self) -> Verdict | None:
@@ -374,6 +394,7 @@ class _Case:
         guilty = [one for one in alike if one.host == first.host]
         missed = _own_end(first) or bool(self.victims or self.hanging or first.stopped)
         text = f"{first.host}: {_gpu_fault(first)}" if first.host else _gpu_fault(first)
+        text += f" ({named_tasks([one.task for one in guilty])})"
         return self._verdict(guilty, Kind.GPU, missed, text, whole=True)
 
     def by_its_own_end(self) -> Verdict | None:
@@ -389,6 +410,11 @@ class _Case:
         if likeness and number >= 2 and number == len(self.tasks):
             return self._alike([one for one in found if _likeness(one) == likeness])
         found.sort(key=_end)
+        lost = self._lost_before(found[0])
+        if lost:
+            found = [one for one in found if not _may_follow_a_loss(one)]
+        if not found:
+            return None
         first = found[0]
         same = [one for one in self.tasks if _raises_like(one, first)]
         if len(same) == len(self.tasks) > 1:  # some were ended by us before they had left
@@ -398,19 +424,30 @@ class _Case:
             sure = found[1].ended_at - first.ended_at > 1.0
         if _kind_of(first) is Kind.FAILED and not sure:
             return None
-        sure = sure and (first.ended or first.seen_twice)
+        sure = sure and not lost and (first.ended or first.seen_twice)
         return self._verdict([first], _kind_of(first), sure, _how(first))
 
     def by_lost_hosts(self) -> Verdict | None:
-        """Hosts that were lost while others needed them."""
-        lost = [one for one in self.tasks if one.host_lost]
-        if not lost or len(lost) == len(self.tasks):
+        """Hosts that were lost while others needed them, and before another task failed."""
+        lost = self.lost
+        others = [one for one in self.tasks if one not in lost]
+        failed = [one for one in others if _own_end(one) or one in self.victims]
+        if not lost or not others or not all(map(self._lost_before, failed)):
             return None
         hosts = sorted({one.host for one in lost})
         what = "host was lost" if len(hosts) == 1 else "hosts were lost"
-        return self._verdict(
-            lost, Kind.HOST_LOST, True, f"{', '.join(hosts)}: the {what}", whole=True
+        how = f"{', '.join(hosts)}: the {what} ({named_tasks([one.task for one in lost])})"
+        missed = self.hanging or [one for one in self.victims if one not in lost]
+        later = sorted(filter(_own_end, others), key=_end)
+        waits = all(
+            one.seen_twice and (one.idle or _waits(one) or _own_end(one))
+            for one in others
+            if not (one.ended or one.serves)
         )
+        if later:
+            how += f"; {_later(later[0], lost)}"
+        sure = bool(missed) or (waits and not any(one.ended for one in later))
+        return self._verdict(lost, Kind.HOST_LOST, sure, how, whole=True)
 
     def by_process_states(self) -> Verdict | None:
         """Processes that are stopped, or wait in the kernel, while others wait for them."""
@@ -420,7 +457,8 @@ class _Case:
         if not stopped:
             return None
         if len(stopped) == len(self.tasks) > 1:
-            how = f"all {len(stopped)} tasks: each {stopped[0].stopped}"
+            names = named_tasks([one.task for one in stopped])
+            how = f"all {len(stopped)} tasks: each {stopped[0].stopped} ({names})"
             return self._verdict(stopped, Kind.STOPPED, twice, how, whole=True)
         # One that has raised, or has missed a peer, waits in the kernel as it ends: it gives back
         # memory, or writes a core.
@@ -566,7 +604,7 @@ class _Case:
     ) -> Verdict:
         names = tuple(one.task for one in guilty)
         if whole:
-            text = f"{how} ({named_tasks(names)})"
+            text = how
         elif len(guilty) == 1:
             text = f"{guilty[0].place} {how}"
         else:
@@ -614,6 +652,23 @@ def _own_end(one: TaskEvidence) -> bool:
     if one.ended:
         return one.status != 0
     return bool(one.words.exception) and is_ending(one.stack)
+
+
+def _may_follow_a_loss(one: TaskEvidence) -> bool:
+    """The end is such as the loss of a peer may bring about in a framework: a crash, a status
+    without a word, an exception of installed code that is in no table of victims'."""
+    kind = _kind_of(one)
+    if kind is Kind.RAISED:
+        return one.words.in_library
+    return kind is Kind.FAILED or (kind is Kind.KILLED and one.signal in _CRASHES)
+
+
+def _later(one: TaskEvidence, lost: Sequence[TaskEvidence]) -> str:
+    """What has become of another task after the loss of a host."""
+    if one.ended_at is None:
+        return f"{one.place} {_how(one)}"
+    first = min(at for other in lost if (at := other.lost_at) is not None)
+    return f"{age(one.ended_at - first)} later {one.place} {_how(one)}"
 
 
 def _kind_of(one: TaskEvidence) -> Kind:
@@ -723,7 +778,7 @@ def _read(tail: Sequence[str]) -> _Words:
     """What the last lines of a task say."""
     lines = _last_lines(tail)
     begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
-    exception, at, end = "", "", len(lines)
+    exception, at, in_library, end = "", "", True, len(lines)
     first = 0 if begin is None else begin + 1
     for number in range(first, len(lines)):
         found = _EXCEPTION.search(lines[number]) or (
@@ -731,7 +786,10 @@ def _read(tail: Sequence[str]) -> _Words:
         )
         if found:
             exception, end = found["text"], number
-            at = _own_line(lines[first:number])
+            files = [match for line in lines[first:number] if (match := _FILE.search(line))]
+            own = [match for match in files if not _INSTALLED.search(match["file"])]
+            at = f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}" if own else ""
+            in_library = not own or own[-1] is not files[-1]
             if begin is not None:
                 break
     victim, peers = "", list[str]()
@@ -752,11 +810,12 @@ def _read(tail: Sequence[str]) -> _Words:
     if exception and not victim and exception.startswith(_LEAVING):
         exception = ""
     if exception and not victim:  # peers named before it had raised are no matter of its own
-        return _Words(exception[:_LONGEST], at)
+        return _Words(exception[:_LONGEST], at, in_library)
     for line in lines[-60:]:
         peers += _peers(line)
     named = tuple(dict.fromkeys(peers))
-    return _Words(exception[:_LONGEST], at, victim[:_LONGEST], named, *_collectives(lines))
+    victim = victim[:_LONGEST]
+    return _Words(exception[:_LONGEST], at, in_library, victim, named, *_collectives(lines))
 
 
 def _chain_begins(lines: Sequence[str], first: int) -> int:
@@ -798,15 +857,6 @@ def _last_lines(tail: Sequence[str]) -> list[str]:
     # RE2 knows no lone surrogates.
     clean = (line[:4096].encode(errors="replace").decode() for line in tail[-_MOST_LINES:])
     return [_RANK_PREFIX.sub("", line) for line in clean]
-
-
-def _own_line(lines: Sequence[str]) -> str:
-    """Where in the user's own code a traceback ends."""
-    for line in reversed(lines):
-        found = _FILE.search(line)
-        if found and not _INSTALLED.search(found["file"]):
-            return f"{found['file'].rpartition('/')[2]}:{found['line']}"
-    return ""
 
 
 def _peers(line: str) -> list[str]:

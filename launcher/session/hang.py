@@ -177,30 +177,32 @@ class _Silences:
 
 _QUIET_TICKS = (300, 1200, 4800)
 """After so many ticks in which no task has written anything a run is looked at."""
+_SUSPECT_TICKS = (30, 120, 480)
+"""Ticks after which it is where a task's host is lost, or a task is stopped."""
 _QUIET_LOOK = 10.0
 """Seconds between the two looks at it."""
-_RUNS = "runs"
-"""What a host says of a process in state R."""
-_IDLE = 0.05
-"""Processors that a task takes at most that does nothing."""
 
 
 class QuietRun:
     """Counts for how long no task of a run has written anything."""
 
     def __init__(self) -> None:
-        self._last = 0.0
+        self._last: tuple[float, frozenset[TaskId]] = 0.0, frozenset()
+        """When a task has written last, and the suspects."""
         self._ticks = 0
 
     def is_due(self, tasks: Iterable[TaskView]) -> bool:
         """The run is to be looked at now. To be asked once a `TICK`, with the tasks of the cluster
         that live."""
         views = list(tasks)
-        last = max((view.last_output or 0.0 for view in views), default=0.0)
-        at_work = len(views) > 1 and all(view.state.up for view in views)
-        self._ticks = self._ticks + 1 if at_work and last == self._last else 0
+        lost = [view for view in views if view.state is TaskState.LOST]
+        suspects = frozenset(view.id for view in views if view in lost or view.halted)
+        last = max((view.last_output or 0.0 for view in views), default=0.0), suspects
+        at_work = len(views) > 1 and all(view.state.up for view in views if view not in lost)
+        quiet = at_work and len(lost) < len(views) and last == self._last
+        self._ticks = self._ticks + 1 if quiet else 0
         self._last = last
-        return self._ticks in _QUIET_TICKS
+        return self._ticks in (_SUSPECT_TICKS if suspects else _QUIET_TICKS)
 
 
 class HangWatch:
@@ -286,7 +288,8 @@ class HangWatch:
         """Looks at a run that has been silent for long, as programs are that print no figures.
 
         Most of them are well, so only this is a hang: the others wait in a framework for one that
-        does nothing, and two looks some time apart have found it so. It is no stall: nobody knows
+        does nothing, or do nothing since a host was lost, and two looks some time apart have found
+        it so. It is no stall: nobody knows
         the pace of such a run, and no hook is run.
         """
         with suppress(Exception):  # a look is never a reason to end anything
@@ -298,17 +301,8 @@ class HangWatch:
             went_on = before != [(view.id, view.last_output) for view in self._cluster]
             if verdict is None or not verdict.sure or went_on:
                 return
-            if self._data.run.verdict is None and all(map(self._idles, verdict.tasks)):
+            if self._data.run.verdict is None:
                 self._tell(Hang.SILENT, (), found, verdict.text, verdict)
-
-    def _idles(self, task: TaskId) -> bool:
-        """A task takes no processor, as far as its host says, nor waits for one, as it does on a
-        busy host."""
-        view = self._data.tasks[task]
-        usage = self._data.hosts[view.host].usage.get(task)
-        looks = [one for look in self._shell.stacks.looks for one in look.tasks if one.task == task]
-        runs = any(process.state == _RUNS for one in looks[-2:] for process in one.processes)
-        return not view.state.live or (usage is not None and usage[0] < _IDLE and not runs)
 
     # --- looks ----------------------------------------------------------------------------
 

@@ -46,6 +46,10 @@ _ONE_MOMENT = 10.0
 """Seconds between two looks that are about the same trouble."""
 _MOST_WHOLE = MOST_FRAMES // 128
 """Tasks of which each stack is as long as it was."""
+_RUNS = "runs"
+"""What a host says of a process in state R, which computes or waits for a processor."""
+_IDLE = 0.05
+"""Processors that a task takes at most that does nothing."""
 _STILL = ("is stopped", Halt.WAITING)
 """Beginnings of what the kernel says of a process that does nothing by itself."""
 
@@ -135,8 +139,17 @@ class Judge:
             if not view.state.ended:
                 tail = _since_last_figures(tail)
             one = self._evidence(view, tail, sightings.get(view.id))
-            hangs_for = hanging.get(view.id, 0.0)
-            facts.append(replace(one, hangs_for=hangs_for, moves=view.id in moving))
+            usage = self._data.hosts[view.host].usage.get(view.id)
+            seen = (look[view.id] for look in looks if view.id in look)
+            busy = any(process.state == _RUNS for stacks in seen for process in stacks.processes)
+            facts.append(
+                replace(
+                    one,
+                    hangs_for=hanging.get(view.id, 0.0),
+                    moves=view.id in moving,
+                    idle=usage is not None and usage[0] < _IDLE and not busy,
+                )
+            )
         return facts
 
     async def exceptions_in_exit(self, tasks: Collection[TaskId]) -> Mapping[TaskId, str]:
@@ -237,12 +250,19 @@ class Judge:
             stack,
             state,
             sighting is not None and sighting.seen_twice,
-            self._data.hosts[view.host].state is HostState.LOST or view.state is TaskState.LOST,
-            view.out_of_memory,
-            plan.role is Role.PS,
-            next((gpu.fault for gpu in gpus if gpu.fault), ""),
-            holders(gpus, view.id),
+            lost_at=self._lost_at(view),
+            out_of_memory=view.out_of_memory,
+            serves=plan.role is Role.PS,
+            gpu_fault=next((gpu.fault for gpu in gpus if gpu.fault), ""),
+            gpu_holders=holders(gpus, view.id),
         )
+
+    def _lost_at(self, view: TaskView) -> float | None:
+        """When the task's host was heard last, where that is lost, or was until its agent acted
+        alone."""
+        lost = HostState.LOST is self._data.hosts[view.host].state or view.state is TaskState.LOST
+        at = self._data.host_records[view.host].lost_at
+        return at if lost or (view.stopped_by is StoppedBy.AGENT and at) else None
 
 
 def _still(stacks: TaskStacks) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import TaskView
-from launcher.run.states import TaskState
+from launcher.run.states import Halt, TaskState
 from launcher.session.hang import TICK, QuietRun, StallDetector
 from launcher.store.metric_lines import Extractor
 
@@ -215,3 +215,25 @@ def test_a_quiet_run_is_looked_at_seldom() -> None:
     assert due(500, replace(wrote, state=TaskState.STARTING), views[1]) == []
     assert due(500, wrote) == [] and due(5) == []
     assert due(301, wrote, views[1]) == [300]
+
+
+def test_a_quiet_run_with_a_suspect_is_looked_at_soon() -> None:
+    """Given tasks at work that write nothing, when one's host is lost or one is stopped, then their
+    run is due half a minute later, and again after two and eight minutes; when that is over, time
+    begins anew."""
+    views = [
+        TaskView(TaskId("worker", index), "tf1", "tf1:1", TaskState.RUNNING, attempt=1)
+        for index in range(3)
+    ]
+    run = QuietRun()
+
+    def due(seconds: int, *tasks: TaskView) -> list[int]:
+        return [second for second in range(seconds) if run.is_due(tasks)]
+
+    lost = replace(views[0], state=TaskState.LOST, state_before_loss=TaskState.RUNNING)
+    assert due(200, *views) == []
+    assert due(500, lost, *views[1:]) == [30, 120, 480]
+    assert due(301, *views) == [300]
+    assert due(31, replace(views[0], halted=Halt.STOPPED), *views[1:]) == [30]
+    nobody = [replace(view, state=TaskState.LOST) for view in views]
+    assert due(500, *nobody) == []

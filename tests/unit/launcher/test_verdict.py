@@ -388,7 +388,7 @@ case(
 )
 case(
     "a host has lost power",
-    [task(2, host_lost=True), *others(2, lambda i: victim(i, reset(2)))],
+    [task(2, lost_at=15.0), *others(2, lambda i: victim(i, reset(2)))],
     2,
     Kind.HOST_LOST,
 )
@@ -397,10 +397,146 @@ case(
     [
         task(0, stack=ALL_REDUCE),
         task(1, stack=ALL_REDUCE),
-        task(2, host="tf3", host_lost=True),
-        task(3, host="tf3", host_lost=True),
+        task(2, host="tf3", lost_at=15.0),
+        task(3, host="tf3", lost_at=15.0),
     ],
     (2, 3),
+    Kind.HOST_LOST,
+)
+SESSION = (
+    StackFrame("_call_tf_sessionrun", f"{SITE}tensorflow/python/client/session.py", 1477),
+    StackFrame("take_steps", "/job/rounds.py", 101),
+    StackFrame("<module>", "/job/train.py", 60),
+)
+
+
+def in_library(text: str) -> list[str]:
+    """A traceback that ends in installed code."""
+    return traceback(text)
+
+
+def in_own_code(text: str) -> list[str]:
+    """A traceback that ends in the user's own code."""
+    return [*traceback(text, "/job/data.py", 13)[:3], text]
+
+
+case(
+    "a ps is lost, and its silent workers do nothing",
+    [
+        task(0, name="ps", lost_at=15.0, serves=True),
+        *(task(index, stack=SESSION, idle=True) for index in range(3)),
+    ],
+    None,
+    Kind.HOST_LOST,
+)
+case(
+    "a worker is lost, and the others compute in silence",
+    [task(2, lost_at=15.0), *others(2, lambda i: task(i, stack=SESSION))],
+    2,
+    Kind.HOST_LOST,
+    False,
+)
+case(
+    "a chief is lost, and one look has found the others idle",
+    [
+        task(0, name="chief", lost_at=15.0),
+        *(task(index, stack=SESSION, idle=True, seen_twice=False) for index in (1, 2)),
+    ],
+    0,
+    Kind.HOST_LOST,
+    False,
+)
+case(
+    "a worker is lost, and the ps and an idle worker are what is left",
+    [
+        task(1, lost_at=15.0),
+        task(0, stack=SESSION, idle=True),
+        task(9, name="ps", serves=True, stack=JOIN),
+    ],
+    1,
+    Kind.HOST_LOST,
+)
+case(
+    "a host is lost, and minutes later another worker crashes",
+    [
+        task(3, lost_at=15.0),
+        task(1, signal="SEGV", ended_at=500.0),
+        *(ended(index, ended_at=501.0) for index in (0, 2)),
+    ],
+    3,
+    Kind.HOST_LOST,
+    False,
+)
+case(
+    "a host is lost, and later a library raises an unknown exception",
+    [
+        task(3, lost_at=15.0),
+        task(1, tail=in_library("RuntimeError: shard 3 does not answer"), status=1, ended_at=80.0),
+        *(ended(index, ended_at=81.0) for index in (0, 2)),
+    ],
+    3,
+    Kind.HOST_LOST,
+    False,
+)
+case(
+    "a host is lost, and later another worker raises in its own code",
+    [
+        task(3, lost_at=15.0),
+        task(1, tail=in_own_code("ValueError: bad sample"), status=1, ended_at=80.0),
+        *(ended(index, ended_at=81.0) for index in (0, 2)),
+    ],
+    1,
+    Kind.RAISED,
+    False,
+)
+case(
+    "a host is lost, and later the kernel kills another worker for its memory",
+    [
+        task(3, lost_at=15.0),
+        task(1, signal="KILL", out_of_memory=True, ended_at=80.0),
+        *(ended(index, ended_at=81.0) for index in (0, 2)),
+    ],
+    1,
+    Kind.OUT_OF_MEMORY,
+    False,
+)
+case(
+    "a worker crashes, and a host is lost while the rest is ended",
+    [
+        task(1, signal="SEGV", ended_at=14.0),
+        task(3, lost_at=15.0),
+        *(ended(index, ended_at=16.0) for index in (0, 2)),
+    ],
+    1,
+    Kind.KILLED,
+)
+case(
+    "a rank leaves with 0, the others miss it, and then a host is lost",
+    [
+        task(1, status=0, ended_at=9.0),
+        task(3, lost_at=15.0),
+        *(victim(index, reset(1), at=10.0) for index in (0, 2)),
+    ],
+    1,
+    Kind.LEFT_EARLY,
+)
+case(
+    "a host was cut off for longer than its lease, and is back",
+    [
+        ended(2, ended_at=70.0, lost_at=15.0),
+        *others(2, lambda i: ended(i, ended_at=90.0)),
+    ],
+    2,
+    Kind.HOST_LOST,
+)
+case(
+    "a host is lost, a rank that has raised hangs in its exit since then",
+    [
+        task(3, lost_at=15.0),
+        task(0, tail=in_library("RuntimeError: no answer"), stack=SHUTDOWN),
+        *(task(index, stack=ALLGATHER) for index in (1, 2)),
+    ],
+    3,
     Kind.HOST_LOST,
 )
 case(
