@@ -38,6 +38,8 @@ _MOST_DESCRIPTORS = 256
 """Descriptors of a process that are looked at, to find what it reads."""
 _READ_SECONDS = 0.03
 _ASLEEP_LOOKS = 3
+_KERNEL = 2
+"""The parent of all kernel threads, itself one."""
 
 
 class Process(NamedTuple):
@@ -308,31 +310,39 @@ def _link(path: str) -> str:
 def variable(pid: int, name: bytes) -> bytes | None:
     """The value of an environment variable of another process, None when it has none or may
     not be read. `name` ends with `=`."""
-    return variables(pid, (name,))[0]
+    return _variable(environ_of(pid), name)
 
 
-def variables(pid: int, names: Iterable[bytes]) -> list[bytes | None]:
-    """The values of several environment variables of another process.
+def environ_of(pid: int) -> bytes:
+    """The environment of another process, each variable ended by NUL; empty where it may not be
+    read.
 
     Raises:
         OSError: no descriptor is left, here or on the whole machine.
     """
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
-            environ = b"\0" + file.read()
+            return file.read()
     except OSError as error:
         if error.errno in EXHAUSTED:
             raise
-        environ = b""
-    return [_variable(environ, name) for name in names]
+        return b""
 
 
 def _variable(environ: bytes, name: bytes) -> bytes | None:
-    at = environ.find(b"\0" + name) + 1
-    if at == 0:
-        return None
-    end = environ.find(b"\0", at)
-    return environ[at + len(name) : end if end >= 0 else None]
+    for one in environ.split(b"\0"):
+        if one.startswith(name):
+            return one[len(name) :]
+    return None
+
+
+def _is_in_exec(pid: int) -> bool:
+    """Whether a process has a new program that has got no arguments yet; kernel threads never
+    get any."""
+    process = read_process(pid)
+    if process is None or process.dead or _KERNEL in (pid, process.ppid):
+        return False
+    return arguments(pid) == ""
 
 
 def printable(words: bytes) -> str:
@@ -657,9 +667,10 @@ _Mark = Tuple[Optional[str], bool]
 
 class _ProcessMarks:
     """Marks in a process's environment: the run's task (None when it is none), and whether it is
-    an agent of the run. Each is read once. `/proc/PID/environ` may hang with a process that waits
-    in the kernel, and a kill must not: such a process is `unread`, and counts as a stranger until
-    the reading comes to an end."""
+    an agent of the run. Each is read once; of a process in the middle of an exec, which shows
+    neither arguments nor environment, at the next look. `/proc/PID/environ` may hang with a process
+    that waits in the kernel, and a kill must not: such a process is `unread`, and counts as a
+    stranger until the reading comes to an end."""
 
     def __init__(self, run_id: str) -> None:
         self._prefix = f"{run_id}/".encode()
@@ -700,10 +711,14 @@ class _ProcessMarks:
             if key in self.unread:  # we were left behind, and another thread does the rest
                 self.unread.discard(key)
                 return
-            known[key] = mark
+            if mark is not None:
+                known[key] = mark
 
-    def _read(self, pid: int) -> _Mark:
-        tag, agent = variables(pid, (TAG, AGENT_TAG))
+    def _read(self, pid: int) -> _Mark | None:
+        environ = environ_of(pid)
+        if not environ.strip(b"\0") and _is_in_exec(pid):
+            return None
+        tag, agent = (_variable(environ, name) for name in (TAG, AGENT_TAG))
         task = None
         if tag is not None and tag.startswith(self._prefix) and tag.endswith(b";"):
             task = tag[len(self._prefix) : -1].rpartition(b"/")[0].decode(errors="replace")

@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.patience import PATIENCE
+from tests.support.patience import PATIENCE, pauses
 
 _TICK = os.sysconf("SC_CLK_TCK")
 DEAD_STATES = frozenset("ZX")
@@ -128,7 +128,7 @@ def scan(namespace: int | None = None, having: str = "", saying: str = "") -> li
         if (
             name.isdigit()
             and (namespace is None or pid_namespace(int(name)) == namespace)
-            and (not having or having.encode() in _read(f"/proc/{name}/environ"))
+            and (not having or having.encode() in _environ(name))
             and (not saying or saying.encode() in _read(f"/proc/{name}/cmdline"))
         ):
             process = read(int(name))
@@ -178,6 +178,18 @@ def _exe(base: Path) -> str:
         return os.readlink(base / "exe")
     except OSError:
         return ""
+
+
+def _environ(pid: str) -> bytes:
+    """Environment of a process, as it is after an exec: in it, a process shows for a moment neither
+    arguments nor environment, and kernel threads have no program."""
+    for seconds in pauses(0.001, 1.0):
+        if (found := _read(f"/proc/{pid}/environ")) or _read(f"/proc/{pid}/cmdline"):
+            return found
+        if not _exe(Path("/proc", pid)):
+            break
+        time.sleep(seconds)
+    return b""
 
 
 def _strings(path: Path) -> list[str]:

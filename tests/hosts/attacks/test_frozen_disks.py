@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import processes, wire
-from launcher.agent.processes import table
-from launcher.agent.processes import variables as variables_of
+from launcher.agent.processes import environ_of, table
 from tests.support.agent_client import Client, family, watchdog_and_agent
 from tests.support.budgets import budget, soon
 from tests.support.patience import PATIENCE, wait_until
@@ -239,16 +238,16 @@ def test_a_process_that_cannot_be_looked_at_holds_up_nobody_and_is_named(
 ) -> None:
     """Given a process whose environment cannot be read while a disk hangs, when the agent scans,
     then that process is named and asked only once; when the disk answers, then it has been read."""
-    stuck, read = os.getpid(), variables_of
+    stuck, read = os.getpid(), environ_of
     everyone = {pid: table()[pid] for pid in (stuck, os.getppid())}  # others may hang, too
     with FreezableDisk(tmp_path / "image", tmp_path / "disk") as disk:
 
-        def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+        def environ(pid: int) -> bytes:
             if pid == stuck:  # what waits on a frozen disk sleeps as one that waits for a lock does
                 (disk.mountpoint / "file").write_text("text")
-            return read(pid, names)
+            return read(pid)
 
-        monkeypatch.setattr("launcher.agent.processes.variables", variables)
+        monkeypatch.setattr("launcher.agent.processes.environ_of", environ)
         looks = processes.ProcessTracker("nobody-20260101-000000-abcd")
         disk.freeze()
         looks.scan(everyone)
@@ -269,12 +268,12 @@ def test_a_busy_machine_makes_no_process_a_bystander(monkeypatch: pytest.MonkeyP
     the agent scans them, then it waits for each and finds them all."""
     marked: list[int] = []
 
-    def variables(pid: int, names: tuple[bytes, ...]) -> list[bytes | None]:
+    def environ(pid: int) -> bytes:
         time.sleep(0.01)
         marked.append(pid)
-        return [b"busy-20260101-000000-abcd/w:0/1;", None]
+        return b"TFMUX_TASK=busy-20260101-000000-abcd/w:0/1;\0"
 
-    monkeypatch.setattr("launcher.agent.processes.variables", variables)
+    monkeypatch.setattr("launcher.agent.processes.environ_of", environ)
     everyone = dict(list(table().items())[:50])
     tracker = processes.ProcessTracker("busy-20260101-000000-abcd", agent_session=-1)
     found = tracker.scan(everyone)

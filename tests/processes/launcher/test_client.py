@@ -23,7 +23,7 @@ from launcher.ids import TaskId, new_run_id
 from launcher.plan import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
-from launcher.session import launcher_link
+from launcher.session import launcher_link, supervision
 from launcher.session.client import RunClient, unknown
 from launcher.session.launcher_process import LauncherProcess
 from launcher.session.stored import StoredRun
@@ -257,6 +257,7 @@ def test_another_launcher_is_started_when_this_machine_has_room_for_it(
 ) -> None:
     """A process that cannot be started for a while is no launcher that has died: it is tried again,
     and the kill that waits for it is carried out."""
+    monkeypatch.setattr(supervision, "RETRY_SECONDS", PATIENCE)  # for as many tries as it takes
     refusals = [OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))] * (2 * MOST_RESTARTS + 4)
 
     def start() -> LauncherProcess:

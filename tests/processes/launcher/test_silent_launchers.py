@@ -34,6 +34,14 @@ from tui import main
 WORKER = TaskId("worker", 0)
 
 
+@pytest.fixture(autouse=True)
+def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a launcher process of these tests acts on a kill late, and must not be
+    taken for one that stands still."""
+    monkeypatch.setattr(supervision, "HEARD_SECONDS", PATIENCE)
+    monkeypatch.setattr(supervision, "START_SECONDS", PATIENCE)
+
+
 class Silent(LauncherProcess):
     """A launcher process that never says anything."""
 
