@@ -37,7 +37,7 @@ WORD = "tfmux-bench-kill"
 SETTLE_SECONDS = 1.0
 LIMIT = "log_limit = 1000000000\n"
 """Bound of each log: more than a task writes within the time of a round."""
-F9, RECEIPT = b"\x1b[20~", b"nothing is left"
+F9, RECEIPT = b"\x1b[20~", b"no process is left"
 
 
 def started(command: Sequence[str]) -> list[int]:

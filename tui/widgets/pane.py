@@ -196,11 +196,14 @@ class Pane(Widget, can_focus=True):
             self._show_labels()
 
     def set_placeholder(self, text: str) -> None:
-        """The text shown while the log is empty."""
+        """The text shown while the log is empty. It tells the time: only its rows are drawn."""
         if text != self._placeholder:
+            rows = self._placeholder_rows()
             self._placeholder = text
             if self.view is None or not self.view.lines.count:
-                self.refresh()
+                self._page = None
+                count = max(len(rows), len(self._placeholder_rows()))
+                self.refresh(Region(0, 0, self.size.width, count))
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""

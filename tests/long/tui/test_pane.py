@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,31 @@ async def test_unchanged_lines_are_not_drawn_again(
         await shows(pilot, "step 120")
         await shows(pilot, "12 %")
         assert drawn == {0, pane.outer_size.height - 1}
+
+
+async def test_an_empty_pane_draws_the_text_that_tells_the_time_and_no_more(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a task without output, when the text says how long it runs, then its row is drawn,
+    perhaps the border, and not the pane: a screen of quiet tasks costs nothing."""
+    run.change(state=RunPhase.RUNNING)
+    run.task("worker:1", state=TaskState.RUNNING)
+    async with showing(run, (120, 40)) as (app, pilot):
+        await shows(pilot, "running: no output yet")
+        pane = app.screen.query(Pane)[2]
+        drawn: set[int] = set()
+        render = StylesCache.render_line
+
+        def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
+            if cache is pane._styles_cache:
+                drawn.add(y)
+            return render(cache, styles, y, *rest)
+
+        await second_tick(app, pilot)
+        monkeypatch.setattr(StylesCache, "render_line", spy)
+        run.task("worker:1", started=time.time() - 1000)
+        await shows(pilot, "running, 16 min: no output yet")
+        assert drawn - {0, pane.outer_size.height - 1} == {1}
 
 
 async def test_a_pane_is_not_drawn_because_another_one_is(
