@@ -23,12 +23,12 @@ from .instructions import (
     StartTask,
     WatchSilence,
 )
+from .last_words import misses_a_peer
 from .restart import RestartOfAll
 from .shutdown import Shutdown
 from .snapshot import AttemptStart, HostReceipt, TaskView
 from .state import RunData, blocks_stage
 from .states import AT_WORK, Cause, Halt, HostState, Intent, RunPhase, StoppedBy, TaskState
-from .verdict import misses_a_peer
 
 MAX_BACKOFF = 30.0
 LOOK_SECONDS = 2.0

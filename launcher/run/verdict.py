@@ -15,7 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
 
 import re2
 
@@ -24,6 +23,7 @@ from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import age, counted
 from .cause import Evidence, Kind, Verdict
+from .last_words import LONGEST, Words, read
 from .stack_groups import StackFrame, joins, own_frame
 from .states import Halt
 
@@ -81,54 +81,14 @@ class TaskEvidence:
         return self.status is not None or self.signal is not None
 
     @cached_property
-    def words(self) -> _Words:
+    def words(self) -> Words:
         """What its last lines say."""
-        return _read(self.tail)
+        return read(self.tail)
 
     @property
     def place(self) -> str:
         return f"{self.task} on {self.host}" if self.host else str(self.task)
 
-
-@frozen
-class _Words:
-    """What a task's last lines say: an exception, and whether it is a victim's."""
-
-    exception: str = ""
-    """Its type and message."""
-    at: str = ""
-    """The last file and line in the user's own code of its traceback."""
-    in_library: bool = False
-    """Installed code has raised it, or what has is not known."""
-    victim: str = ""
-    """The line by which a peer was missed."""
-    peers: tuple[str, ...] = ()
-    """Whom it missed: addresses, `rank N`, `job:index`."""
-    enqueued: int | None = None
-    """Number of the last operation that NCCL's watchdog had seen it begin."""
-    behind: tuple[int, ...] = ()
-    """Ranks that a report of c10d calls behind in the collectives."""
-    operation: str = ""
-    """The operation in which NCCL's watchdog has ended it, with its number and size."""
-
-
-_MOST_LINES = 200
-_LONGEST = 300
-_MOST_FAREWELLS = 20
-"""Lines behind an exception."""
-_RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
-_EXCEPTION = re2.compile(
-    r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
-    r"(?::.*)?)$"
-)
-_OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?)$")
-_TRACEBACK = "Traceback (most recent call last)"
-_CHAIN = re2.compile(r"^(?:During handling of|The above exception was the direct cause of)")
-_RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
-"""The beginning of a log's record, which is no part of an exception before it."""
-_FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
-_LEAVING = ("SystemExit", "KeyboardInterrupt")
 
 _GPU_MEMORY = re2.compile(
     r"(?i)CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED"
@@ -144,62 +104,6 @@ _GPU_FAULT = re2.compile(
 _ON_GPU = re2.compile(r"(?i)\bCUDA|\bCUDNN|\bCUBLAS|NCCL|\bXLA|\bGPU|nvidia|AcceleratorError")
 """What is raised by programs of which a GPU may be the cause."""
 
-_VICTIM = re2.compile(
-    # gloo
-    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
-    r"[^\[\n]{0,20}\[[^\]]+\]:\d+"
-    r"|Timed out waiting \d+ms for (?:recv|send)|Application timeout caused pair closure"
-    r"|Gloo \w+ failed|Gloo connectFullMesh"
-    # NCCL and c10d
-    r"|Watchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted"
-    r"|Detected mismatch between collectives|(?:failed to pass|reached) monitoredBarrier"
-    r"|failed to recv, got 0 bytes|waiting for clients"
-    r"|client socket has timed out|DistStoreError|DistNetworkError"
-    # JAX's and TensorFlow's coordination service
-    r"|heartbeat timeout|stopped sending heartbeats|tasks are unhealthy"
-    r"|distributed service detected fatal errors|Barrier (?:failed|timed out)|barrier has failed"
-    r"|Shutdown barrier|error from coordination service|disconnect from coordination service"
-    # TensorFlow
-    r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
-    r"|failed to connect to all addresses|Socket closed|recvmsg:|Step was cancelled"
-    r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
-    r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
-    # MPI
-    r"|MPI_ERR_PROC_FAILED|lost communication with"
-)
-"""What is said by one who missed a peer."""
-_PEERS = re2.compile(
-    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
-    r"[^\[\n]{0,20}\[(?P<address>[^\]]+)\]:(?P<port>\d+)"
-    r"|Task (?P<rank>\d{1,6}) heartbeat timeout"
-    r"|(?:reported from|peer failed:|remote target|response from worker:) "
-    r"/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6})"
-    r"|[Rr]anks? (?P<ranks>\d[\d, ]{0,200}) failed to pass monitoredBarrier"
-    r"|errors while waiting for send/recv from rank (?P<barrier>\d{1,6})"
-    r"|ipv[46]:(?:%5B)?(?P<target>[0-9a-fA-F.:]+?)(?:%5D)?:(?P<target_port>\d+): "
-)
-_UNHEALTHY = re2.compile(
-    r"^\s*(?:(?P<rank>\d{1,6})|/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6}))\s*$"
-)
-_BEHIND = re2.compile(
-    # TORCH_NCCL_DESYNC_DEBUG=1
-    r"To our best knowledge, ranks \[(?P<never>[\d, ]{1,200})\] are the lagging"
-    r"|^\s*(?:- )?\[(?P<ranks>[\d, ]{1,200})\] (?:finished|joined but didn't finish)"
-    r" collective #\d+"
-    # torchfrtrace
-    r"|^missing ranks: \{(?P<missing>[\d, ]{1,200})\}|Culprit rank (?P<culprit>\d{1,6});"
-)
-_FINGERPRINT = re2.compile(
-    # TORCH_DISTRIBUTED_DEBUG=DETAIL
-    r"Rank (?P<rank>\d{1,6}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
-    r"SequenceNumber=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
-    r"(?:, TensorShape=\[(?P<shape>[\d, ]{0,80})\])?"
-)
-_ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
-_WORK = re2.compile(
-    r"WorkNCCL\(SeqNum=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
-    r"(?:, NumelIn=(?P<size>\d{1,15}))?"
-)
 _WAITS = re2.compile(
     r"(?i)all_?reduce|all_?gather|all_?to_?all|reduce_scatter|broadcast|barrier|synchroni[sz]e"
     r"|recv|wait|quick_execute|poll|select|acquire|join|backward|shutdown|collective|c10d|nccl"
@@ -213,7 +117,6 @@ _PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$
 calls `threading._shutdown` and what `atexit` knows below none of them."""
 _SHUTDOWN = re2.compile(r"^(?:_?shutdown|clean_up|destroy_process_group|_exitfunc|finalize)$")
 """Functions of frameworks that end their part of a program."""
-_CRASHES = ("SEGV", "BUS", "ABRT", "ILL", "FPE")
 _SIGNALS = {
     "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
     "SEGV": "crashed (SIGSEGV)",
@@ -224,20 +127,6 @@ _SIGNALS = {
 }
 
 
-def last_exception(tail: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The exception whose traceback is the last that a task has said, empty where there is none;
-    and the few lines of libraries that follow."""
-    lines = _last_lines(tail)
-    begin = next((n for n in reversed(range(len(lines))) if lines[n].startswith(_TRACEBACK)), None)
-    if begin is None:
-        return "", ()
-    for number in range(begin + 1, len(lines)):
-        found = _EXCEPTION.search(lines[number]) or _OTHER_EXCEPTION.search(lines[number])
-        if found and len(lines) - number <= _MOST_FAREWELLS:
-            return str(found["text"][:_LONGEST]), lines[number + 1 :]
-    return "", ()
-
-
 def is_ending(stack: Sequence[StackFrame]) -> bool:
     """The interpreter of a task is ending, or a framework is being shut down."""
     if not stack or not stack[-1].file:
@@ -246,11 +135,6 @@ def is_ending(stack: Sequence[StackFrame]) -> bool:
     if len(stack) < MOST_FRAMES and not _PROGRAM.search(stack[-1].function):
         return True
     return any(_SHUTDOWN.search(f.function) and f.in_framework for f in stack)
-
-
-def misses_a_peer(tail: Sequence[str]) -> bool:
-    """The last lines of a task say that another one is at fault."""
-    return bool(_read(tail).victim)
 
 
 def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
@@ -591,7 +475,7 @@ class _Case:
         how = _how(tasks[0])
         text = f"all {len(tasks)} tasks fail alike: {how}"
         names = tuple(one.task for one in tasks)
-        return Verdict(names, Kind.ALIKE, True, text[:_LONGEST], tuple(self._evidence(tasks)))
+        return Verdict(names, Kind.ALIKE, True, text[:LONGEST], tuple(self._evidence(tasks)))
 
     def _verdict(
         self,
@@ -620,7 +504,7 @@ class _Case:
             text += f"; {counted(missed, 'other', 'others')} waited for it" if missed else ""
         if not sure:
             text = f"probably {text}"
-        return Verdict(names, kind, sure, text[:_LONGEST], tuple(self._evidence(guilty)))
+        return Verdict(names, kind, sure, text[:LONGEST], tuple(self._evidence(guilty)))
 
     def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         for one in guilty[:10]:
@@ -660,7 +544,9 @@ def _may_follow_a_loss(one: TaskEvidence) -> bool:
     kind = _kind_of(one)
     if kind is Kind.RAISED:
         return one.words.in_library
-    return kind is Kind.FAILED or (kind is Kind.KILLED and one.signal in _CRASHES)
+    return kind is Kind.FAILED or (
+        kind is Kind.KILLED and _signal(one) in _SIGNALS.keys() - {"KILL"}
+    )
 
 
 def _later(one: TaskEvidence, lost: Sequence[TaskEvidence]) -> str:
@@ -676,7 +562,12 @@ def _kind_of(one: TaskEvidence) -> Kind:
         return Kind.RAISED
     if one.out_of_memory:
         return Kind.OUT_OF_MEMORY
-    return Kind.KILLED if one.signal is not None else Kind.FAILED
+    return Kind.KILLED if _signal(one) else Kind.FAILED
+
+
+def _signal(one: TaskEvidence) -> str | None:
+    """The signal that has ended the task, or the process whose end it reports."""
+    return one.signal or one.words.child_signal
 
 
 def _is_programs(one: TaskEvidence) -> bool:
@@ -709,8 +600,11 @@ def _how(one: TaskEvidence) -> str:
         return f"raised {one.words.exception}{at}{left}"
     if one.out_of_memory:
         return "was killed by the kernel: out of memory"
-    if one.signal is not None:
-        return _SIGNALS.get(one.signal, f"was ended by SIG{one.signal}, not by tfmux")
+    whose = "" if one.signal or not one.words.child else f"lost {one.words.child}, which "
+    if signal := _signal(one):
+        return whose + _SIGNALS.get(signal, f"was ended by SIG{signal}, not by tfmux")
+    if whose:
+        return f"{whose}ended with exit code {one.words.child_status}"
     last = next((line.strip() for line in reversed(one.tail) if line.strip()), "")
     said = f': "{last[:120]}"' if last else ""
     return f"ended with exit code {one.status}{said}"
@@ -720,7 +614,7 @@ def _likeness(one: TaskEvidence) -> str:
     """Equal for tasks that fail alike: numbers and addresses differ."""
     if one.words.exception:
         return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.exception) + f" ({one.words.at})"
-    return f"signal {one.signal}" if one.signal is not None else f"status {one.status}"
+    return f"signal {_signal(one)}" if _signal(one) else f"status {one.status}"
 
 
 def _raises_like(one: TaskEvidence, other: TaskEvidence) -> bool:
@@ -772,126 +666,6 @@ def _wait(stack: Sequence[StackFrame]) -> str:
 
 def _is_called(one: TaskEvidence, peer: str) -> bool:
     return peer == str(one.task) or peer in one.names or peer == f"rank {one.rank}"
-
-
-def _read(tail: Sequence[str]) -> _Words:
-    """What the last lines of a task say."""
-    lines = _last_lines(tail)
-    begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
-    exception, at, in_library, end = "", "", True, len(lines)
-    first = 0 if begin is None else begin + 1
-    for number in range(first, len(lines)):
-        found = _EXCEPTION.search(lines[number]) or (
-            (begin is not None and _OTHER_EXCEPTION.search(lines[number])) or None
-        )
-        if found:
-            exception, end = found["text"], number
-            files = [match for line in lines[first:number] if (match := _FILE.search(line))]
-            own = [match for match in files if not _INSTALLED.search(match["file"])]
-            at = f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}" if own else ""
-            in_library = not own or own[-1] is not files[-1]
-            if begin is not None:
-                break
-    victim, peers = "", list[str]()
-    # What follows the exception up to the next record of a log belongs to it, and what it was
-    # raised for; without one all that was said last.
-    said = [*range(max(0, len(lines) - 60), len(lines))]
-    if exception:
-        after = (n for n in range(end + 1, len(lines)) if _RECORD.search(lines[n]))
-        whole = range(_chain_begins(lines, first), next(after, len(lines)))
-        said = [n for n in whole if n >= end or not lines[n].startswith(" ")]
-    for number in said:
-        line = lines[number]
-        if _VICTIM.search(line):
-            victim = victim or line.strip()
-            peers += _peers(line)
-            if "unhealthy" in line:
-                peers += _listed(lines[number + 1 : number + 20])
-    if exception and not victim and exception.startswith(_LEAVING):
-        exception = ""
-    if exception and not victim:  # peers named before it had raised are no matter of its own
-        return _Words(exception[:_LONGEST], at, in_library)
-    for line in lines[-60:]:
-        peers += _peers(line)
-    named = tuple(dict.fromkeys(peers))
-    victim = victim[:_LONGEST]
-    return _Words(exception[:_LONGEST], at, in_library, victim, named, *_collectives(lines))
-
-
-def _chain_begins(lines: Sequence[str], first: int) -> int:
-    """The last line of a traceback's exception if it stands alone, else the first line of the
-    tracebacks of those for which it was raised; `first` is the line behind its own headline."""
-    while True:
-        chain = next(
-            (n for n in range(first - 2, max(-1, first - 5), -1) if _CHAIN.search(lines[n])), None
-        )
-        if chain is None:
-            return first
-        before = next((n for n in reversed(range(chain)) if _TRACEBACK in lines[n]), None)
-        if before is None:
-            return 0
-        first = before + 1
-
-
-def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str]:
-    """What NCCL's watchdog and c10d say of the collectives: the last operation begun, ranks that
-    are behind, and the operation that has not ended."""
-    enqueued, operation, behind = None, "", list[int]()
-    for line in lines:
-        if (begun := _ENQUEUED.search(line)) is not None:
-            enqueued = int(begun["number"])
-        if (late := _BEHIND.search(line)) is not None:
-            ranks = next(filter(None, late.groupdict().values()), "")
-            behind += [int(number) for number in re.findall(r"\d{1,6}", ranks)][:100]
-        if (mismatch := _FINGERPRINT.search(line)) is not None and not operation:
-            shape = f" of shape [{mismatch['shape']}]" if mismatch["shape"] else ""
-            operation = f"{mismatch['type']} number {mismatch['number']}{shape}"
-        if (work := _WORK.search(line)) is not None:
-            size = f" of {work['size']} elements" if work["size"] else ""
-            operation = f"{work['type']} number {work['number']}{size}"
-    return enqueued, tuple(behind), operation
-
-
-def _last_lines(tail: Sequence[str]) -> list[str]:
-    """The last lines of a task, without the ranks that libraries put before them."""
-    # RE2 knows no lone surrogates.
-    clean = (line[:4096].encode(errors="replace").decode() for line in tail[-_MOST_LINES:])
-    return [_RANK_PREFIX.sub("", line) for line in clean]
-
-
-def _peers(line: str) -> list[str]:
-    found: list[str] = []
-    for match in _PEERS.finditer(line):
-        found += _names(match.groupdict())
-        if len(found) > 100:
-            break
-    return found
-
-
-def _names(groups: dict[str, Any]) -> list[str]:
-    found = []
-    if groups.get("address"):
-        found += [f"{groups['address']}:{groups['port']}", groups["address"]]
-    if groups.get("target"):
-        found += [f"{groups['target']}:{groups['target_port']}", groups["target"]]
-    if rank := groups.get("rank") or groups.get("barrier"):
-        found.append(f"rank {rank}")
-    if groups.get("ranks"):
-        found += [f"rank {number}" for number in re.findall(r"\d{1,6}", groups["ranks"])]
-    if groups.get("job"):
-        found.append(f"{groups['job']}:{groups['index']}")
-    return found
-
-
-def _listed(lines: Sequence[str]) -> list[str]:
-    """The tasks that stand one a line below a sentence."""
-    found = []
-    for line in lines:
-        match = _UNHEALTHY.search(line)
-        if match is None:
-            break
-        found += _names(match.groupdict())
-    return found
 
 
 def _is_elsewhere(one: TaskEvidence) -> bool:

@@ -20,10 +20,11 @@ from ..ids import TaskId
 from ..run import events as ev
 from ..run.cause import Verdict
 from ..run.gpus import holders
+from ..run.last_words import last_exception
 from ..run.snapshot import TaskView
 from ..run.stack_groups import StackFrame, Stacks, TaskStacks
 from ..run.states import AT_WORK, Halt, HostState, RunPhase, StoppedBy, TaskState
-from ..run.verdict import TaskEvidence, is_ending, judge, judge_waiting, last_exception
+from ..run.verdict import TaskEvidence, is_ending, judge, judge_waiting
 from ..store.figures import figures_of
 from .stack_collector import MOST_FRAMES
 

@@ -13,8 +13,9 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.cause import Evidence, Kind
+from launcher.run.last_words import misses_a_peer
 from launcher.run.stack_groups import StackFrame
-from launcher.run.verdict import TaskEvidence, judge, misses_a_peer
+from launcher.run.verdict import TaskEvidence, judge
 
 SITE = "/venv/lib/python3.11/site-packages/"
 ALL_REDUCE = (
@@ -1196,6 +1197,237 @@ case(
 )
 
 
+def on_rank(rank: int, lines: list[str]) -> list[str]:
+    return [f"[rank{rank}]: {line}" for line in lines]
+
+
+def torchrun(rank: int, code: int, said: list[str]) -> list[str]:
+    """A host's torchrun, after what its ranks have said."""
+    how = f"Signal {-code} received by PID 14750" if code < 0 else "To enable traceback see: https"
+    file = f"{SITE}torch/distributed/launcher/api.py"
+    return [
+        *said,
+        "W0325 20:57:27.31 2606 torch/distributed/elastic/multiprocessing/api.py:900] Sending "
+        "process 33051 closing signal SIGTERM",
+        "E0325 20:57:27.62 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+        f"(exitcode: {code}) local_rank: {rank % 2} (pid: 14750) of binary: /usr/bin/python3",
+        *traceback("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", file),
+        "=" * 60,
+        "train.py FAILED",
+        "Failures:",
+        "  <NO_OTHER_FAILURES>",
+        "Root Cause (first observed failure):",
+        "[0]:",
+        "  time      : 2025-05-21_15:43:03",
+        f"  rank      : {rank} (local_rank: {rank % 2})",
+        f"  exitcode  : {code} (pid: 14750)",
+        "  error_file: <N/A>",
+        f"  traceback : {how}",
+        "=" * 60,
+    ]
+
+
+def deepspeed(code: int, said: list[str]) -> list[str]:
+    return [
+        *said,
+        "[2024-03-20 20:31:29,210] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 3353",
+        "[2024-03-20 20:31:29,269] [ERROR] [launch.py:321:sigkill_handler] ['/usr/bin/python', "
+        f"'-u', 'main.py', '--local_rank=1'] exits with return code = {code}",
+    ]
+
+
+def accelerate(said: list[str]) -> list[str]:
+    text = "subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit"
+    return [*said, *traceback(f"{text} status 1.", f"{SITE}accelerate/commands/launch.py")]
+
+
+BAD_ON_RANK = on_rank(2, BAD)
+case(
+    "torchrun a host: the kernel kills a rank, and the other hosts' ranks are victims",
+    [
+        victim(1, torchrun(2, -9, ["step 3 loss 0.2"]), at=20.2),
+        *others(1, lambda i: victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1))))),
+    ],
+    1,
+    Kind.KILLED,
+)
+case(
+    "torchrun a host: a killed rank's neighbour on its host is a victim, too",
+    [
+        victim(1, torchrun(2, -9, on_rank(3, reset(1)))),
+        *others(1, lambda i: victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1))))),
+    ],
+    1,
+    Kind.KILLED,
+)
+case(
+    "torchrun a host: a rank raises, and its neighbour misses it after that",
+    [
+        victim(1, torchrun(2, 1, [*BAD_ON_RANK, *on_rank(3, reset(1))]), at=20.2),
+        *others(1, lambda i: victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1))))),
+    ],
+    1,
+    Kind.RAISED,
+)
+case(
+    "torchrun a host: NCCL's watchdog ends all ranks alike, and nothing points to one",
+    [victim(i, torchrun(2 * i, -6, watchdog(100)), at=20.0 + i) for i in range(4)],
+    None,
+)
+case(
+    "torchrun a host: a rank fails without a word",
+    [victim(1, torchrun(2, 3, [])), *others(1, lambda i: ended(i))],
+    1,
+    Kind.FAILED,
+)
+case(
+    "torchrun of a host is ended by us, and says so",
+    [
+        victim(1, torchrun(2, 1, BAD_ON_RANK)),
+        *others(1, lambda i: ended(i, tail=traceback("x.api.SignalException: Process got 15"))),
+    ],
+    1,
+    Kind.RAISED,
+)
+case(
+    "deepspeed: a killed process, and victims that ended before its launcher",
+    [
+        task(0, tail=deepspeed(-9, ["step 3"]), status=247, ended_at=20.5),
+        *others(0, lambda i: victim(i, deepspeed(1, reset(0)))),
+    ],
+    0,
+    Kind.KILLED,
+)
+case(
+    "accelerate: a process raises, and the others' miss it",
+    [
+        victim(1, accelerate(BAD), at=20.5),
+        *others(1, lambda i: victim(i, accelerate(reset(1)))),
+    ],
+    1,
+    Kind.RAISED,
+)
+case(
+    "a command that fails is an exception of the task's own",
+    [victim(1, accelerate(["downloading"])), *others(1, lambda i: victim(i, reset(1)))],
+    1,
+    Kind.RAISED,
+)
+STALLS = (
+    "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset "
+    "of ranks and are waiting for remainder of ranks for more than 60 seconds."
+)
+SHUT_DOWN = (
+    "Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt "
+    "to allreduce, allgather or broadcast a tensor after one of the ranks finished execution."
+)
+case(
+    "Horovod's coordinator misses a rank",
+    [
+        task(0, tail=[STALLS, "Stalled ops:", "a [missing ranks: 1]", "b [missing ranks: 1]"]),
+        *others(0, task),
+    ],
+    1,
+    Kind.STUCK,
+)
+case(
+    "Horovod's stall inspector misses a rank",
+    [task(0, tail=[STALLS, "Missing ranks:", "1: [Allreduce/cond_163, AddN]"]), *others(0, task)],
+    1,
+    Kind.STUCK,
+)
+case(
+    "labels of lines are no ranks that are missed",
+    [task(0, tail=["0: [main] loads", "1: [main] loads"]), *others(0, task)],
+    None,
+)
+case(
+    "Horovod: two ranks miss each other",
+    [
+        task(0, tail=[STALLS, "Missing ranks:", "1: [Allreduce/a]", "3: [Allreduce/b]"]),
+        *others(0, task),
+    ],
+    None,
+)
+case(
+    "Horovod shuts down, and the rank that raised ends last",
+    [
+        victim(2, BAD, at=20.4),
+        *others(2, lambda i: victim(i, traceback(f"HorovodInternalError: {SHUT_DOWN}"))),
+    ],
+    2,
+    Kind.RAISED,
+)
+case(
+    "Horovod shuts down because a rank is through",
+    [
+        task(2, tail=["done"], status=0, ended_at=18.0),
+        *others(2, lambda i: victim(i, traceback(f"errors_impl.UnknownError: {SHUT_DOWN}"))),
+    ],
+    2,
+    Kind.LEFT_EARLY,
+)
+BARRIER = [
+    *traceback(
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: "
+        "PjRT_Client_Connect. Timed out task names:"
+    ),
+    "/job:jax_worker/replica:0/task:2",
+]
+case(
+    "JAX's barrier names who has not come",
+    [task(2, tail=["loading"]), *others(2, lambda i: victim(i, BARRIER))],
+    2,
+    Kind.NAMED,
+    False,
+)
+STUCK_WATCHDOG = (
+    "[rank2]:[E626 05:14:36 ProcessGroupNCCL.cpp:1743] [PG ID 0 Rank 2] ProcessGroupNCCL's "
+    "watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."
+)
+case(
+    "NCCL's monitor ends all ranks, which says nothing of the cause",
+    [task(i, tail=[STUCK_WATCHDOG], signal="ABRT", ended_at=20.0 + i) for i in range(4)],
+    None,
+)
+RETRIES = (
+    'RPC failed with status = "Unavailable: Socket closed" and grpc_error_string = '
+    '"{"created":"@1609","description":"Error received from peer ipv4:10.0.0.10:2222","file"'
+)
+case(
+    "workers retry calls to a ps that is gone",
+    [
+        task(9, name="ps", serves=True),
+        *(task(index, tail=[RETRIES], hangs_for=60.0) for index in (0, 1)),
+    ],
+    9,
+    Kind.NAMED,
+    False,
+)
+NCCL_PEER = (
+    "torch.distributed.DistBackendError: NCCL error: ncclRemoteError: a remote process exited. "
+    "Last error: socketProgress: Connection closed by remote peer 10.0.0.3<37022>"
+)
+case(
+    "NCCL names the peer that has closed its connection",
+    [task(2), *others(2, lambda i: victim(i, traceback(NCCL_PEER)))],
+    2,
+    Kind.NAMED,
+    False,
+)
+STORE = (
+    "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms while "
+    "trying to connect to (10.0.0.1, 29500)."
+)
+case(
+    "the rank that serves the store has not begun",
+    [task(0, tail=["loading"]), *others(0, lambda i: victim(i, traceback(STORE)))],
+    0,
+    Kind.NAMED,
+    False,
+)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_case(name: str) -> None:
     """Who is named, and whether for sure; nobody where nothing points to one."""
@@ -1254,7 +1486,8 @@ def test_hostile_lines_cost_little_and_name_nobody_outside() -> None:
         "Task 999999 heartbeat timeout",
     ] * 3000
     listed = ["tasks are unhealthy (stopped sending heartbeats):", *(str(n) for n in range(5000))]
-    facts = [victim(i, [*noise, *listed], signal=None) for i in range(3)]
+    nested = torchrun(2, -6, [TIMED_OUT[0], TIMED_OUT[-1]] * 90)
+    facts = [victim(i, tail, signal=None) for i, tail in enumerate(([*noise, *listed], nested))]
     verdict = judge([*facts, task(3, tail=["\ud800" * 500, "\x00" * 500])])
     assert verdict is None or all(one.index < 4 for one in verdict.tasks)
     assert verdict is None or len(verdict.text) <= 300

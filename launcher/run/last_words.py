@@ -1,0 +1,346 @@
+"""Last words of a task: the exception in its last lines, whether that is a victim's, and the peers
+that it names.
+
+A table of what frameworks say: gloo, NCCL and c10d, the coordination service of JAX and TensorFlow,
+sessions, Horovod, MPI. Where one task is a launcher of several processes (torchrun, DeepSpeed's,
+accelerate's), its report on them counts.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import re2
+
+from ..frozen import frozen
+
+
+@frozen
+class Words:
+    """What a task's last lines say: an exception, and whether it is a victim's."""
+
+    exception: str = ""
+    """Its type and message."""
+    at: str = ""
+    """The last file and line in the user's own code of its traceback."""
+    in_library: bool = False
+    """Installed code has raised it, or what has is not known."""
+    victim: str = ""
+    """The line by which a peer was missed."""
+    peers: tuple[str, ...] = ()
+    """Whom it missed: addresses, `rank N`, `job:index`."""
+    enqueued: int | None = None
+    """Number of the last operation that NCCL's watchdog had seen it begin."""
+    behind: tuple[int, ...] = ()
+    """Ranks that a report of c10d calls behind in the collectives."""
+    operation: str = ""
+    """The operation in which NCCL's watchdog has ended it, with its number and size."""
+    child: str = ""
+    """The process of its own whose end it reports, such as `rank 3`."""
+    child_status: int = 0
+    """Status of that process, negative for a signal."""
+
+    @property
+    def child_signal(self) -> str | None:
+        """The signal that has ended that process, such as `KILL`."""
+        numbers = {one.value: one.name for one in signal.Signals}
+        return numbers.get(-self.child_status, "").removeprefix("SIG") or None
+
+
+_MOST_LINES = 200
+LONGEST = 300
+"""Characters of a sentence that quotes a task."""
+_MOST_FAREWELLS = 20
+"""Lines behind an exception."""
+_RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
+_EXCEPTION = re2.compile(
+    r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
+    r"(?::.*)?)$"
+)
+_OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?)$")
+_TRACEBACK = "Traceback (most recent call last)"
+_CHAIN = re2.compile(r"^(?:During handling of|The above exception was the direct cause of)")
+_RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
+"""The beginning of a log's record, which is no part of an exception before it."""
+_FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
+_INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
+_LEAVING = re2.compile(r"^(?:SystemExit|KeyboardInterrupt)|\bSignalException: ")
+_LAUNCHER = re2.compile(r"\b(?:ChildFailedError|CalledProcessError|SignalException)\b")
+"""Exceptions of programs that have started others: torchrun, accelerate."""
+_CHILD = re2.compile(
+    # torchrun, with a summary of the first failure at its end
+    r"^\s*exitcode\s+: (?P<status>-?\d{1,3})\b|^\s*rank\s+: (?P<rank>\d{1,6}) \(local_rank: "
+    r"|failed \(exitcode: (?P<failed>-?\d{1,3})\) local_rank: (?P<local>\d{1,6})"
+    # DeepSpeed
+    r"|launch\.py:\d+:.*exits with return code = (?P<code>-?\d{1,3})"
+)
+"""What they say of a process that has failed."""
+_SILENT_ENDS = ("KILL", "SEGV", "BUS", "FPE", "ILL")
+"""Signals that leave no exception, and are no victim's."""
+_MOST_READINGS = 8
+"""Tracebacks of processes among which a launcher's cause is looked for."""
+
+_VICTIM = re2.compile(
+    # gloo
+    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
+    r"[^\[\n]{0,20}\[[^\]]+\]:\d+"
+    r"|Timed out waiting \d+ms for (?:recv|send)|Application timeout caused pair closure"
+    r"|Gloo \w+ failed|Gloo connectFullMesh"
+    # NCCL and c10d
+    r"|Watchdog caught collective operation timeout|ncclRemoteError|NCCL communicator was aborted"
+    r"|Detected mismatch between collectives|(?:failed to pass|reached) monitoredBarrier"
+    r"|failed to recv, got 0 bytes|waiting for clients"
+    r"|client socket has timed out|DistStoreError|DistNetworkError|Rendezvous\w{0,20}Error"
+    r"|watchdog got stuck|Heartbeat monitor timed out|socketStartConnect: Connect to"
+    # JAX's and TensorFlow's coordination service
+    r"|heartbeat timeout|stopped sending heartbeats|tasks are unhealthy"
+    r"|distributed service detected fatal errors|Barrier (?:failed|timed out)|barrier has failed"
+    r"|Shutdown barrier|error from coordination service|disconnect from coordination service"
+    # TensorFlow
+    r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
+    r"|failed to connect to all addresses|Socket closed|recvmsg:|Step was cancelled"
+    r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
+    r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
+    # Horovod
+    r"|Horovod has been shut down|waiting for remainder of ranks|HorovodInternalError"
+    # MPI
+    r"|MPI_ERR_PROC_FAILED|lost communication with"
+)
+"""What is said by one who missed a peer."""
+_PEERS = re2.compile(
+    r"(?:Read error|Write error|[Cc]onnection closed by peer|[Cc]onnection (?:reset|refused))"
+    r"[^\[\n]{0,20}\[(?P<address>[^\]]+)\]:(?P<port>\d+)"
+    r"|Task (?P<rank>\d{1,6}) heartbeat timeout"
+    r"|(?:reported from|peer failed:|remote target|response from worker:) "
+    r"/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6})"
+    r"|[Rr]anks? (?P<ranks>\d[\d, ]{0,200}) failed to pass monitoredBarrier"
+    r"|errors while waiting for send/recv from rank (?P<barrier>\d{1,6})"
+    r"|ipv[46]:(?:%5B)?(?P<target>[0-9a-fA-F.:]+?)(?:%5D)?:(?P<target_port>\d+)\b"
+    r"|(?:remote peer |Connect to )(?P<host>[\w.:-]{1,255})<\d+>"
+    r"|trying to connect to \((?P<master>[\w.:-]{1,255}), \d+\)"
+)
+_UNHEALTHY = re2.compile(
+    r"^\s*(?:(?P<rank>\d{1,6})|/job:(?P<job>[\w-]+)/(?:replica:\d+/)?task:(?P<index>\d{1,6}))\s*$"
+)
+_BEHIND = re2.compile(
+    # TORCH_NCCL_DESYNC_DEBUG=1
+    r"To our best knowledge, ranks \[(?P<never>[\d, ]{1,200})\] are the lagging"
+    r"|^\s*(?:- )?\[(?P<ranks>[\d, ]{1,200})\] (?:finished|joined but didn't finish)"
+    r" collective #\d+"
+    # torchfrtrace
+    r"|^missing ranks: \{(?P<missing>[\d, ]{1,200})\}|Culprit rank (?P<culprit>\d{1,6});"
+    # Horovod
+    r"|\[missing ranks: ?(?P<stalled>[\d, ]{1,200})\]"
+)
+_STALLING = re2.compile(r"^(?P<rank>\d{1,6}): \[")
+"""A line below Horovod's `Missing ranks:`."""
+_FINGERPRINT = re2.compile(
+    # TORCH_DISTRIBUTED_DEBUG=DETAIL
+    r"Rank (?P<rank>\d{1,6}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
+    r"SequenceNumber=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
+    r"(?:, TensorShape=\[(?P<shape>[\d, ]{0,80})\])?"
+)
+_ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
+_WORK = re2.compile(
+    r"WorkNCCL\(SeqNum=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
+    r"(?:, NumelIn=(?P<size>\d{1,15}))?"
+)
+
+
+def last_exception(tail: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """The exception whose traceback is the last that a task has said, empty where there is none;
+    and the few lines of libraries that follow."""
+    lines = _last_lines(tail)
+    begin = _last_traceback(lines)
+    if begin is None or _TRACEBACK != lines[begin][: len(_TRACEBACK)]:
+        return "", ()
+    exception, end = _exception(lines, begin)
+    rest = lines[end + 1 :]
+    return (exception[:LONGEST], rest) if exception and len(rest) < _MOST_FAREWELLS else ("", ())
+
+
+def misses_a_peer(tail: Sequence[str]) -> bool:
+    """The last lines of a task say that another one is at fault."""
+    return bool(read(tail).victim)
+
+
+def read(tail: Sequence[str]) -> Words:
+    """What the last lines of a task say."""
+    lines = _last_lines(tail)
+    words = _read(lines)
+    child, status = _child(lines)
+    launched = _LAUNCHER.search(words.exception) is not None
+    if not (launched or child):
+        return words
+    report = Words(child=child, child_status=status)
+    if report.child_signal in _SILENT_ENDS:
+        return report
+    readings = list(_readings(lines, launched))
+    own = (one for one in readings if one.exception and not one.victim)
+    missed = (one for one in readings if one.victim)
+    return next(own, None) or next(missed, None) or (report if child else words)
+
+
+def _readings(lines: Sequence[str], launched: bool) -> Iterator[Words]:
+    """What the processes of a launcher have said: by their last tracebacks, the newest first;
+    `launched`: the last one of all is the launcher's own."""
+    for number in range(_MOST_READINGS):
+        if number or launched:
+            begin = _last_traceback(lines)
+            if begin is None:
+                return
+            lines = lines[:begin]
+        yield _read(lines)
+
+
+def _child(lines: Sequence[str]) -> tuple[str, int]:
+    """The process whose end a launcher reports, and its status: the last one named, which
+    torchrun calls the first that has failed."""
+    name, status = "", 0
+    for line in lines:
+        if (found := _CHILD.search(line)) is None:
+            continue
+        if found["rank"] or found["local"]:
+            name = f"rank {found['rank']}" if found["rank"] else f"local rank {found['local']}"
+        if code := found["status"] or found["failed"] or found["code"]:
+            name, status = name or "a process of its own", int(code)
+    return (name, status) if status else ("", 0)
+
+
+def _last_traceback(lines: Sequence[str]) -> int | None:
+    return next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
+
+
+def _exception(lines: Sequence[str], begin: int | None) -> tuple[str, int]:
+    """The exception of the traceback that begins there, and the number of its line; without one
+    the last line that has the form of an exception."""
+    exception, end = "", len(lines)
+    for number in range(0 if begin is None else begin + 1, len(lines)):
+        found = _EXCEPTION.search(lines[number])
+        if found is None and begin is not None:
+            found = _OTHER_EXCEPTION.search(lines[number])
+        if found:
+            exception, end = str(found["text"]), number
+            if begin is not None:
+                break
+    return exception, end
+
+
+def _read(lines: Sequence[str]) -> Words:
+    """What the last lines of one process say."""
+    begin = _last_traceback(lines)
+    first = 0 if begin is None else begin + 1
+    exception, end = _exception(lines, begin)
+    files = [match for line in lines[first:end] if (match := _FILE.search(line))]
+    own = [match for match in files if not _INSTALLED.search(match["file"])]
+    at = f"{own[-1]['file'].rpartition('/')[2]}:{own[-1]['line']}" if exception and own else ""
+    in_library = not own or own[-1] is not files[-1]
+    victim, peers = "", list[str]()
+    # What follows the exception up to the next record of a log belongs to it, and what it was
+    # raised for; without one all that was said last.
+    said = [*range(max(0, len(lines) - 60), len(lines))]
+    if exception:
+        after = (n for n in range(end + 1, len(lines)) if _RECORD.search(lines[n]))
+        whole = range(_chain_begins(lines, first), next(after, len(lines)))
+        said = [n for n in whole if n >= end or not lines[n].startswith(" ")]
+    for number in said:
+        line = lines[number]
+        if _VICTIM.search(line):
+            victim = victim or line.strip()
+            peers += _peers(line)
+            if "unhealthy" in line or "timed out task names" in line.lower():
+                peers += _listed(lines[number + 1 : number + 20])
+    if not victim and _LEAVING.search(exception):
+        exception = ""
+    if exception and not victim:  # peers named before it had raised are no matter of its own
+        return Words(exception[:LONGEST], at, in_library)
+    for line in lines[-60:]:
+        peers += _peers(line)
+    named = tuple(dict.fromkeys(peers))
+    victim = victim[:LONGEST]
+    return Words(exception[:LONGEST], at, in_library, victim, named, *_collectives(lines))
+
+
+def _chain_begins(lines: Sequence[str], first: int) -> int:
+    """The last line of a traceback's exception if it stands alone, else the first line of the
+    tracebacks of those for which it was raised; `first` is the line behind its own headline."""
+    while True:
+        chain = next(
+            (n for n in range(first - 2, max(-1, first - 5), -1) if _CHAIN.search(lines[n])), None
+        )
+        if chain is None:
+            return first
+        before = next((n for n in reversed(range(chain)) if _TRACEBACK in lines[n]), None)
+        if before is None:
+            return 0
+        first = before + 1
+
+
+def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str]:
+    """What NCCL's watchdog and c10d say of the collectives: the last operation begun, ranks that
+    are behind, and the operation that has not ended."""
+    enqueued, operation, behind, listed = None, "", list[int](), False
+    for line in lines:
+        if (stalling := _STALLING.search(line) if listed else None) is not None:
+            behind.append(int(stalling["rank"]))
+        listed = stalling is not None or line.endswith("Missing ranks:")
+        if (begun := _ENQUEUED.search(line)) is not None:
+            enqueued = int(begun["number"])
+        if (late := _BEHIND.search(line)) is not None:
+            ranks = next(filter(None, late.groupdict().values()), "")
+            behind += [int(number) for number in re.findall(r"\d{1,6}", ranks)][:100]
+        if (mismatch := _FINGERPRINT.search(line)) is not None and not operation:
+            shape = f" of shape [{mismatch['shape']}]" if mismatch["shape"] else ""
+            operation = f"{mismatch['type']} number {mismatch['number']}{shape}"
+        if (work := _WORK.search(line)) is not None:
+            size = f" of {work['size']} elements" if work["size"] else ""
+            operation = f"{work['type']} number {work['number']}{size}"
+    return enqueued, tuple(behind), operation
+
+
+def _last_lines(tail: Sequence[str]) -> list[str]:
+    """The last lines of a task, without the ranks that libraries put before them."""
+    # RE2 knows no lone surrogates.
+    clean = (line[:4096].encode(errors="replace").decode() for line in tail[-_MOST_LINES:])
+    return [_RANK_PREFIX.sub("", line) for line in clean]
+
+
+def _peers(line: str) -> list[str]:
+    found: list[str] = []
+    for match in _PEERS.finditer(line):
+        found += _names(match.groupdict())
+        if len(found) > 100:
+            break
+    return found
+
+
+def _names(groups: dict[str, Any]) -> list[str]:
+    found = []
+    if groups.get("address"):
+        found += [f"{groups['address']}:{groups['port']}", groups["address"]]
+    if groups.get("target"):
+        found += [f"{groups['target']}:{groups['target_port']}", groups["target"]]
+    if rank := groups.get("rank") or groups.get("barrier"):
+        found.append(f"rank {rank}")
+    if groups.get("ranks"):
+        found += [f"rank {number}" for number in re.findall(r"\d{1,6}", groups["ranks"])]
+    found += [name for name in (groups.get("host"), groups.get("master")) if name]
+    if groups.get("job"):
+        # JAX calls its processes so, whatever their job is here.
+        name = "rank " if groups["job"] == "jax_worker" else f"{groups['job']}:"
+        found.append(f"{name}{groups['index']}")
+    return found
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    """The tasks that stand one a line below a sentence."""
+    found = []
+    for line in lines:
+        match = _UNHEALTHY.search(line)
+        if match is None:
+            break
+        found += _names(match.groupdict())
+    return found
