@@ -130,6 +130,8 @@ def users(gpu: GpuView, tasks: Iterable[TaskView], foreign: str) -> Text:
     def add(words: str, style: str = "") -> None:
         text.append("  " if text else "").append(words, style)
 
+    if gpu.is_instance:
+        add(gpu.name, "dim")
     held: dict[TaskId, int | None] = {}
     for process in gpu.processes:
         if process.task is not None:
@@ -147,8 +149,6 @@ def users(gpu: GpuView, tasks: Iterable[TaskView], foreign: str) -> Text:
         add(f"and {counted(gpu.unlisted, 'more process', 'more processes')}", foreign)
     if rest := gpu.unlisted_memory:
         add(f"{size(rest)} unlisted", foreign if gpu.processes else "dim")
-    if gpu.instances:
-        add(f"MIG: {', '.join(dict.fromkeys(one.name for one in gpu.instances))}", "dim")
     return text
 
 

@@ -16,6 +16,7 @@ nothing but each other:
     ports       which process listens on a port, and whether one is free
     stats       CPU and memory
     nvidia_smi  GPUs and the processes on them
+    kernel_log  whom the kernel has killed for want of memory, Xid errors of GPUs
     stack_taker where the processes of tasks stand
     threads     the threads for what may hang, and `agent.log`
     folders     where a run is kept on a host, and the word that one agent leaves for the next

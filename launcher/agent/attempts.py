@@ -30,6 +30,7 @@ from typing import Mapping, NamedTuple, Sequence
 
 from . import ports, wire
 from .channel import Channels
+from .kernel_log import killed_for_memory
 from .processes import (
     Ended,
     Killer,
@@ -39,7 +40,6 @@ from .processes import (
     close_others,
     command_lines,
     is_child,
-    killed_for_memory,
     oom_kills,
     read_process,
     reap,

@@ -123,9 +123,7 @@ class Agent:
             wire.CREDIT: lambda channel, body: channel.allow(int(body["up_to"])),
             wire.PORTS: self._answer_ports,
             wire.STATS: self._answer_stats,
-            wire.GPUS: lambda channel, body: channel.answer_in_thread(
-                body["id"], self._stats.gpus.listed
-            ),
+            wire.GPUS: self._answer_gpus,
             wire.STACKS: self._answer_stacks,
         }
         self._woken = 0.0
@@ -387,6 +385,14 @@ class Agent:
             channel.answer(body["id"], self._stats.sample(self._tracker.scan()))
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
+
+    def _answer_gpus(self, channel: Channel, body: Json) -> None:
+        try:
+            members = self._tracker.scan()
+        except OSError as error:  # no descriptor is left
+            channel.refuse(body["id"], error_text(error))
+        else:
+            channel.answer_in_thread(body["id"], lambda: self._stats.gpus.listed(members))
 
     def _answer_stacks(self, channel: Channel, body: Json) -> None:
         tasks, ident = body.get("tasks"), body["id"]

@@ -2,24 +2,25 @@
 
 `nvidia-smi` takes from some hundredths of a second to seconds, and may hang: threads wait for it.
 Being such a thread's child, it has no part in what the kernel says of the agent's children. One
-program runs at a time for the load, and on a host that has none nothing is started at all.
+program runs at a time, and on a host that has none nothing is started at all.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Iterable, Iterator, Mapping, NamedTuple
+from typing import TYPE_CHECKING, Iterable, Mapping, NamedTuple
 
+from .kernel_log import XidErrors, bus_in
 from .processes import Process, arguments, read_process
 from .threads import start_thread
 from .wire import MOST_GPU_PROCESSES, MOST_GPUS, TASK_NAME, Json
 
 if TYPE_CHECKING:
     import subprocess
-    import threading
 
 _THROTTLE, _THROTTLE_RENAMED = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
 _RENAMED = {_THROTTLE: _THROTTLE_RENAMED}
@@ -44,11 +45,12 @@ _SEARCH_SECONDS = 60.0
 _PAUSE_SHARE = 5.0
 """The next question waits so many times as long as the last answer took."""
 _MIB = 1 << 20
-_MOST_XIDS = 8
-_BUS = r"([0-9A-Fa-f]{4,8}):([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})"
-_XID = r"NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{7,20})(?: GPU-I:\w{1,4})?\): (\d{1,4})"
-_INSTANCE = r"\s+MIG (\S{1,40})\s.*\(UUID: (MIG-[\w/-]{1,80})\)"
 _LISTED_GPU = r"GPU (\d{1,4}): .*\(UUID: (GPU-[\w-]{1,80})\)"
+_LISTED_INSTANCE = r"\s+MIG (\S{1,40})\s.*Device\s+(\d{1,3}):.*\(UUID: (MIG-[\w/-]{1,80})\)"
+# Rows of the table that nvidia-smi prints without a word: an instance of a GPU, by GPU, GPU
+# instance, compute instance and device; and a process by the same, without the device.
+_INSTANCE = r"\| +(\d{1,4}) +(\d{1,3}) +(\d{1,3}) +(\d{1,3}) +\| +(\d{1,9})MiB */ *(\d{1,9})MiB"
+_ON_INSTANCE = r"\| +(\d{1,4}) +(\d{1,3}) +(\d{1,3}) +(\d{1,7}) +[CGM+]+ (.*) +(N/A|\d{1,9}MiB) +\|"
 _CUDA = r"CUDA (?:UMD )?Version: *(\d{1,3}\.\d{1,3})"
 _BROKEN = ("lost", "reset")
 """Words in the place of a figure that say of the GPU that it cannot be used."""
@@ -67,6 +69,8 @@ class GpuOwner(NamedTuple):
     user: str
     command: str
     memory: int | None
+    instance: str = ""
+    """Id of the MIG instance on which it is."""
 
 
 class _Look(NamedTuple):
@@ -81,8 +85,9 @@ class _Look(NamedTuple):
 class NvidiaSmi:
     """The host's GPUs by the last answer."""
 
-    def __init__(self, kernel_log: str = "/dev/kmsg") -> None:
+    def __init__(self) -> None:
         self._look = _Look([], {}, "")
+        self._asking = threading.Lock()
         self._thread: threading.Thread | None = None
         self._asked_at = self._ask_at = 0.0
         self._closed = False
@@ -90,9 +95,11 @@ class NvidiaSmi:
         self._fields: tuple[str, ...] = _FIELDS
         self._buses: dict[str, Json] = {}
         """The last row of each GPU that was ever listed, by its place on the bus."""
-        self._instances: dict[str, list[Json]] | None = None
-        """MIG instances of the GPUs, which seldom change."""
-        self._kernel = KernelLog(kernel_log)
+        self._divided: set[tuple[str, str]] | None = None
+        self._named: dict[tuple[str, str], tuple[str, str]] = {}
+        """Profile and id of each MIG instance, by the number of its GPU and its own; asked for anew
+        where others are `_divided`."""
+        self._xids = XidErrors()
 
     def sample(self, members: Mapping[int, tuple[Process, str]]) -> tuple[list[Json], str]:
         """The GPUs by the last answer, their processes by task where they are `members`, and why
@@ -106,23 +113,25 @@ class NvidiaSmi:
         elif now - self._asked_at > _LATE_SECONDS:
             waited = f"nvidia-smi has not answered for {now - self._asked_at:.0f} s"
             return [_without_figures(gpu) for gpu in self._look.gpus], waited
-        gpus, owners, why = self._look
-        return [{**gpu, **_processes(owners.get(gpu["uuid"], ()), members)} for gpu in gpus], why
+        return _with_processes(self._look, members), self._look.why
 
-    def listed(self) -> Json:
-        """The GPUs with their processes, the versions of the driver and of its CUDA. `why` is what
-        nvidia-smi says of those that it does not list, or of itself: of a GPU that is lost, or has
-        a defect, it prints a sentence between the rows."""
-        late = f"nvidia-smi did not answer in {_LIST_SECONDS:.0f} s"
+    def listed(self, members: Mapping[int, tuple[Process, str]]) -> Json:
+        """The GPUs by an answer of now, their processes by task where they are `members`. `why` is
+        what nvidia-smi says of those that it does not list, or of itself: of a GPU that is lost, or
+        has a defect, it prints a sentence between the rows."""
         until = time.monotonic() + _LIST_SECONDS
         look = self._ask(until)
         if look is None:
-            return {"gpus": [], "why": late}
-        gpus = [{**gpu, **_processes(look.owners.get(gpu["uuid"], ()), {})} for gpu in look.gpus]
-        said = {"gpus": gpus, "why": look.why}
-        if gpus:
+            return {"gpus": [], "why": f"nvidia-smi did not answer in {_LIST_SECONDS:.0f} s"}
+        self._look = look
+        return {"gpus": _with_processes(look, members), "why": look.why}
+
+    def inventory(self) -> Json:
+        """The GPUs, the versions of their driver and of its CUDA, and the environment's choice."""
+        said = {**self.listed({}), "visible": os.environ.get("CUDA_VISIBLE_DEVICES")}
+        if said["gpus"]:
             said["driver"] = next((one["driver"] for one in self._buses.values()), "")
-            cuda = re.search(_CUDA, (self._run([], until) or (0, ""))[1])
+            cuda = re.search(_CUDA, (self._run([], time.monotonic() + _LIST_SECONDS) or (0, ""))[1])
             said["cuda"] = cuda.group(1) if cuda else ""
         return said
 
@@ -145,7 +154,16 @@ class NvidiaSmi:
         self._ask_at = began + took + (_PAUSE_SHARE * took if found else _SEARCH_SECONDS)
 
     def _ask(self, until: float | None) -> _Look | None:
-        """An answer; None where it did not come in time."""
+        """An answer; None where it did not come in time, or that of another thread."""
+        wait = -1.0 if until is None else max(0.0, until - time.monotonic())
+        if not self._asking.acquire(timeout=wait):
+            return None
+        try:
+            return self._answer(until)
+        finally:
+            self._asking.release()
+
+    def _answer(self, until: float | None) -> _Look | None:
         said = self._run([*_query("gpu", self._fields)], until)
         # Older drivers know fewer fields, newer ones have renamed some.
         while said is not None and said[0]:
@@ -165,13 +183,14 @@ class NvidiaSmi:
         found = self._run([*_query("compute-apps", _PROCESS_FIELDS)], until) if gpus else None
         owners = {} if found is None else _owners(_rows(found[1], _PROCESS_FIELDS, "gpu_uuid")[0])
         if any(gpu["mig"] for gpu in gpus):
-            self._add_instances(gpus, until)
+            self._add_instances(gpus, owners, until)
         whole = bool(rows) or _NO_DEVICES in said[1]
         gpus += self._missing({gpu["bus"] for gpu in gpus}, sentences, whole)
         self._buses = {gpu["bus"]: gpu for gpu in gpus}
         if gpus:
-            for bus, numbers in self._kernel.read(self._buses).items():
-                self._buses[bus]["xids"] = numbers
+            for bus, numbers in self._xids.read().items():
+                if bus in self._buses:
+                    self._buses[bus]["xids"] = numbers
         return _Look(sorted(gpus, key=lambda gpu: int(gpu["index"])), owners, why)
 
     def _missing(self, there: set[str], sentences: list[str], whole: bool) -> list[Json]:
@@ -187,11 +206,32 @@ class NvidiaSmi:
                 missing.append({**_without_figures(gpu), "problem": problem})
         return missing
 
-    def _add_instances(self, gpus: list[Json], until: float | None) -> None:
-        if self._instances is None:
-            self._instances = _instances((self._run(["-L"], until) or (0, ""))[1])
+    def _add_instances(
+        self, gpus: list[Json], owners: dict[str, list[GpuOwner]], until: float | None
+    ) -> None:
+        """Adds the MIG instances of the GPUs, their memory, and the processes on them. Answers to
+        queries have none of these: `nvidia-smi` alone prints them, and `-L` the ids."""
+        table = (self._run([], until) or (0, ""))[1]
+        rows = {(row[1], row[4]): row.groups() for row in re.finditer(_INSTANCE, table)}
+        if self._divided != rows.keys():
+            self._divided = set(rows)
+            self._named = _named_instances((self._run(["-L"], until) or (0, ""))[1])
         for gpu in gpus:
-            gpu["instances"] = self._instances.get(gpu["uuid"], [])
+            number, ids = str(gpu["index"]), {}
+            gpu["instances"] = []
+            its = [(at[1], *each) for at, each in self._named.items() if at[0] == number]
+            for device, name, uuid in its[:MOST_GPUS]:
+                _, instance, compute, _, used, total = rows.get((number, device), ("",) * 6)
+                ids[instance, compute] = uuid
+                memory = {"memory_used": used, "memory_total": total}
+                figures = {figure: _bytes(memory, figure) for figure in memory}
+                gpu["instances"].append({"name": name, "uuid": uuid, **figures})
+            on_it = list(_on_instances(table, number, ids))
+            for _, _, uuid in its:  # as some drivers list them
+                on_it += [one._replace(instance=uuid) for one in owners.pop(uuid, ())]
+            pids = {owner.pid for owner in on_it}
+            others = [each for each in owners.get(gpu["uuid"], ()) if each.pid not in pids]
+            owners[gpu["uuid"]] = _by_memory([*on_it, *others])
 
     def _run(self, words: list[str], until: float | None) -> tuple[int, str] | None:
         """Status and output of `nvidia-smi`, both empty where there is none; None when it did not
@@ -220,53 +260,6 @@ class NvidiaSmi:
             return process.wait(), out.decode(errors="replace")
         finally:
             self._processes.discard(process)
-
-
-class KernelLog:
-    """Xid errors in the kernel's log since the first look, where the account may read it."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd = -1
-        self._tried = False
-        self._found: dict[str, list[int]] = {}
-
-    def read(self, buses: Iterable[str]) -> dict[str, list[int]]:
-        """The numbers that were reported for each GPU, by its place on the bus, the last ones."""
-        if not self._tried:
-            self._tried = True
-            with suppress(OSError):
-                flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-                self._fd = os.open(self._path, flags)
-                os.lseek(self._fd, 0, os.SEEK_END)
-        for bus, xid in self._news() if self._fd >= 0 else ():
-            of = self._found.setdefault(bus, [])
-            if xid not in of:
-                of.append(xid)
-                del of[:-_MOST_XIDS]
-        return {bus: list(self._found[bus]) for bus in buses if bus in self._found}
-
-    def _news(self) -> Iterator[tuple[str, int]]:
-        for _ in range(1000):
-            try:
-                record = os.read(self._fd, 8192)
-            except BrokenPipeError:  # records were overwritten before they were read
-                continue
-            except OSError:
-                return
-            if not record:
-                return
-            yield from xids(record.decode(errors="replace"))
-
-
-def xids(log: str) -> Iterator[tuple[str, int]]:
-    """The Xid errors that records of `/dev/kmsg` name: place on the bus, and number. What a program
-    writes there has another facility than the kernel's, 0."""
-    for record in log.splitlines():
-        level = record.partition(",")[0]
-        found = re.search(_XID, record) if level.isdigit() and int(level[:9]) < 8 else None
-        if found and (bus := _bus(found[1])):
-            yield bus, int(found[2])
 
 
 def _query(what: str, fields: Iterable[str]) -> tuple[str, str]:
@@ -307,7 +300,7 @@ def _rows(text: str, fields: tuple[str, ...], first: str) -> tuple[list[dict[str
 
 def _gpu(row: Mapping[str, str]) -> Json | None:
     """A GPU as frames have it; None where the row names no index and no bus."""
-    index, bus = row.get("index", ""), _bus(row.get("pci.bus_id", "")) or row.get("uuid", "")
+    index, bus = row.get("index", ""), bus_in(row.get("pci.bus_id", "")) or row.get("uuid", "")
     if not index.isdigit() or len(index) > 4 or not bus:
         return None
     load, power, limit = (
@@ -372,14 +365,7 @@ def _bytes(row: Mapping[str, str], name: str) -> int | None:
 def _place(sentence: str) -> str:
     """The GPU that a sentence names: by its place on the bus, or by its index."""
     named = re.search(r"\bGPU ?(\d{1,4})\b(?!:\d)", sentence)
-    return _bus(sentence) or (named[1] if named else "")
-
-
-def _bus(text: str) -> str:
-    """The first place on the PCI bus that a text names; empty where there is none. The domain has
-    four digits or eight."""
-    found = re.search(_BUS, text)
-    return f"{int(found[1], 16):04x}:{found[2]}:{found[3]}".lower() if found else ""
+    return bus_in(sentence) or (named[1] if named else "")
 
 
 def _owners(rows: Iterable[Mapping[str, str]]) -> dict[str, list[GpuOwner]]:
@@ -392,9 +378,21 @@ def _owners(rows: Iterable[Mapping[str, str]]) -> dict[str, list[GpuOwner]]:
             owner = _owner(int(pid), row["process_name"], memory)
             if owner is not None:
                 owners.setdefault(row["gpu_uuid"], []).append(owner)
-    for each in owners.values():
-        each.sort(key=lambda owner: -(owner.memory or 0))
-    return owners
+    return {uuid: _by_memory(each) for uuid, each in owners.items()}
+
+
+def _on_instances(table: str, gpu: str, ids: Mapping[tuple[str, str], str]) -> Iterable[GpuOwner]:
+    """The processes on the MIG instances of a GPU, which have these `ids`."""
+    for line in table.splitlines():
+        row = re.match(_ON_INSTANCE, line.strip())
+        if row and row[1] == gpu:
+            owner = _owner(int(row[4]), row[5].strip(), _bytes({"": row[6][:-3]}, ""))
+            if owner is not None:
+                yield owner._replace(instance=ids.get((row[2], row[3]), ""))
+
+
+def _by_memory(owners: Iterable[GpuOwner]) -> list[GpuOwner]:
+    return sorted(owners, key=lambda owner: -(owner.memory or 0))
 
 
 def _owner(pid: int, name: str, memory: int | None) -> GpuOwner | None:
@@ -419,12 +417,16 @@ def _user(uid: int) -> str:
         return str(uid)
 
 
+def _with_processes(look: _Look, members: Mapping[int, tuple[Process, str]]) -> list[Json]:
+    return [{**gpu, **_processes(look.owners.get(gpu["uuid"], ()), members)} for gpu in look.gpus]
+
+
 def _processes(owners: Iterable[GpuOwner], members: Mapping[int, tuple[Process, str]]) -> Json:
     """The processes of a GPU as frames have them, the run's first."""
     ours, others = [], []
     for owner in owners:
         member = members.get(owner.pid)
-        said: Json = {"pid": owner.pid, "memory": owner.memory}
+        said: Json = {"pid": owner.pid, "memory": owner.memory, "instance": owner.instance}
         if member is not None and member[0].start == owner.start and TASK_NAME.fullmatch(member[1]):
             ours.append({**said, "task": member[1], "command": owner.command})
         else:
@@ -439,15 +441,15 @@ def _processes(owners: Iterable[GpuOwner], members: Mapping[int, tuple[Process, 
     }
 
 
-def _instances(text: str) -> dict[str, list[Json]]:
-    """The MIG instances of each GPU, from the output of `nvidia-smi -L`."""
-    found: dict[str, list[Json]] = {}
+def _named_instances(text: str) -> dict[tuple[str, str], tuple[str, str]]:
+    """Profile and id of each MIG instance, from the output of `nvidia-smi -L`."""
+    found: dict[tuple[str, str], tuple[str, str]] = {}
     gpu = ""
     for line in text.splitlines():
         if head := re.match(_LISTED_GPU, line):
-            gpu = head[2]
-        elif (instance := re.match(_INSTANCE, line)) and len(found.get(gpu, [])) < MOST_GPUS:
-            found.setdefault(gpu, []).append({"name": instance[1], "uuid": instance[2]})
+            gpu = head[1]
+        elif (instance := re.match(_LISTED_INSTANCE, line)) and len(found) < MOST_GPUS * MOST_GPUS:
+            found[gpu, instance[2]] = instance[1], instance[3]
     return found
 
 

@@ -147,43 +147,6 @@ def oom_kills(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
     return 0
 
 
-def killed_for_memory(proc: str = "/proc") -> frozenset[int]:
-    """The processes that the kernel has killed for want of memory, by the last lines of its log;
-    none where we may not read that (`dmesg_restrict`), or where our processes have other numbers
-    than in it."""
-    try:
-        if os.readlink(f"{proc}/self/ns/pid") != _FIRST_NAMESPACE:
-            return frozenset()
-    except OSError:
-        return frozenset()
-    text = ctypes.create_string_buffer(_LOG_BYTES)
-    length = _libc.klogctl(_READ_ALL, text, _LOG_BYTES)
-    return victims_in(text.raw[: max(0, length)])
-
-
-_READ_ALL = 3
-_LOG_BYTES = 64 * 1024
-_FIRST_NAMESPACE = "pid:[4026531836]"
-"""The kernel's number of the namespace whose process ids its log has."""
-
-
-def victims_in(log: bytes) -> frozenset[int]:
-    """The processes that lines of the kernel's log call killed for want of memory. What a program
-    writes into that log (`/dev/kmsg`) has another facility than the kernel's, 0."""
-    found = set()
-    for line in log.splitlines():
-        level, _, rest = line.partition(b">")
-        before, killed, after = rest.partition(b"Killed process ")
-        if killed and level[:1] == b"<" and level[1:] in _OF_KERNEL and b"ut of memory" in before:
-            number = after.partition(b" ")[0]
-            if number.isdigit() and len(number) < 10:
-                found.add(int(number))
-    return frozenset(found)
-
-
-_OF_KERNEL = tuple(b"%d" % level for level in range(8))
-
-
 def _lines(file: str) -> list[str]:
     """The lines of a small file of the kernel; none where there is no such file."""
     try:

@@ -23,6 +23,7 @@ from .frames import (
     Frame,
     Gone,
     GpuFrame,
+    GpusAnswer,
     Kill,
     KillReceipt,
     LogSize,
@@ -229,8 +230,10 @@ class FrameChecker:
         if isinstance(answer, StatsAnswer):
             # Two host names may be one machine: another's task is left out, and is no lie.
             own = {task: share for task, share in answer.tasks.items() if task in self._limits}
+            answer = answer.model_copy(update={"tasks": own})
+        if isinstance(answer, StatsAnswer | GpusAnswer):
             gpus = tuple(map(self._own_gpu, answer.gpus))
-            answer = answer.model_copy(update={"tasks": own, "gpus": gpus})
+            answer = answer.model_copy(update={"gpus": gpus})
         if isinstance(answer, StacksAnswer):
             ours = tuple(one for one in answer.processes if one.task in self._limits)
             answer = answer.model_copy(update={"processes": ours})

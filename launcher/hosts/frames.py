@@ -552,6 +552,13 @@ class GpuProcessFrame(Frame):
     user: Line = ""
     command: Line = ""
     elsewhere: bool = False
+    instance: Uuid = ""
+
+    def view(self) -> GpuProcess:
+        """The process as it is shown and recorded."""
+        return GpuProcess(
+            self.pid, self.task, self.user, self.command, self.memory, self.elsewhere, self.instance
+        )
 
 
 class GpuInstanceFrame(Frame):
@@ -559,6 +566,8 @@ class GpuInstanceFrame(Frame):
 
     name: Code
     uuid: Uuid
+    memory_used: Number | None = None
+    memory_total: Number | None = None
 
 
 class GpuFrame(Frame):
@@ -601,11 +610,11 @@ class GpuFrame(Frame):
             xids=self.xids,
             mode=self.mode,
             problem=self.problem,
-            instances=tuple(GpuInstance(one.name, one.uuid) for one in self.instances),
-            processes=tuple(
-                GpuProcess(one.pid, one.task, one.user, one.command, one.memory, one.elsewhere)
-                for one in self.processes
+            instances=tuple(
+                GpuInstance(one.name, one.uuid, one.memory_used, one.memory_total)
+                for one in self.instances
             ),
+            processes=tuple(one.view() for one in self.processes),
             unlisted=self.unlisted,
         )
 
@@ -636,13 +645,14 @@ class Stats(Question[StatsAnswer]):
 
 
 class GpusAnswer(Answer):
-    """GPUs as nvidia-smi lists them, the versions of the driver and of the CUDA that it has, and
-    what nvidia-smi says besides."""
+    """GPUs as nvidia-smi lists them, the versions of the driver and of the CUDA that it has, what
+    nvidia-smi says besides, and which GPUs the environment there makes `visible`, if it does."""
 
     WHAT = "gpus"
     gpus: GpuFrames = ()
     driver: Code = ""
     cuda: Code = ""
+    visible: Line | None = None
     why: Text = ""
 
 

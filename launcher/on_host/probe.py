@@ -395,7 +395,7 @@ ANSWERS: dict[str, Callable[[Question, Folders], Said]] = {
     "pythons": lambda asked, folders: pythons(asked),  # module, known
     "command": lambda asked, folders: {"why": command(asked)},  # program, module, env, shell, cwd
     "mpi": lambda asked, folders: mpi(asked),  # program, env, shell, cwd
-    "gpus": lambda asked, folders: NvidiaSmi().listed(),
+    "gpus": lambda asked, folders: NvidiaSmi().inventory(),
     "disk_space": lambda asked, folders: disk_space(folders, asked["paths"]),
     "logdir": lambda asked, folders: logdir(asked),  # path, mark, keep
     "path": lambda asked, folders: {"exists": os.path.exists(_absolute(asked["path"]))},

@@ -19,14 +19,14 @@ from ..errors import HostError
 from ..files.listing import Copied, LeftOut
 from ..files.needed import left_out_note, other_files
 from ..files.trees import CopiedFiles
-from ..hosts.frames import GpuFrame, GpusAnswer, PortOwner
+from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
 from ..plan.planner import HostPlan, Plan, cannot_run
 from ..plan.shell_text import ShellText, shell_texts
 from ..quantities import age, counted, size
-from ..run.gpus import holders
+from ..run.gpus import GpuView, holders
 from .findings import Check, Finding, Severity, blocking, passed, warning
 from .probes import (
     AccountAnswer,
@@ -331,16 +331,13 @@ def gpus(host: str, answer: GpusAnswer, promised: int) -> Finding:
     return passed(Check.GPUS, host, f"{len(rows)}, driver {answer.driver}", sentence)
 
 
-_HELD = 256 << 20
-"""Bytes of a GPU's memory that are worth a word: a desktop takes less."""
 _LESS = 0.9
 """Share of the free memory of the emptiest GPU below which another one has less."""
 
 
-def given_gpus(host: str, gpus: Sequence[GpuFrame], tasks: int) -> Iterator[Finding]:
+def given_gpus(host: str, views: Sequence[GpuView], tasks: int) -> Iterator[Finding]:
     """Reports what is wrong with the GPUs that the plan gives to so many tasks: faults, modes,
     processes of others, and less memory than on the others."""
-    views = [frame.view() for frame in gpus]
     for gpu in views:
         if gpu.problem or gpu.ecc_errors:
             errors = counted(gpu.ecc_errors or 0, "uncorrectable memory error")
@@ -357,12 +354,7 @@ def given_gpus(host: str, gpus: Sequence[GpuFrame], tasks: int) -> Iterator[Find
             sentence += f"use it, and {tasks} tasks share {counted(len(views), 'GPU')}"
             todo = f"nvidia-smi -i {gpu.index} -c DEFAULT on {host}, as root; or start fewer tasks"
             yield warning(Check.GPUS, "gpu-mode", host, "exclusive", sentence, todo)
-    full = [
-        gpu
-        for gpu in views
-        if gpu.unlisted_memory
-        or any(one.memory is None or one.memory >= _HELD for one in gpu.processes)
-    ]
+    full = [gpu for gpu in views if gpu.held]
     if full:
         told = holders(full, None)
         todo = "wait for it, ask its owner, or give the run other GPUs"

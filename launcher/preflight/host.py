@@ -26,7 +26,7 @@ from ..hosts.transport import channel_problem
 from ..hosts.ways import open_via
 from ..ids import TaskId
 from ..plan import mpi
-from ..plan.environment import PROXIES
+from ..plan.environment import PROXIES, VISIBLE, GpuRequest, given_gpus, split_gpus
 from ..plan.planner import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
@@ -388,21 +388,38 @@ class HostCheck:
         named = {*self._host.gpu_names}
         named.update(name for wanted in asked if isinstance(wanted, tuple) for name in wanted)
         self._report(evaluation.gpus(self.name, answer, promised))
+        views = [gpu.view() for gpu in answer.gpus]
+        missing = {name for name in named if not any(view.is_named(name) for view in views)}
+        self._report_all(evaluation.missing_gpus(self.name, sorted(missing), len(views)))
+        had, names = self._gpus_of_tasks(answer)
+        parts = [part for view in views for part in view.parts]
+        given = [part for part in parts if any(map(part.is_named, names))]
         training = sum(1 for task in self._tasks if task.role.trains)
-        given = answer.gpus[: promised or len(answer.gpus)] if training or promised else ()
-        if named:
-            known = [(gpu, gpu.view()) for gpu in answer.gpus]
-            given = tuple(gpu for gpu, view in known if any(map(view.is_named, named)))
-            missing = {name for name in named if not any(view.is_named(name) for _, view in known)}
-            self._report_all(evaluation.missing_gpus(self.name, sorted(missing), len(known)))
         self._report_all(evaluation.given_gpus(self.name, given, training))
         await self._interpreted.wait()
         if given and self._interpreter is not None:
             self._report_all(evaluation.cuda(self.name, answer, self._interpreter))
         if answer.gpus or not answer.why:
-            had = len(answer.gpus) if self._host.gpus is None else self._host.gpus
+            had = had if self._host.gpus is None else self._host.gpus
             wanting = ranks_with_gpus(self._cluster)[self.name]
             self._report_all(evaluation.ranks(self.name, wanting, had, self._cluster.run.framework))
+
+    def _gpus_of_tasks(self, answer: GpusAnswer) -> tuple[int, set[str]]:
+        """The number of GPUs that the host lets tasks see, and the names of those that the plan
+        will give them."""
+        had, shown = len(answer.gpus), tuple[str, ...]()
+        if answer.visible is not None:
+            shown = given_gpus({VISIBLE: answer.visible})
+            had = min(had, len(shown))
+        given = self._host.gpu_names or shown
+        requests = [
+            GpuRequest(task.id, self._cluster.jobs[task.id.job].gpus, task.role.trains)
+            for task in self._tasks
+            if VISIBLE not in task.env  # else the file says it itself
+        ]
+        shares = split_gpus(requests, had if self._host.gpus is None else self._host.gpus, given)
+        names = {name for share in shares.values() for name in share.names(given)}
+        return had, names.union(*(task.gpus for task in self._tasks))
 
     async def _room(self) -> None:
         answer = await self.session.ask(DiskSpaceAnswer, QUICK, paths=self._task_paths())

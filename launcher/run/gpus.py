@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from enum import StrEnum
 from typing import Annotated, Literal
 
@@ -21,6 +21,8 @@ HOT = 87.0
 """Degrees Celsius near which NVIDIA's GPUs begin to slow down."""
 _MUCH = 1 << 30
 """Bytes that no listed process holds: less is the driver's own."""
+_HELD = 256 << 20
+"""Bytes of a GPU's memory that are worth a word: a desktop takes less."""
 _COMMAND = 60
 _MOST_NAMED = 3
 _FATAL_XIDS = {
@@ -87,6 +89,8 @@ class GpuProcess:
     """Bytes of the GPU's memory that it holds."""
     elsewhere: bool = False
     """The process is in another container: its id names no process of the host."""
+    instance: str = ""
+    """The id of the MIG instance on which it is; empty where the GPU is not divided."""
 
     @property
     def text(self) -> str:
@@ -109,6 +113,10 @@ class GpuInstance:
     """Its profile, such as `1g.10gb`."""
     uuid: str
     """Its id, by which a task may be given it."""
+    memory_used: fields.Count | None = None
+    """Bytes of its memory in use."""
+    memory_total: fields.Count | None = None
+    """Bytes of its memory."""
 
 
 @frozen
@@ -166,6 +174,41 @@ class GpuView:
         """The task has a process on it, or the plan has given it the GPU: `given` are the names of
         those."""
         return any(one.task == task for one in self.processes) or any(map(self.is_named, given))
+
+    @property
+    def parts(self) -> tuple[GpuView, ...]:
+        """Its MIG instances as GPUs, each with the processes on it; itself where it has none."""
+        return tuple(
+            replace(
+                self,
+                name=f"MIG {one.name}",
+                uuid=one.uuid,
+                utilisation=None,
+                memory_used=one.memory_used,
+                memory_total=one.memory_total,
+                instances=(),
+                processes=tuple(each for each in self.processes if each.instance == one.uuid),
+                unlisted=0,
+            )
+            for one in self.instances
+        ) or (self,)
+
+    @property
+    def place(self) -> str:
+        """`GPU 0`, or `MIG 1g.18gb of GPU 0`."""
+        gpu = f"GPU {self.index}"
+        return f"{self.name} of {gpu}" if self.is_instance else gpu
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance."""
+        return self.uuid.startswith("MIG-")
+
+    @property
+    def held(self) -> bool:
+        """Somebody holds memory of it that is worth a word."""
+        much = any(one.memory is None or one.memory >= _HELD for one in self.processes)
+        return much or self.unlisted_memory > 0
 
     @property
     def memory(self) -> float | None:
@@ -238,7 +281,7 @@ def holders(gpus: Sequence[GpuView], task: TaskId | None) -> str:
         elif gpu.unlisted_memory:
             names.append(f"processes that nvidia-smi does not list, {size(gpu.unlisted_memory)}")
         if names:
-            told.append(f"GPU {gpu.index} is held by {', '.join(names)}")
+            told.append(f"{gpu.place} is held by {', '.join(names)}")
     return "; ".join(told[:_MOST_NAMED])
 
 

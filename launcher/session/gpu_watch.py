@@ -3,22 +3,28 @@ them fails."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..hosts.frames import GpuFrame
+from ..errors import AgentError
+from ..hosts.frames import GpuFrame, GpusQuestion
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
-from ..run.gpus import GpuView, gpu_memory, gpu_sample
+from ..run.gpus import GpuView, gpu_memory, gpu_sample, holders
 from ..run.snapshot import TaskView
+from ..run.states import AT_WORK
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
 
 _RECORD_SECONDS = 30.0
 """A host is recorded with its GPUs at most so often, when their processes change."""
+LOOK_SECONDS = 2.0
+"""Longest wait for the GPUs of a host on which a task has failed."""
 _MOST_SAID = 100
 """Sentences about GPUs in a run: a host may lie."""
 
@@ -34,6 +40,10 @@ class GpuWatch:
         self._said: set[str] = set()
         self._with_task: dict[TaskId, tuple[GpuView, ...]] = {}
         """GPUs of the last look that found a process of the task on one of them."""
+        self._compared: set[str] = set()
+        """Hosts whose GPUs were compared with what the plan gives away."""
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        """Questions about GPUs of hosts on which a task has failed."""
         self._errors: dict[tuple[str, str], int] = {}
         """ECC errors that each GPU had when it was seen first."""
 
@@ -45,6 +55,7 @@ class GpuWatch:
         if not gpus:
             return
         self._shell.record(gpu_sample(host, gpus, now))
+        self._note_held(host, gpus)
         for task in gpu_memory(gpus):
             self._with_task[task] = gpus
         for gpu in gpus:
@@ -56,11 +67,40 @@ class GpuWatch:
             self._recorded[host] = now, facts
             self._data.add(self._data.hosts[host])
 
+    def look(self, host: str) -> None:
+        """Asks for the GPUs of a host on which a task has failed: an Xid error of the last seconds
+        would come with the next report, which is never made. Whoever ends the run himself does not
+        ask why it ended."""
+        if self._data.phase in AT_WORK and self._data.hosts[host].gpus and host not in self._looks:
+            self._looks[host] = self._shell.spawn(self._ask(host), f"GPUs of {host}")
+
+    async def looked(self, host: str) -> None:
+        """Waits for such an answer, not for long."""
+        if look := self._looks.get(host):
+            await asyncio.wait([look])
+
+    def give_up(self) -> None:
+        """Has nobody wait for an answer any more."""
+        for look in self._looks.values():
+            look.cancel()
+
+    async def _ask(self, host: str) -> None:
+        try:
+            with suppress(AgentError, TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    answer = await self._shell.links[host].ask(GpusQuestion())
+                if answer.gpus:
+                    self.seen(host, answer.gpus, answer.why)
+        finally:
+            del self._looks[host]
+
     def of_task(self, task: TaskView) -> tuple[GpuView, ...]:
-        """The GPUs of a task, with the processes that were there beside its own, and what has
-        been told of them since. Where it has been given none, and none is known, all."""
-        now = self._data.hosts[task.host].gpus
-        then = self._with_task.get(task.id, now)
+        """The GPUs of a task, or their MIG instances, with the processes that were there beside its
+        own, and what has been told of them since. Where it has been given none, and none is known,
+        all."""
+        now = [part for gpu in self._data.hosts[task.host].gpus for part in gpu.parts]
+        before = self._with_task.get(task.id)
+        then = now if before is None else [part for gpu in before for part in gpu.parts]
         own = [gpu for gpu in then if gpu.is_of(task.id, task.gpus)]
         if not own and not task.gpus:
             given = self._data.plan.task(task.id).env.get(VISIBLE)
@@ -70,6 +110,19 @@ class GpuWatch:
             replace(newest.get(gpu.uuid, gpu), memory_used=gpu.memory_used, processes=gpu.processes)
             for gpu in own
         )
+
+    def _note_held(self, host: str, gpus: Sequence[GpuView]) -> None:
+        """Says once who holds GPUs that the plan gives away, as `check` does before a launch."""
+        tasks = [task for task in self._data.tasks.values() if task.host == host]
+        names = {name for task in tasks for name in task.gpus}
+        if not names or host in self._compared:
+            return
+        self._compared.add(host)
+        parts = [part for gpu in gpus for part in gpu.parts if any(map(part.is_named, names))]
+        if any(task.attempt for task in tasks):  # what nobody lists may be theirs
+            parts = [replace(part, processes=part.foreign, memory_used=None) for part in parts]
+        if text := holders([part for part in parts if part.held], None):
+            self._say(f"{host}: {text}")
 
     def _say(self, sentence: str) -> None:
         if sentence not in self._said and len(self._said) < _MOST_SAID:

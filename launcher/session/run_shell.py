@@ -263,12 +263,15 @@ class RunShell:
             match event:
                 case ev.KillAll(force=True):
                     self.teardown.force()
+                    self.hosts.stats.gpus.give_up()
                     if self.allocation is not None and self.data.releasing:
                         self.allocation.force()
                 case ev.HostLost() | ev.TaskExited() if self.allocation is not None:
                     self.allocation.poll_soon()
                 case ev.HostUp(host=host) if not self.attached:
                     self.preparation.expect_files(host)
+            if isinstance(event, ev.TaskExited) and event.status != 0:
+                self.hosts.stats.gpus.look(self.data.tasks[event.task].host)
             for instruction in self.machine.handle(event):
                 self._executor.carry_out(instruction)
             self.publish()
@@ -463,7 +466,7 @@ class Executor:
             case do.WatchSilence(task_id, seconds):
                 shell.outputs.watch_silence(task_id, seconds)
             case do.ReleaseHost(host):
-                work = shell.spawn(shell.teardown.release(host), f"release of {host}")
+                work = shell.spawn(self._release(host), f"release of {host}")
                 self._releases.append(work)
             case do.ConnectHosts():
                 shell.hosts.connect()
@@ -474,6 +477,10 @@ class Executor:
             case do.End():
                 self._starts.clear()
                 shell.spawn(self._finish(), END)
+
+    async def _release(self, host: str) -> None:
+        await self._shell.hosts.stats.gpus.looked(host)
+        await self._shell.teardown.release(host)
 
     async def _pick_ports(self, tasks: tuple[TaskId, ...]) -> None:
         """Picks ports for the next attempt, when the cause of the last one's failure is known."""

@@ -169,3 +169,54 @@ def test_check_names_who_holds_a_gpu(
     smi.say(gpu=[gpu(0), gpu(1)], apps=[app(1, stranger.pid, "120000")])
     done = run("check", two_workers(tmp_path, "sleep", "1"), "--json")
     assert f"GPU 1 is held by root's pid {stranger.pid}" in done.stdout, done.stdout + done.stderr
+
+
+def test_check_knows_which_gpus_the_host_shows(
+    smi: FakeNvidiaSmi,
+    tmp_path: Path,
+    stranger: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given an environment that shows GPUs 2 and 3 alone, then who holds GPU 1 is no matter of the
+    run, and who holds GPU 3 is."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,3")
+    apps = [app(1, stranger.pid, "110000"), app(3, stranger.pid, "120000")]
+    smi.say(gpu=[gpu(index) for index in range(4)], apps=apps)
+    done = run("check", two_workers(tmp_path, "sleep", "1"), "--json")
+    assert f"GPU 3 is held by root's pid {stranger.pid}" in done.stdout, done.stdout + done.stderr
+    assert "GPU 1 is held" not in done.stdout
+
+
+def test_a_launch_says_who_holds_a_gpu_that_it_gives_away(
+    smi: FakeNvidiaSmi, tmp_path: Path, stranger: subprocess.Popen[bytes]
+) -> None:
+    """Given a stranger on a GPU that the plan gives away, then a note names it, once, and the tasks
+    start all the same; one on another GPU is no matter of the run."""
+    apps = [app(1, stranger.pid, "120000"), app(2, stranger.pid, "110000")]
+    smi.say(gpu=[gpu(index) for index in range(3)], apps=apps)
+    with Up("up", two_workers(tmp_path, "sleep", "1000", gpus=2), "--json") as up:
+        held = f"localhost: GPU 1 is held by root's pid {stranger.pid}"
+        up.wait_for(lambda e: e["event"] == "note" and held in e["note"], "the note")
+        smi.say(apps=[*apps, app(0, pid_of(up, "worker:0"))])
+        up.wait_for(has_task, "another look")
+        assert sum("is held by" in event["note"] for event in up.of("note")) == 1
+        assert "GPU 2 is held" not in up.transcript()
+
+
+def test_a_gpu_that_fails_in_the_last_moment_is_seen(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
+    """Given a GPU whose memory fails at the same moment as the task on it, then no report comes any
+    more, and the cause is that GPU all the same."""
+    go = tmp_path / "go"
+    bad = gpu(1, ecc__errors__uncorrected__volatile__total="1")
+    smi.say(gpu=[gpu(0), gpu(1)])
+    error = "CUDA error: unspecified launch failure"
+    with Up("up", two_workers(tmp_path, *python_task(RAISES), str(go), error), "--json") as up:
+        smi.say(apps=[app(1, pid_of(up, "worker:1"))])
+        up.wait_for(has_task, "the load")
+        asked = len(smi.asked)
+        wait_until(lambda: len(smi.asked) > asked, "the report before the last")
+        smi.say(gpu=[gpu(0), bad])
+        go.touch()
+        assert up.wait() == 1, up.transcript()
+    verdict = up.of("run")[-1]["verdict"]
+    assert (verdict["kind"], verdict["tasks"]) == ("gpu", ["worker:1"]), verdict

@@ -186,21 +186,19 @@ class HostsScreen(RunPage):
         """Shows the GPUs of all hosts, where there is room, else those of one."""
         width, height = self.app.size
         beside = width >= _WIDE
-        every = [(one, gpu) for one in loads for gpu in one.host.gpus]
+        every = [(one, part) for one in loads for gpu in one.host.gpus for part in gpu.parts]
         room = height - len(loads) - (10 if beside else 10 + _LEAST_TASK_ROWS)
         whole = len(every) <= room
         shown = every if whole else [(one, gpu) for one, gpu in every if one.host is load.host]
-        several = whole and len({one.host.name for one, _ in shown}) > 1
+        hosts = list({one.host.name: one.host for one, _ in shown}.values())
+        several = whole and len(hosts) > 1
         self.set_class(bool(every), "-gpus")
         self.set_class(bool(every) and beside, "-beside")
         self._gpus.display = bool(every)
-        names = list(dict.fromkeys(printable(gpu.name) for _, gpu in shown))
-        where = counted(len({one.host.name for one, _ in shown}), "host") if several else ""
-        on_one = f"GPUs of {printable(load.host.name)}: {', '.join(names)}"
-        entitle(
-            self._gpus,
-            f"{len(shown)} GPUs of {where}: {', '.join(names)}" if several else on_one,
-        )
+        models = [printable(gpu.name) for host in hosts for gpu in host.gpus]
+        whose = f"{len(models)} GPUs of {counted(len(hosts), 'host')}"
+        whose = whose if several else f"GPUs of {printable(load.host.name)}"
+        entitle(self._gpus, f"{whose}: {', '.join(dict.fromkeys(models))}")
         columns = [
             name
             for name in _GPU_ORDERS
@@ -217,7 +215,7 @@ class HostsScreen(RunPage):
             return [made[name] for name in columns]
 
         rows = [
-            TableRow(f"{one.host.name} {gpu.index}", partial(cells, one, gpu))
+            TableRow(f"{one.host.name} {gpu.index} {gpu.uuid}", partial(cells, one, gpu))
             for one, gpu in self._gpus.ordered(shown, orders)
         ]
         self._gpus.show([_GPU_TITLES.get(name, name) for name in columns], rows)

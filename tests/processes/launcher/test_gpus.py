@@ -284,27 +284,89 @@ def test_processes_belong_to_tasks_to_others_or_to_another_container(smi: FakeNv
     assert [(one["task"], one["memory"]) for one in second["processes"]] == [("w:0", None)]
 
 
-def test_mig_instances_are_told_with_their_gpu(smi: FakeNvidiaSmi) -> None:
-    """Given a GPU that is divided, then `nvidia-smi -L` is asked once for its instances."""
-    listing = "\n".join(
-        [
-            "GPU 0: NVIDIA H200 (UUID: GPU-00000000-1111-2222-3333-444444444444)",
-            "  MIG 1g.18gb     Device  0: (UUID: MIG-aaaa-0)",
-            "  MIG 2g.35gb     Device  1: (UUID: MIG-GPU-0000/1/0)",
-            f"GPU 1: NVIDIA H200 (UUID: {OTHER})",
-        ]
-    )
+LISTING = f"""\
+GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-00000000-1111-2222-3333-444444444444)
+  MIG 2g.20gb     Device  0: (UUID: MIG-aaaa-0)
+  MIG 1g.10gb     Device  1: (UUID: MIG-GPU-0000/1/0)
+GPU 1: NVIDIA A100-SXM4-80GB (UUID: {OTHER})
+"""
+OLD_TABLE = """\
++-----------------------------------------------------------------------------+
+| MIG devices:                                                                |
++------------------+----------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |         Memory-Usage |        Vol|         Shared        |
+|      ID  ID  Dev |           BAR1-Usage | SM     Unc| CE  ENC  DEC  OFA  JPG|
+|==================+======================+===========+=======================|
+|  0    3   0   0  |  14366MiB / 19968MiB | 28      0 |  2   0    1    0    0 |
+|                  |      4MiB / 32767MiB |           |                       |
++------------------+----------------------+-----------+-----------------------+
+|  0    5   0   1  |     13MiB /  9856MiB | 14      0 |  1   0    0    0    0 |
++-----------------------------------------------------------------------------+
+| Processes:                                                                  |
+|  GPU   GI   CI        PID   Type   Process name                  GPU Memory |
+|        ID   ID                                                   Usage      |
+|=============================================================================|
+|    0    3    0    PID      C   python train.py                 14195MiB |
+|    0    5    0    4194000  C   [Not Found]                           N/A |
++-----------------------------------------------------------------------------+
+"""
+NEW_TABLE = """\
+|   0  NVIDIA A100-SXM4-80GB          On  |   00000000:10:1C.0 Off |                   On |
+| N/A   40C    P0             43W /  400W |     249MiB /  40960MiB |     N/A      Default |
++------------------+----------------------------------+-----------+-----------------------+
+| GPU  GI  CI  MIG |              Shared Memory-Usage |        Vol|        Shared         |
+|==================+==================================+===========+=======================|
+|  0    3   0   0  |           14366MiB / 19968MiB    | 28      0 |  2   0    1    0    0 |
+|                  |               0MiB / 12211MiB    |           |                       |
+|  0    5   0   1  |              13MiB /  9856MiB    | 14      0 |  1   0    0    0    0 |
+|    0    3    0              PID      C   python train.py                       14195MiB |
+|    0    5    0          4194000      C   [Not Found]                                N/A |
+"""
+
+
+@pytest.mark.parametrize("table", [OLD_TABLE, NEW_TABLE], ids=["450 to 525", "from 550 on"])
+def test_mig_instances_are_told_with_their_memory_and_processes(
+    smi: FakeNvidiaSmi, table: str
+) -> None:
+    """Given a GPU that is divided, then its instances and who is on each are read from the table,
+    and `nvidia-smi -L` is asked for their ids only when there are others."""
     divided = gpu(0, mig__mode__current="Enabled", utilization__gpu="[N/A]")
-    smi.say(gpu=[divided, gpu(1)], listed=listing)
     with Client() as client:
         client.hello()
+        pid = client.start("w:0", ["sleep", "1000"])["pid"]
+        rows = table.replace("    PID  ", f"    {pid}  ")
+        smi.say(gpu=[divided, gpu(1)], listed=LISTING, table=rows, apps=[app(0, pid, "[N/A]")])
         first, second = listed(client)["gpus"]
         listed(client)
+        asked = smi.asked.count(["-L"])
+        smi.say(table=rows.replace("|  0    5   0   1", "|  0    5   0   2"))
+        fewer = listed(client)["gpus"][0]["instances"]
+        client.kill()
         client.leave()
-    assert [one["name"] for one in first["instances"]] == ["1g.18gb", "2g.35gb"]
-    assert [one["uuid"] for one in first["instances"]] == ["MIG-aaaa-0", "MIG-GPU-0000/1/0"]
-    assert second["instances"] == []
-    assert smi.asked.count(["-L"]) == 1
+    big, small = first["instances"]
+    assert (big["name"], big["uuid"]) == ("2g.20gb", "MIG-aaaa-0")
+    assert (big["memory_used"], big["memory_total"]) == (14366 * MIB, 19968 * MIB)
+    assert (small["uuid"], small["memory_total"]) == ("MIG-GPU-0000/1/0", 9856 * MIB)
+    task, other = first["processes"]
+    assert (task["task"], task["memory"], task["instance"]) == ("w:0", 14195 * MIB, "MIG-aaaa-0")
+    assert (other["elsewhere"], other["instance"]) == (True, "MIG-GPU-0000/1/0")
+    assert second.get("instances", []) == []
+    assert asked == 1 and smi.asked.count(["-L"]) == 2
+    assert [one["memory_total"] for one in fewer] == [19968 * MIB, None]
+
+
+def test_processes_that_are_told_by_the_id_of_an_instance_are_on_its_gpu(
+    smi: FakeNvidiaSmi,
+) -> None:
+    """Given a driver whose list of processes names MIG instances in place of GPUs, and a table that
+    names none, then they are on that instance."""
+    row = {**app(0, 4194000, "902", "[Not Found]"), "gpu_uuid": "MIG-aaaa-0"}
+    smi.say(gpu=[gpu(0, mig__mode__current="Enabled")], listed=LISTING, apps=[row])
+    with Client() as client:
+        client.hello()
+        (seen,) = listed(client)["gpus"]
+        client.leave()
+    assert [(one["pid"], one["instance"]) for one in seen["processes"]] == [(4194000, "MIG-aaaa-0")]
 
 
 def test_forty_thousand_lines_are_bounded(smi: FakeNvidiaSmi) -> None:

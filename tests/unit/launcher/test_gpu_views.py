@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from launcher.hosts.frames import GpuFrame, GpuProcessFrame
+from launcher.hosts.frames import GpuFrame, GpuInstanceFrame, GpuProcessFrame
 from launcher.ids import TaskId
 from launcher.run.gpus import GpuInstance, GpuProcess, GpuSample, GpuView, Throttle, holders
 from launcher.run.snapshot import HostView, RunView, TaskView
@@ -192,3 +193,24 @@ def test_a_host_is_recorded_when_processes_change_and_not_too_often(
     assert watched.views.pop_changed(1085.0) == []
     watched.sees(1110.0, frame(processes=HELD))
     assert len(watched.views.pop_changed(1110.0)) == 1
+
+
+def test_mig_instances_are_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a task on one instance and strangers on both, then who holds its GPU is who is on its
+    instance: the other has memory of its own."""
+    instances = (
+        GpuInstance("2g.20gb", "MIG-a", 19 * GIB, 20 * GIB),
+        GpuInstance("1g.10gb", "MIG-b", GIB, 10 * GIB),
+    )
+    processes = (
+        GpuProcessFrame(pid=3, task=WORKER, memory=GIB, instance="MIG-a"),
+        GpuProcessFrame(pid=4, user="bob", command="x", memory=18 * GIB, instance="MIG-a"),
+        GpuProcessFrame(pid=5, user="eve", command="y", memory=GIB, instance="MIG-b"),
+    )
+    watched = Watched(monkeypatch, gpus=("MIG-a",))
+    frames = tuple(GpuInstanceFrame(**asdict(one)) for one in instances)
+    watched.sees(1000.0, frame(instances=frames, processes=processes, ecc_errors=0))
+    own = watched.watch.of_task(watched.views.tasks[WORKER])
+    assert [(gpu.place, gpu.memory) for gpu in own] == [("MIG 2g.20gb of GPU 0", 0.95)]
+    assert holders(own, WORKER) == ("MIG 2g.20gb of GPU 0 is held by bob's pid 4 (x), 19 GB")
+    assert watched.notes == ["h: MIG 2g.20gb of GPU 0 is held by bob's pid 4 (x), 19 GB"]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.agent.processes import killed_for_memory, oom_kills, victims_in
+from launcher.agent.kernel_log import killed_for_memory, own_lines
+from launcher.agent.processes import oom_kills
 
 EVENTS = "low 0\nhigh 4\nmax 9\noom 3\noom_kill {}\noom_group_kill 0\n"
 SECOND = "0::/user.slice/user-0.slice/session-3.scope\n"
@@ -65,10 +66,14 @@ GLOBAL = b"<3>[  99.000001] Out of memory: Killed process 77 (py thon) total-vm:
         (b"\xff<\x00>Killed process " * 9999, set()),
     ],
 )
-def test_the_kernels_log_names_whom_it_has_killed(log: bytes, victims: set[int]) -> None:
+def test_the_kernels_log_names_whom_it_has_killed(
+    tmp_path: Path, log: bytes, victims: set[int]
+) -> None:
     """Given lines of the kernel's log, then its own lines about want of memory count, and neither
     those that programs have written into it nor torn ones."""
-    assert victims_in(log) == victims
+    (tmp_path / "self/ns").mkdir(parents=True)
+    (tmp_path / "self/ns/pid").symlink_to("pid:[4026531836]")
+    assert killed_for_memory(str(tmp_path), lambda: own_lines(log)) == victims
 
 
 def test_the_log_of_a_container_counts_for_nothing(tmp_path: Path) -> None:
@@ -76,4 +81,5 @@ def test_the_log_of_a_container_counts_for_nothing(tmp_path: Path) -> None:
     its numbers are those of other processes."""
     (tmp_path / "self/ns").mkdir(parents=True)
     (tmp_path / "self/ns/pid").symlink_to("pid:[4026532999]")
-    assert killed_for_memory(str(tmp_path)) == killed_for_memory(str(tmp_path / "no")) == set()
+    for proc in (tmp_path, tmp_path / "no"):
+        assert killed_for_memory(str(proc), lambda: own_lines(KILLED)) == set()

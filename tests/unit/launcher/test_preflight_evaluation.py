@@ -23,6 +23,7 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.probes import AccountAnswer, ConnectAnswer, DiskSpaceAnswer, PythonAnswer
+from launcher.run.gpus import GpuView
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}
@@ -359,10 +360,10 @@ GIB = 1 << 30
 SWEEP = GpuProcessFrame(pid=455, user="alice", command="python3 sweep.py", memory=61 * GIB)
 
 
-def h200(index: int = 0, **values: Any) -> GpuFrame:
+def h200(index: int = 0, **values: Any) -> GpuView:
     """A GPU of which nothing is in use, unless a value says so."""
     own = {"memory_used": 0, "memory_total": 140 * GIB, "mode": "Default", "processes": ()}
-    return GpuFrame(index=index, name="H200", uuid=f"GPU-{index}", **{**own, **values})
+    return GpuFrame(index=index, name="H200", uuid=f"GPU-{index}", **{**own, **values}).view()
 
 
 @pytest.mark.parametrize(
@@ -384,7 +385,7 @@ def h200(index: int = 0, **values: Any) -> GpuFrame:
         ([], 2, []),
     ],
 )
-def test_gpus_that_the_plan_gives_away(gpus: list[GpuFrame], tasks: int, codes: list[str]) -> None:
+def test_gpus_that_the_plan_gives_away(gpus: list[GpuView], tasks: int, codes: list[str]) -> None:
     """Each trouble has a code; a desktop, an own program's rest and an idle GPU are none."""
     assert [found.code for found in evaluation.given_gpus("h1", gpus, tasks)] == codes
 
@@ -414,6 +415,6 @@ def test_who_holds_a_gpu_is_named() -> None:
 def test_packages_that_need_a_newer_driver(cuda: str, driver: str, problem: bool) -> None:
     """The first number of both versions counts, and what is not known is no trouble."""
     python = PythonAnswer(version="3.12.3", cuda=cuda, cuda_of="torch 2.9.0+cu130")
-    answer = GpusAnswer(gpus=(h200(0),), driver="550.54", cuda=driver)
+    answer = GpusAnswer(gpus=(T4,), driver="550.54", cuda=driver)
     found = [one.code for one in evaluation.cuda("h1", answer, python)]
     assert found == ["gpu-cuda"] * problem

@@ -118,8 +118,12 @@ def test_whose_a_gpu_is() -> None:
     assert "5.0 GB unlisted" in users(
         gpu(memory_used=8 * GB), [], ""
     ).plain  # fmt: skip
-    divided = gpu(processes=(), memory_used=0, instances=(GpuInstance("1g.10gb", "MIG-1"),) * 7)
-    assert users(divided, [], "").plain == "MIG: 1g.10gb"
+    divided = gpu(
+        processes=(GpuProcess(9, None, "eve", "x", 5 * GB, instance="MIG-2"),),
+        instances=(GpuInstance("2g.20gb", "MIG-1"), GpuInstance("1g.10gb", "MIG-2")),
+    )
+    said = [users(part, [], "").plain for part in divided.parts]
+    assert said == ["MIG 2g.20gb", "MIG 1g.10gb  eve's pid 9 (x), 5.0 GB"]
 
 
 def test_the_load_of_gpus_over_time() -> None:
