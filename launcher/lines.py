@@ -638,6 +638,18 @@ def screen(text: bytes) -> list[str]:
     return [row.text() for row in (*block.settled, *block.rows)]
 
 
+_NATIVE_FRAME = re.compile(
+    r"\s*(?:@ +0x[0-9a-f]+ |#\d+ +0x[0-9a-f]+ |frame #\d+: .* 0x[0-9a-f]+\b"
+    r"|(?:\[[\w.:-]+\] )?(?:\[ ?\d+\] )?/\S+\(\S*\) ?\[0x[0-9a-f]+\]\s*$)"
+)
+
+
+def is_native_frame(line: str) -> bool:
+    """Whether a line is a frame of machine code, as absl, PyTorch, Open MPI, glibc and sanitizers
+    print stacks of a crash: what a program said stands before them."""
+    return _NATIVE_FRAME.match(line) is not None
+
+
 def versions(text: bytes) -> bytes:
     """The lines of a text and all that they were before they were rewritten, each truncated to
     `LINE_BYTES`, in valid UTF-8."""

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ..ids import TaskId
-from ..lines import UP, screen
+from ..lines import UP, is_native_frame, screen
 from ..printable import printable
 from .disk import Files
 from .rewritten import Rows, Stretch, Stretches, lines_above
@@ -563,9 +563,12 @@ def log_tail(log: LogFile, lines: int = TAIL_LINES, size: int = TAIL_BYTES) -> t
 
 
 def tail_lines(raw: bytes, lines: int = TAIL_LINES) -> tuple[str, ...]:
-    """The last lines of some bytes, as `log_tail` has them."""
-    found = [printable(line.expandtabs(), 500) for line in screen(raw)]
-    return tuple([line for line in found if line.strip()][-lines:])
+    """The last lines of some bytes, as `log_tail` has them, without stacks of machine code unless
+    there is nothing else."""
+    shown = [printable(line.expandtabs(), 500) for line in screen(raw)]
+    found = [line for line in shown if line.strip()]
+    said = [line for line in found if not is_native_frame(line)]
+    return tuple((said or found)[-lines:])
 
 
 class LogStore:

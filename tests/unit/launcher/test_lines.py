@@ -152,3 +152,24 @@ def test_excerpts_show_the_end_of_a_bar() -> None:
     bar = b"".join(b"\r%3d%%|####" % n for n in range(101))
     tail = tail_lines(b"start\n" + bar + b"\nValueError: no\n")
     assert tail == ("start", "100%|####", "ValueError: no")
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "    @     0x7f0c2d8964f3  nanobind::detail::func_create<>()::{lambda()#1}::__invoke()",
+        "    @     0x7fa7e52a71f5  (unknown)",
+        "frame #12: c10::Error::Error(c10::SourceLocation) + 0x57 (0x7f2b1e in libc10.so)",
+        "frame #13: clone + 0x43 (0x7f2b1c51c133 in /lib/x86_64-linux-gnu/libc.so.6)",
+        "[tf1:01234] [ 3] /lib/x86_64-linux-gnu/libpthread.so.0(+0x12980)[0x7f4f5c1a5980]",
+        "/usr/lib/libmpi.so.40(PMPI_Init+0x90) [0x7f4f5c1a5980]",
+        "    #3 0x55d1a0c8 in main train.cc:12",
+    ],
+)
+def test_frames_of_libraries_hide_no_exception(frame: str) -> None:
+    """Given a program that raises, and a library that aborts it with a long stack, the last lines
+    are those of the traceback; where a log has nothing but frames they are its last lines."""
+    said = ["Traceback (most recent call last):", "ValueError: bad sample", "*** Aborted"]
+    text = "\n".join([*said, *[frame] * 30, "Fatal: aborting", ""]).encode()
+    assert list(tail_lines(text)) == [*said, "Fatal: aborting"]
+    assert len(tail_lines("\n".join([frame] * 30).encode())) == 20
