@@ -120,3 +120,26 @@ async def test_without_the_summary_the_key_copies_lines(run: ScriptedRun) -> Non
         await until(pilot, lambda: app.clipboard == f"{LAST[-1]}\n")
         await pilot.press("escape", "y")
         await until(pilot, lambda: app.clipboard.endswith(f"{LAST[-2]}\n{LAST[-1]}\n"))
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_pane_of_the_guilty_task_is_marked(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a run that hangs, when one task is named, then its pane's title says so and no other
+    one does; when it is not sure the title says that, and where all tasks are guilty none is
+    marked."""
+    async with showing(run, size) as (app, pilot):
+        run.all_tasks(state=TaskState.RUNNING, attempt=1)
+        guilty = TaskId("worker", 1)
+        verdict = Verdict((guilty,), Kind.STUCK, True, CAUSE)
+        run.change(state=RunPhase.RUNNING, verdict=verdict)
+        await shows(pilot, "! cause")
+        marked = [line for line in screen_text(app) if "! cause" in line]
+        assert len(marked) == 1 and "worker:1" in marked[0].partition("! cause")[0], marked
+        run.change(verdict=verdict.doubted())
+        await shows(pilot, "? cause")
+        everybody = tuple(task.id for task in run.snapshot().tasks)
+        run.change(verdict=Verdict(everybody, Kind.ALIKE, True, "all are stopped"))
+        await until(pilot, lambda: not visible(app, "? cause"))
+        assert not visible(app, "! cause")

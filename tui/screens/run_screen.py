@@ -325,6 +325,9 @@ class RunScreen(Screen[None]):
             self._queue += f"\n{self.snapshot.allocation.advice}"
         tasks = {task.id: task for task in self.snapshot.tasks}
         colours = status_colours(self.app)
+        verdict = self.snapshot.verdict
+        if verdict is not None and len(verdict.tasks) == len(tasks):
+            verdict = None  # a mark on every pane says nothing
         self._titles.clear()
         for pane in self.area.grid.panes:
             name = pane.view.task if pane.view else None
@@ -341,6 +344,7 @@ class RunScreen(Screen[None]):
                     name in self.area.pane_layout.pinned,
                     self.snapshot.total_steps or tasks[name].metrics.get("total"),
                     self.monitor.warnings.get(name),
+                    verdict if verdict is not None and name in verdict.tasks else None,
                 )
 
     def _show_titles(self) -> None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from launcher.ids import named_tasks
 from launcher.quantities import age, size, thousands
+from launcher.run.cause import Verdict
 from launcher.run.snapshot import HostView, Snapshot, TaskView
 from launcher.run.states import HostState, TaskState
 from tui.format import StatusColor, bar, figure, status_color
@@ -87,9 +88,11 @@ def task_title(
     pinned: bool,
     total: float | None,
     warning: GpuWarning | None = None,
+    verdict: Verdict | None = None,
 ) -> Title:
     """`worker:1 @tf3  running  GPU idle 75 s  step 4113  loss 0.21  quiet 2 s`; below, where the
-    `total` of the steps is known the progress, and the sparkline of the loss."""
+    `total` of the steps is known the progress, and the sparkline of the loss. `verdict`: it names
+    this task, and not all."""
     bad = f"bold {colours[StatusColor.BAD]}"
     color = status_color(task)
     upper = [Part(0, f"{task.id}", NAME), Part(4, f" @{task.host}", joins=True)]
@@ -102,6 +105,8 @@ def task_title(
     else:
         style = bad if color is StatusColor.BAD else colours[color]
         upper.append(Part(1, task.exit_text, style))
+    if verdict is not None:
+        upper.append(Part(1, "! cause" if verdict.sure else "? cause", bad))
     if warning is not None:
         style = f"bold {colours[warning.color]}"
         upper.append(Part(2, warning.title, style, shortens=True))
@@ -125,4 +130,5 @@ def task_title(
     if spark:
         lower.append(Part(8, spark))
     trouble = task.stalled_since is not None or bool(task.halted) or color is StatusColor.BAD
+    trouble |= verdict is not None
     return Title(tuple(upper), tuple(lower), trouble)
