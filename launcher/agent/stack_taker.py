@@ -183,6 +183,8 @@ class _Dump:
         self.key = os.fstat(fd).st_ino
         """Processes that were forked from each other share one file, and are asked in turn."""
         self._begin = 0
+        self._thread = report.process.pid
+        """The thread that gets the signal."""
         self._blocked: dict[int, bool] = {}
         self._idle = 0
 
@@ -197,16 +199,17 @@ class _Dump:
             self.report.note = "a stopped process answers no signal"
         elif not first.caught:
             self.report.note = "the program does not catch the signal any more"
-        elif first.pending:
+        elif any(look.pending for look in looks.values() if look):
             self.report.note = "the signal of an earlier look still waits in it"
         elif all(look is None or look.blocked for look in looks.values()):
             self.report.note = "the program blocks the signal"
         else:
             self._blocked = {tid: look.blocked for tid, look in looks.items() if look}
             self._begin = os.fstat(self.fd).st_size
-            tid = _best_thread(process.pid, [tid for tid, off in self._blocked.items() if not off])
-            if tid:
-                return send_to_thread(process, tid, SIGNAL)
+            free = [tid for tid, off in self._blocked.items() if not off]
+            self._thread = _best_thread(process.pid, free)
+            if self._thread:
+                return send_to_thread(process, self._thread, SIGNAL)
             self.report.note = "it waits for a signal, and would take this one for that"
         return False
 
@@ -214,10 +217,10 @@ class _Dump:
         """The handler has run to its end: the signal does not wait any more, and no thread blocks
         it as it does while its handler runs."""
         pid = self.report.process.pid
-        first = _signals(pid, pid)
-        if first is None:
+        asked = _signals(pid, self._thread)
+        if asked is None:
             return True
-        if first.pending:
+        if asked.pending:  # on a busy host the thread may not have had its turn yet
             return False
         for tid in _threads(pid):
             look = _signals(pid, tid)

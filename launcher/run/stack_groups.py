@@ -35,6 +35,10 @@ _JOINS = frozenset([("join", "threading.py")])
 _AWAITS = _JOINS | {("result", "_base.py"), ("wait", "_base.py"), ("wait", "pool.py")}
 """Functions, and files of Python's own, in which a thread waits for the end of another one, and of
 the work of one."""
+_STARTERS = re.compile(
+    r"/torch/distributed/(elastic|launcher)/|/deepspeed/launcher/|/accelerate/commands/"
+)
+"""Files of programs that start the ranks of a host, and wait for them."""
 
 
 @frozen
@@ -135,6 +139,20 @@ class ProcessStack:
             found = [one for one in found if not one.idles]
         return found[0] if len(found) == 1 else first
 
+    @property
+    def starts_others(self) -> bool:
+        """The process waits for those that it has started, such as the ranks of its host."""
+        frames = self.threads[0].frames if self.threads else ()
+        waits = any(os.path.basename(frame.file) == "subprocess.py" for frame in frames[:3])
+        return waits or any(_STARTERS.search(frame.file) for frame in frames)
+
+    @property
+    def is_own(self) -> bool:
+        """The process is in the user's own code now, not in a library that it calls."""
+        return self.program is not None and any(
+            not frame.in_library for frame in self.program.frames[:1]
+        )
+
     def lines(self) -> Iterator[str]:
         """The process in full."""
         yield f"  process {self.pid}: {self.command}"
@@ -160,10 +178,15 @@ class TaskStacks:
 
     @property
     def main(self) -> ProcessStack:
-        """The process that stands for the task: its first interpreter, else the last one that a
-        shell has started."""
-        known = (one for one in self.processes if one.way != "proc")
-        return next(known, self.processes[-1])
+        """The process that stands for the task: its first interpreter, or, where that has started
+        others, the one of these that is in the user's own code, else the first; without
+        interpreters the last process that a shell has started."""
+        known = [one for one in self.processes if one.way != "proc"]
+        if known and known[0].starts_others:
+            ranks = [one for one in known if not one.starts_others]
+            own = (one for one in ranks if one.is_own)
+            return next(own, None) or next(iter(ranks), known[0])
+        return next(iter(known), self.processes[-1])
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -106,6 +107,40 @@ def test_an_interpreter_says_where_it_stands(client: Client, where: str) -> None
         "<module>",
     ]
     assert process.threads[0][0] == "main" and process.command.endswith("a mark")
+
+
+# A thread that waits for its child takes no signal before that has ended; the child takes none.
+_VFORK = """
+#include <signal.h>
+#include <time.h>
+#include <unistd.h>
+int stay(void) {
+    sigset_t all;
+    struct timespec half = {0, 500000000};
+    sigfillset(&all);
+    if (vfork() == 0) {
+        sigprocmask(SIG_BLOCK, &all, 0);
+        nanosleep(&half, 0);
+        _exit(0);
+    }
+    return 0;
+}
+"""
+
+
+def test_a_thread_that_takes_its_time_is_waited_for(client: Client, tmp_path: Path) -> None:
+    """Given a first thread that sleeps, and another one that takes a signal half a second late, as
+    any thread may on a busy host, then the interpreter's own word is waited for."""
+    source, library = tmp_path / "stay.c", tmp_path / "stay.so"
+    source.write_text(_VFORK)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+    script = f"import ctypes, threading\nlibrary = ctypes.CDLL({str(library)!r})\n"
+    script += "def stay():\n    while True: library.stay()\n"
+    script += f"threading.Thread(target=stay, daemon=True).start()\n{SAYS}time.sleep(1000)\n"
+    begin(client, "w:0", script)
+    for _ in range(3):
+        process = look(client, "w:0").processes[0]
+        assert process.way == "python", process
 
 
 def test_threads_are_told_apart_and_the_main_thread_is_first(client: Client) -> None:

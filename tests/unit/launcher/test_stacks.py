@@ -159,6 +159,33 @@ def test_the_interpreter_behind_a_shell_stands_for_its_task() -> None:
     assert task(0, shell, child).main is child
 
 
+MONITOR = (
+    StackFrame("_invoke_run", "/x/site-packages/torch/distributed/elastic/agent/api.py", 951),
+    StackFrame("<module>", "/x/bin/torchrun", 8),
+)
+POPEN = (
+    StackFrame("_try_wait", "/usr/lib/python3.11/subprocess.py", 1925),
+    StackFrame("simple_launcher", "/x/site-packages/accelerate/commands/launch.py", 630),
+)
+IDLE_LOADER = (
+    StackFrame("_poll", "/usr/lib/python3.11/multiprocessing/connection.py", 931),
+    StackFrame("<module>", "/srv/a/train.py", 3),
+)
+
+
+@pytest.mark.parametrize("starter", [MONITOR, POPEN])
+def test_a_task_that_starts_others_is_where_these_are(starter: tuple[StackFrame, ...]) -> None:
+    """Given a launcher of several ranks, then its task is where one of them is in the user's own
+    code, else where the first of them is; a loader that waits is none, and a launcher that has
+    started nothing yet is where it is itself."""
+    first, *ranks = (process(*starter), process(*WAIT, pid=8), process(*IDLE_LOADER, pid=9))
+    late = process(*USER, pid=10)
+    assert task(0, first, *ranks).stack == WAIT
+    assert task(0, first, *ranks, late).stack == USER
+    assert task(0, first).stack == starter
+    assert task(0, late, *ranks).stack == task(0, late).stack == USER
+
+
 def test_a_process_in_full_says_how_it_was_looked_at() -> None:
     """`/proc` is the way for any process, and is not named."""
     assert list(process(*WAIT[1:]).lines())[:3] == [
