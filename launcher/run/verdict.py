@@ -91,17 +91,24 @@ class TaskEvidence:
 
 
 _GPU_MEMORY = re2.compile(
-    r"(?i)CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|RESOURCE_EXHAUSTED"
-    r"|ResourceExhausted|OOM when allocating|STATUS_ALLOC_FAILED|CUDA error: out of memory"
-    r"|cudaMalloc failed|devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable|OutOfMemoryError"
+    r"(?i)CUDA.{0,60}out of memory|Status: out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|cudaErrorMemoryAllocation|cudaMalloc failed|STATUS_ALLOC_FAILED|OutOfMemoryError"
+    r"|Resource_?Exhausted.*(?:memory|alloc)|OOM when allocating|Dst tensor is not initialized"
+    r"|Failed to allocate \d+ bytes for new constant"
+    r"|devices?(?:\(s\))? (?:is|are|is/are) busy or unavailable"
 )
 """What is raised where a GPU has no memory left, or is another's alone."""
+_CPU_MEMORY = re2.compile(r"device:CPU")
+"""In such an exception of TensorFlow: the memory is the host's."""
 _GPU_FAULT = re2.compile(
-    r"(?i)uncorrectable ECC error|ECC_?UNCORRECTABLE|GPU is lost|has fallen off the bus"
+    r"(?i)uncorrectable (?:ECC|NVLink) error|ECC_?UNCORRECTABLE|GPU is lost|has fallen off the bus"
     r"|GPU requires reset|hardware stack error"
 )
 """What is raised where a GPU has failed."""
-_ON_GPU = re2.compile(r"(?i)\bCUDA|\bCUDNN|\bCUBLAS|NCCL|\bXLA|\bGPU|nvidia|AcceleratorError")
+_ON_GPU = re2.compile(
+    r"(?i)\bCUDA|\bCUDNN|\bCUBLAS|NCCL|\bXLA|\bGPU|nvidia|AcceleratorError|JaxRuntimeError"
+    r"|errors_impl\.InternalError"
+)
 """What is raised by programs of which a GPU may be the cause."""
 
 _WAITS = re2.compile(
@@ -587,7 +594,8 @@ def _gpu_fault(one: TaskEvidence) -> str:
 
 def _lacks_gpu_memory(one: TaskEvidence) -> bool:
     """The task found its GPU full, and it is known who else holds it."""
-    return bool(one.gpu_holders) and _GPU_MEMORY.search(one.words.exception) is not None
+    text = one.words.exception if one.gpu_holders else ""
+    return bool(_GPU_MEMORY.search(text)) and not _CPU_MEMORY.search(text)
 
 
 def _how(one: TaskEvidence) -> str:

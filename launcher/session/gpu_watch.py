@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 _RECORD_SECONDS = 30.0
 """A host is recorded with its GPUs at most so often, when their processes change."""
-LOOK_SECONDS = 2.0
-"""Longest wait for the GPUs of a host on which a task has failed."""
+_LOOK_SECONDS = 5.0
+"""Longest wait for the GPUs of a host on which a task has failed, before the host is released; no
+kill waits for them. Without persistence mode `nvidia-smi` takes a second and more each time."""
 _MOST_SAID = 100
 """Sentences about GPUs in a run: a host may lie."""
 
@@ -87,7 +88,7 @@ class GpuWatch:
     async def _ask(self, host: str) -> None:
         try:
             with suppress(AgentError, TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(_LOOK_SECONDS):
                     answer = await self._shell.links[host].ask(GpusQuestion())
                 if answer.gpus:
                     self.seen(host, answer.gpus, answer.why)

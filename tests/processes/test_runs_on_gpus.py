@@ -124,6 +124,24 @@ def test_a_full_gpu_names_who_holds_it(
     assert held in up.said
 
 
+def test_a_full_gpu_names_the_task_that_shares_it(smi: FakeNvidiaSmi, tmp_path: Path) -> None:
+    """Given two tasks on one GPU, when one finds no memory there, in JAX's words, then the cause
+    names the other one and what it holds."""
+    go = tmp_path / "go"
+    error = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 8589934592 bytes."
+    smi.say(gpu=[gpu(0)])
+    waits = "import sys, time\nif sys.argv[3] == '1':\n    time.sleep(1000)\n"
+    command = [*python_task(waits + RAISES), str(go), error, "{index}"]
+    with Up("up", two_workers(tmp_path, *command), "--json") as up:
+        smi.say(apps=[app(0, pid_of(up, "worker:0")), app(0, pid_of(up, "worker:1"), "120000")])
+        up.wait_for(has_task, "the load")
+        go.touch()
+        assert up.wait() == 1, up.transcript()
+    verdict = up.of("run")[-1]["verdict"]
+    assert verdict["tasks"] == ["worker:0"], verdict
+    assert "GPU 0 is held by worker:1, 126 GB" in verdict["text"], verdict
+
+
 @pytest.mark.parametrize("told", ["lost", "xid"])
 def test_a_gpu_that_fails_makes_its_host_guilty(
     smi: FakeNvidiaSmi, tmp_path: Path, told: str
@@ -213,8 +231,8 @@ def test_a_gpu_that_fails_in_the_last_moment_is_seen(smi: FakeNvidiaSmi, tmp_pat
     with Up("up", two_workers(tmp_path, *python_task(RAISES), str(go), error), "--json") as up:
         smi.say(apps=[app(1, pid_of(up, "worker:1"))])
         up.wait_for(has_task, "the load")
-        asked = len(smi.asked)
-        wait_until(lambda: len(smi.asked) > asked, "the report before the last")
+        newer = up.of("gpus")[-1]["time"]
+        up.wait_for(lambda e: e["event"] == "gpus" and e["time"] > newer, "the last report")
         smi.say(gpu=[gpu(0), bad])
         go.touch()
         assert up.wait() == 1, up.transcript()

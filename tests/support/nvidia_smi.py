@@ -30,8 +30,8 @@ H200 = {
 """The values that a real one has printed, but for its limit of power."""
 _PROGRAM = """\
 import json, sys, time
-from pathlib import Path
-said = json.loads(Path(STATE).read_text())
+with open(STATE) as file:
+    said = json.load(file)
 with open(STATE + ".asked", "a") as file:
     file.write(json.dumps(sys.argv[1:]) + "\\n")
 asked = dict(word.split("=", 1) for word in sys.argv[1:] if word.startswith("--query"))

@@ -1506,6 +1506,14 @@ HELD = "GPU 0 is held by alice's pid 455 (python3 sweep.py), 120 GiB"
         "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating",
         "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         "RuntimeError: CUDA error: out of memory",
+        "RuntimeError: CUDA driver error: out of memory",
+        "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "InternalError: CUDA runtime implicit initialization failed. Status: out of memory",
+        "tensorflow.python.framework.errors_impl.InternalError: Dst tensor is not initialized.",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: failed to allocate memory",
+        "jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 17179869 bytes.",
+        "jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Failed to allocate 4 bytes for new "
+        "constant",
     ],
 )
 def test_a_full_gpu_names_who_holds_it(error: str) -> None:
@@ -1517,7 +1525,20 @@ def test_a_full_gpu_names_who_holds_it(error: str) -> None:
     assert Evidence(TaskId("worker", 0), HELD) in verdict.evidence
 
 
-def test_who_holds_a_gpu_is_no_matter_of_other_exceptions() -> None:
-    """Given an exception that says nothing of memory, then the holders are not named."""
-    verdict = judge([task(0, tail=BAD, status=1, gpu_holders=HELD), *map(ended, (1, 2, 3))])
+OOM_OF_HOST = "OOM when allocating tensor with shape[9] on /job:worker/task:0/device:CPU:0"
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        BAD,
+        traceback(f"tensorflow.python.framework.errors_impl.ResourceExhaustedError: {OOM_OF_HOST}"),
+        traceback("grpc.RpcError: RESOURCE_EXHAUSTED: Received message larger than max (5 vs. 4)"),
+        traceback("numpy.exceptions.MemoryError: Unable to allocate 8.00 GiB for an array"),
+    ],
+    ids=["value", "memory of the host", "size of a message", "an array"],
+)
+def test_who_holds_a_gpu_is_no_matter_of_other_exceptions(tail: list[str]) -> None:
+    """Given an exception that says nothing of a GPU's memory, then the holders are not named."""
+    verdict = judge([task(0, tail=tail, status=1, gpu_holders=HELD), *map(ended, (1, 2, 3))])
     assert verdict is not None and "alice" not in verdict.text
