@@ -175,7 +175,7 @@ class TfmuxApp(App[int]):
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
         self._living: RunControl | None = None
-        """The run that was seen alive here."""
+        """The run that was seen running in this app."""
 
     def on_mount(self) -> None:
         if has_sixteen_colours(self):
@@ -600,7 +600,7 @@ class TfmuxApp(App[int]):
         """The receipt of a run has been read."""
         self._leave_pages(event.code)
 
-    def on_run_screen_changed(self) -> None:
+    def on_run_screen_new_snapshot(self) -> None:
         """The run has news."""
         self._watch_end()
 

@@ -437,7 +437,7 @@ def send_to_thread(process: Process, tid: int, number: int) -> bool:
 # has one of the last numbers, a kill, a scan of `/proc` and a launcher's channel find one there.
 
 _MOST_FILES = 1 << 16
-"""Where there is no hard limit. A program that the agent runs may close all that it could have."""
+"""Limit where there is no hard one: some programs close each possible descriptor at their start."""
 _KEPT_FILES = 64
 
 _file_limit_of_login: tuple[int, int] | None = None

@@ -155,7 +155,7 @@ class RunScreen(Screen[None]):
         Binding("y", "report", "Copy a report", id="report", tooltip=REPORT_ABOUT),
     ]
 
-    class Changed(Message):
+    class NewSnapshot(Message):
         """There is another snapshot of the run."""
 
     def __init__(self, control: RunControl, memory: Memory) -> None:
@@ -230,7 +230,7 @@ class RunScreen(Screen[None]):
         second = not 0 <= now - self._second < 1.0  # the clock may be set back
         if changed:
             self._apply(latest)
-            self.post_message(self.Changed())
+            self.post_message(self.NewSnapshot())
         if second:
             self._second = now
             self._show_notes(time.monotonic())

@@ -146,10 +146,12 @@ class Pane(Widget, can_focus=True):
         self._labels: dict[str, Text] = {}
         """The titles of the upper and the lower border, as they were shown last."""
         self.has_old_labels = True
-        """They are to be made anew: not thirty times a second of each pane."""
+        """The titles are out of date; they are made anew once a frame at most."""
         self._border_row: Region | None = None
         """The row of the border of which the title is being set."""
         self._placeholder = ""
+        self._placeholder_height = 0
+        """The rows that it takes."""
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
         self._rows: dict[int, list[Strip]] = {}
@@ -198,12 +200,12 @@ class Pane(Widget, can_focus=True):
     def set_placeholder(self, text: str) -> None:
         """The text shown while the log is empty. It tells the time: only its rows are drawn."""
         if text != self._placeholder:
-            rows = self._placeholder_rows()
             self._placeholder = text
             if self.view is None or not self.view.lines.count:
-                self._page = None
-                count = max(len(rows), len(self._placeholder_rows()))
-                self.refresh(Region(0, 0, self.size.width, count))
+                self._page, height = None, self._placeholder_height
+                self._drawn()
+                height = max(height, self._placeholder_height)
+                self.refresh(Region(0, 0, self.size.width, height))
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""
@@ -485,6 +487,7 @@ class Pane(Widget, can_focus=True):
             for part in wrap([Span(make_drawable(line), PLAIN)], width, 0):
                 strip = Strip([Segment("".join(span.text for span in part), style)])
                 rows.append(strip.adjust_cell_length(width, base))
+        self._placeholder_height = min(len(rows), self.size.height)
         return rows[: self.size.height]
 
     def _rows_of(self, number: int) -> int:

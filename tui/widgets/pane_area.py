@@ -275,7 +275,7 @@ class PaneArea(Horizontal, can_focus=True):
 
     @property
     def searches(self) -> bool:
-        """Lines are looked for, which is news before a log grows."""
+        """A search or filter runs: there may be news although no log grows."""
         return bool(self._search or self._errors or self.views.filters)
 
     @property

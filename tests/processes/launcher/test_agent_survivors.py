@@ -180,7 +180,7 @@ def test_on_the_launching_machine_survivors_keep_their_agent(tmp_path: Path) -> 
 def test_under_keep_the_end_of_survivors_is_proven(tmp_path: Path) -> None:
     """Given survivors under `keep`, when they have gone, then the agent goes, too, and the next one
     has no doubt."""
-    rules: dict[str, Any] = {"lease": 0.5, "on_disconnect": "keep"}
+    rules: dict[str, Any] = {"lease": 3.0, "on_disconnect": "keep"}
     with ExitStack() as stack, Client(**rules) as client:
         client.hello()
         stuck = stack.enter_context(frozen_child(client, tmp_path))
