@@ -11,7 +11,6 @@ TfmuxError                 str() is ready to be shown
     ├── UnreachableError   no answer, no route, no such name
     ├── HostKeyError       the host's key is unknown or has changed
     ├── AuthError          every key or password was refused
-    ├── InterpreterError   no usable Python there
     └── AgentError         the agent did not start, or its answer is not an agent's
         └── ProtocolError  the agent broke a rule of the protocol
 """
@@ -120,12 +119,6 @@ class AuthError(HostError):
     """The host refused every key and password."""
 
     code = "login-refused"
-
-
-class InterpreterError(HostError):
-    """The host has no usable Python where the cluster file says."""
-
-    code = "python-missing"
 
 
 class AgentError(HostError):

@@ -29,6 +29,13 @@ def age(seconds: float) -> str:
     return f"{int(seconds / 86400)} d"
 
 
+def clock(seconds: float) -> str:
+    """A span as a clock: `0:23`, `1:02:03`."""
+    whole = max(0, int(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
 def size(count: float) -> str:
     """Bytes: `812 B`, `64 KB`, `1.2 GB`."""
     for unit in ("B", "KB", "MB", "GB", "TB"):

@@ -21,11 +21,10 @@ from launcher.cluster.read import read_text
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.printable import printable
-from launcher.quantities import counted
+from launcher.quantities import clock, counted
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore, log_tail
 from launcher.store.runs import RunFolder
-from tui.format import clock
 from tui.outcome import TERMINAL, cause_text, outcome_text, receipt_text
 
 MASK = "[masked]"

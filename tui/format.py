@@ -97,13 +97,6 @@ def figure(number: float) -> str:
     return f"{number:.4f}"[:5] if size < 10 else f"{number:.1f}"
 
 
-def clock(seconds: float) -> str:
-    """A span as a clock: `0:23`, `1:02:03`."""
-    whole = max(0, int(seconds))
-    hours, minutes = whole // 3600, whole // 60 % 60
-    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
-
-
 def time_of_day(seconds: float) -> str:
     """Time of day of a moment: `18:30:02`."""
     return time.strftime("%H:%M:%S", time.localtime(seconds))

@@ -13,7 +13,6 @@ if __name__ == "__main__" and not sys.flags.safe_path:
 from functools import partial
 from importlib import import_module
 
-from launcher.cluster import Framework, HostSource
 from tui.exits import Exit
 
 TYPE_CHECKING = False  # `typing` and `pathlib` are a fifth of what `--help` takes
@@ -100,13 +99,13 @@ def _ignore_interrupts_at_exit() -> None:
 def parse(words: list[str]) -> argparse.Namespace:
     """The command of a command line with words, and its arguments; a usage error ends the
     program."""
-    parser = build_parser()
     if not words[0].startswith("-") and words[0] not in COMMANDS:
-        words = ["open", *words] if _is_file(words[0]) else _complain(parser, words[0])
-    # `-npernode` would be `-n pernode`.
-    arguments, unknown = parser.parse_known_args(
-        ["--npernode" if word == "-npernode" else word for word in words]
-    )
+        words = ["open", *words] if _is_file(words[0]) else _complain(words[0])
+    one = words[0] in COMMANDS and words[0] != "completion"
+    parser = build_parser(words[0] if one else None)
+    if words[0] == "run":  # where `-npernode` would be `-n pernode`
+        words = ["--npernode" if word == "-npernode" else word for word in words]
+    arguments, unknown = parser.parse_known_args(words)
     if unknown:
         meant = _meant_option(unknown[0]) if arguments.command == "run" else ""
         parser.error(meant or f"unrecognized arguments: {' '.join(unknown)}")
@@ -120,155 +119,171 @@ def _meant_option(word: str) -> str:
     return f"{name}: {meant}" if meant else ""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """All commands and their options."""
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """All commands, with their options, or with those of one command alone."""
     import argparse  # the home screen opens sooner without it
 
-    class Parser(argparse.ArgumentParser):
-        """Parser of a command, whose help looks up the terminal's width once for all arguments."""
-
-        def __init__(self, **options: Any) -> None:
-            super().__init__(formatter_class=formatter, **options)
-
+    # The terminal's width is looked up once for all arguments.
     formatter = partial(argparse.RawDescriptionHelpFormatter, width=_help_width())
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog="tfmux",
+        formatter_class=formatter,
         description="Configure, launch, watch and kill TensorFlow clusters from one terminal.",
         epilog=EPILOG,
     )
     parser.add_argument("--version", action="store_true", help="print the version and leave")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="train on this machine at once, no configuration")
-    demo.add_argument("name", nargs="?", default="async", help="which demo (default: async)")
-    demo.add_argument("--list", action="store_true", help="list the demos")
-    _output_options(demo)
+    def command(name: str, **options: Any) -> argparse.ArgumentParser | None:
+        """A command, whose options are to be added; None where they are not asked for."""
+        added = commands.add_parser(name, formatter_class=formatter, **options)
+        return added if only in (None, name) else None
 
-    up = commands.add_parser("up", help="launch a cluster file at once")
-    up.add_argument("file", type=_path, nargs="?", metavar="FILE", help="the cluster file")
-    up.add_argument(
-        "--again",
-        metavar="RUN",
-        nargs="?",
-        const="",
-        help="instead of FILE: launch this run again as it was (default: the last one)",
-    )
-    up.add_argument(
-        "--resume",
-        metavar="RUN",
-        help="continue in the log directory of this run: its id, or a prefix of it",
-    )
-    _hosts_options(up)
-    _output_options(up)
+    if demo := command("demo", help="train on this machine at once, no configuration"):
+        demo.add_argument("name", nargs="?", default="async", help="which demo (default: async)")
+        demo.add_argument("--list", action="store_true", help="list the demos")
+        _output_options(demo)
 
-    run = commands.add_parser(
+    if up := command("up", help="launch a cluster file at once"):
+        up.add_argument("file", type=_path, nargs="?", metavar="FILE", help="the cluster file")
+        up.add_argument(
+            "--again",
+            metavar="RUN",
+            nargs="?",
+            const="",
+            help="instead of FILE: launch this run again as it was (default: the last one)",
+        )
+        up.add_argument(
+            "--resume",
+            metavar="RUN",
+            help="continue in the log directory of this run: its id, or a prefix of it",
+        )
+        _hosts_options(up)
+        _output_options(up)
+
+    if run := command(
         "run",
         help="launch a command without a cluster file",
         usage="tfmux run [-n N] [-H HOST[:SLOTS],… | --hostfile FILE] [OPTION …] -- COMMAND …",
-    )
-    _placement_options(run)
-    run.add_argument("words", nargs=argparse.REMAINDER, metavar="COMMAND", help="and its arguments")
-    _output_options(run)
+    ):
+        _placement_options(run)
+        run.add_argument(
+            "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="and its arguments"
+        )
+        _output_options(run)
 
-    opened = commands.add_parser("open", help="open cluster files, one of them ready to launch")
-    opened.add_argument("files", type=_path, nargs="+", metavar="FILE", help="cluster files")
+    if opened := command("open", help="open cluster files, one of them ready to launch"):
+        opened.add_argument("files", type=_path, nargs="+", metavar="FILE", help="cluster files")
 
-    plan = commands.add_parser("plan", help="print order, commands and environments; start nothing")
-    plan.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-    plan.add_argument("--json", action="store_true", help="one JSON object")
-    _hosts_options(plan)
+    if plan := command("plan", help="print order, commands and environments; start nothing"):
+        plan.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
+        plan.add_argument("--json", action="store_true", help="one JSON object")
+        _hosts_options(plan)
 
-    imported = commands.add_parser(
+    if imported := command(
         "import", help="print the cluster file of a TF_CONFIG, a host file, a TFJob, a command line"
-    )
-    imported.add_argument(
-        "file", type=_path, nargs="?", default="-", metavar="FILE", help="the text (default: stdin)"
-    )
-    imported.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
+    ):
+        imported.add_argument(
+            "file",
+            type=_path,
+            nargs="?",
+            default="-",
+            metavar="FILE",
+            help="the text (default: stdin)",
+        )
+        imported.add_argument(
+            "--save", type=_path, metavar="FILE", help="write the cluster file there"
+        )
 
-    check = commands.add_parser("check", help="look at every host before a launch; start nothing")
-    check.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-    check.add_argument("--json", action="store_true", help="one JSON object")
-    check.add_argument(
-        "--accept-new", action="store_true", help="trust unknown host keys and print them"
-    )
-    _hosts_options(check)
+    if check := command("check", help="look at every host before a launch; start nothing"):
+        check.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
+        check.add_argument("--json", action="store_true", help="one JSON object")
+        check.add_argument(
+            "--accept-new", action="store_true", help="trust unknown host keys and print them"
+        )
+        _hosts_options(check)
 
-    commands.add_parser("schema", help="print the JSON Schema of the cluster file")
+    command("schema", help="print the JSON Schema of the cluster file")
 
-    ps = commands.add_parser("ps", help="list active runs")
-    form = ps.add_mutually_exclusive_group()
-    form.add_argument("-q", "--quiet", action="store_true", help="only their names")
-    form.add_argument("--json", action="store_true", help="one JSON array")
+    if ps := command("ps", help="list active runs"):
+        form = ps.add_mutually_exclusive_group()
+        form.add_argument("-q", "--quiet", action="store_true", help="only their names")
+        form.add_argument("--json", action="store_true", help="one JSON array")
 
-    attach = commands.add_parser("attach", help="come back to an active run")
-    _run_options(attach)
-    _output_options(attach)
+    if attach := command("attach", help="come back to an active run"):
+        _run_options(attach)
+        _output_options(attach)
 
-    kill = commands.add_parser("kill", help="end a run, or all, and print the receipt")
-    _run_options(kill)
-    kill.add_argument("--all", action="store_true", help="every active run")
-    kill.add_argument(
-        "--force", action="store_true", help="KILL at once: no grace, no results brought back"
-    )
-    kill.add_argument(
-        "--forget",
-        action="store_true",
-        help="take it from the list, too, where a host will never confirm that nothing is left",
-    )
+    if kill := command("kill", help="end a run, or all, and print the receipt"):
+        _run_options(kill)
+        kill.add_argument("--all", action="store_true", help="every active run")
+        kill.add_argument(
+            "--force", action="store_true", help="KILL at once: no grace, no results brought back"
+        )
+        kill.add_argument(
+            "--forget",
+            action="store_true",
+            help="take it from the list, too, where a host will never confirm that nothing is left",
+        )
 
-    serve = commands.add_parser("serve", help="the same UI in a browser, on the loopback")
-    serve.add_argument("file", type=_path, nargs="?", metavar="FILE", help="opened in each page")
-    serve.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
-    serve.add_argument(
-        "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
-    )
-    serve.add_argument("--tls-cert", type=_path, metavar="FILE", help="serve over TLS: certificate")
-    serve.add_argument("--tls-key", type=_path, metavar="FILE", help="its key (PEM)")
-    serve.add_argument(
-        "--insecure", action="store_true", help="serve beyond the loopback without TLS"
-    )
+    if serve := command("serve", help="the same UI in a browser, on the loopback"):
+        serve.add_argument(
+            "file", type=_path, nargs="?", metavar="FILE", help="opened in each page"
+        )
+        serve.add_argument(
+            "--host", default="127.0.0.1", help="where to listen (default: %(default)s)"
+        )
+        serve.add_argument(
+            "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
+        )
+        serve.add_argument(
+            "--tls-cert", type=_path, metavar="FILE", help="serve over TLS: certificate"
+        )
+        serve.add_argument("--tls-key", type=_path, metavar="FILE", help="its key (PEM)")
+        serve.add_argument(
+            "--insecure", action="store_true", help="serve beyond the loopback without TLS"
+        )
 
-    logs = commands.add_parser("logs", help="print the stored logs of any run")
-    _run_argument(logs)
-    logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
-    logs.add_argument("-f", "--follow", action="store_true", help="follow them as they grow")
-    logs.add_argument(
-        "--raw", action="store_true", help="on a terminal, too, the bytes as they are"
-    )
+    if logs := command("logs", help="print the stored logs of any run"):
+        _run_argument(logs)
+        logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
+        logs.add_argument("-f", "--follow", action="store_true", help="follow them as they grow")
+        logs.add_argument(
+            "--raw", action="store_true", help="on a terminal, too, the bytes as they are"
+        )
 
-    stacks = commands.add_parser("stacks", help="print where the tasks of a run stand, grouped")
-    _run_argument(stacks)
-    stacks.add_argument(
-        "tasks", nargs="*", metavar="TASK", help="such as worker:0: all stacks of these in full"
-    )
-    stacks.add_argument("--json", action="store_true", help="one JSON object")
+    if stacks := command("stacks", help="print where the tasks of a run stand, grouped"):
+        _run_argument(stacks)
+        stacks.add_argument(
+            "tasks", nargs="*", metavar="TASK", help="such as worker:0: all stacks of these in full"
+        )
+        stacks.add_argument("--json", action="store_true", help="one JSON object")
 
-    collect = commands.add_parser("collect", help="bring what tasks have left on a run's hosts")
-    _run_argument(collect)
-    collect.add_argument(
-        "patterns",
-        nargs="*",
-        metavar="PATTERN",
-        help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
-    )
+    if collect := command("collect", help="bring what tasks have left on a run's hosts"):
+        _run_argument(collect)
+        collect.add_argument(
+            "patterns",
+            nargs="*",
+            metavar="PATTERN",
+            help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
+        )
 
-    remove = commands.add_parser("rm", help="delete past runs: records, logs, collected results")
-    remove.add_argument(
-        "runs",
-        nargs="+",
-        metavar="RUN",
-        help="its id, or the beginning of it",
-    )
-    remove.add_argument(
-        "--force", action="store_true", help="also those with results that would be lost"
-    )
+    if remove := command("rm", help="delete past runs: records, logs, collected results"):
+        remove.add_argument(
+            "runs",
+            nargs="+",
+            metavar="RUN",
+            help="its id, or the beginning of it",
+        )
+        remove.add_argument(
+            "--force", action="store_true", help="also those with results that would be lost"
+        )
 
-    commands.add_parser("doctor", help="print what a bug report needs to know")
+    command("doctor", help="print what a bug report needs to know")
 
-    completion = commands.add_parser("completion", help="print a completion script for a shell")
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
-    completion.set_defaults(parser=parser)
+    if completion := command("completion", help="print a completion script for a shell"):
+        completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
+        completion.set_defaults(parser=parser)
     return parser
 
 
@@ -288,6 +303,8 @@ def _help_width() -> int:
 
 
 def _placement_options(parser: argparse.ArgumentParser) -> None:
+    from launcher.cluster import Framework
+
     parser.add_argument(
         "-n", "-np", type=int, metavar="N", help="tasks (default: one for each slot of the hosts)"
     )
@@ -359,6 +376,8 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
+    from launcher.cluster import HostSource
+
     parser.add_argument(
         "--hosts-from",
         choices=tuple(HostSource),
@@ -538,12 +557,12 @@ def _is_file(word: str) -> bool:
     return os.path.exists(word) or "/" in word or word.endswith(".toml")
 
 
-def _complain(parser: argparse.ArgumentParser, word: str) -> list[str]:
+def _complain(word: str) -> list[str]:
     from launcher.cluster import nearest_word
 
     near = _MEANT.get(word) or nearest_word(word, COMMANDS)
     hint = f"did you mean {near!r}?" if near else "see tfmux --help"
-    parser.error(f"{word!r} is neither a command nor a cluster file; {hint}")
+    build_parser("").error(f"{word!r} is neither a command nor a cluster file; {hint}")
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from launcher.printable import printable
-from launcher.quantities import counted, thousands
+from launcher.quantities import clock, counted, thousands
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import Hang, HostState, Outcome, RunPhase, TaskState
 from tui.format import (
     UNCONFIRMED,
     StatusColor,
-    clock,
     figure,
     outcome_mark,
     status_color,

@@ -34,7 +34,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ..agent import wire
-from ..errors import AgentError, HostError, InterpreterError
+from ..errors import AgentError, HostError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import ASKED
@@ -455,7 +455,7 @@ class LoginErrors:
         said = last_line(complaint or seen.decode(errors="replace"))
         what = f"the interpreter did not start: {said or 'it printed nothing'}"
         todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
-        return InterpreterError(self._host, what, todo=todo)
+        return HostError(self._host, what, code="python-missing", todo=todo)
 
     def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
         """A start-up file waits, or has started something else."""

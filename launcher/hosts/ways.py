@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
-from ..errors import HostError, InterpreterError, UnreachableError
+from ..errors import HostError, UnreachableError
 from ..plan.planner import HostPlan
 from ..printable import printable
 from ..subprocesses import start_session
@@ -314,7 +314,8 @@ class CommandErrors:
         what = f"{_status(status)} before the agent had started: {said or 'no output'}"
         if status in _NOT_FOUND:
             todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
-            return InterpreterError(self._host, f"via: {self._command} {what}", todo=todo)
+            what = f"via: {self._command} {what}"
+            return HostError(self._host, what, code="python-missing", todo=todo)
         words = [word.replace(COMMAND, "true") for word in self._via]
         line = shlex.join(words if words != [*self._via] else [*words, "true"])
         todo = f"try it in a shell, without a terminal: {printable(line)} </dev/null | cat"

@@ -4,7 +4,6 @@ program itself, in the background; also one that has failed there at once."""
 from __future__ import annotations
 
 from ..frozen import frozen
-from ..plan.foreground import ADVICE
 from ..printable import printable
 from ..quantities import counted
 from . import fields
@@ -82,6 +81,8 @@ class LeftProcesses:
     def text(self) -> str:
         """`left 1 process, python3 train.py, which was ended: start it in the foreground, …`. Of
         helpers only those are named that live; empty where there is none."""
+        from ..plan.foreground import ADVICE  # of which whoever lists runs says nothing
+
         work = self.is_the_work
         told = [process for process in self.processes if work or not process.failure]
         if not told:

@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterator
 
 from launcher.printable import printable
+from launcher.quantities import clock
 from launcher.session.run_list import ActiveRuns, ListedRun, active_runs, active_runs_json
 from tui.exits import Exit
-from tui.format import clock
 from tui.streams import message, write_json
 
 _TITLES = ("RUN", "CLUSTER", "PHASE", "TASKS", "HOSTS", "STARTED", "ELAPSED")

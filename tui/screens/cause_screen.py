@@ -19,11 +19,11 @@ from textual.widgets import DataTable, Static
 from launcher.frozen import frozen
 from launcher.ids import TaskId
 from launcher.printable import printable
-from launcher.quantities import counted
+from launcher.quantities import clock, counted
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
-from tui.format import StatusColor, clock
+from tui.format import StatusColor
 from tui.log.document import Document
 from tui.log.sanitise import plain_text
 from tui.screens.copied_report import REPORT_ABOUT, copy_report

@@ -11,11 +11,11 @@ from rich.text import Text
 from launcher.cluster import ClusterModel
 from launcher.cluster.roles import plural
 from launcher.paths import tilde
-from launcher.quantities import age, counted, thousands
+from launcher.quantities import age, clock, counted, thousands
 from launcher.run.states import RunPhase
 from launcher.session.run_list import ListedRun
 from tui.catalog import ClusterEntry, DemoEntry, Entry
-from tui.format import UNCONFIRMED, StatusColor, clock, figure, outcome_mark
+from tui.format import UNCONFIRMED, StatusColor, figure, outcome_mark
 from tui.tables import TableRow, right
 
 Colours = Mapping[StatusColor, str]

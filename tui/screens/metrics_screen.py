@@ -16,12 +16,12 @@ from textual.containers import Vertical
 from textual.widgets import DataTable
 
 from launcher.ids import TaskId
-from launcher.quantities import counted, thousands
+from launcher.quantities import clock, counted, thousands
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.session.control import RunControl
 from launcher.store.metrics import PointColumns
 from tui.curves import Band, Curve, band, by_step, curve, rates, smoothed, value_at
-from tui.format import clock, figure
+from tui.format import figure
 from tui.screens.page import entitle, fit
 from tui.screens.run_page import RunPage
 from tui.tables import Cells, TableRow, right

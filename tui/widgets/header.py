@@ -20,10 +20,10 @@ from launcher.cluster.roles import plural
 from launcher.frozen import frozen
 from launcher.ids import named_tasks
 from launcher.printable import printable
-from launcher.quantities import age, thousands
+from launcher.quantities import age, clock, thousands
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import Hang, RunPhase, TaskState
-from tui.format import StatusColor, bar, clock, figure, status_color
+from tui.format import StatusColor, bar, figure, status_color
 from tui.keys import key_of
 from tui.log.hints import known_cause, task_contexts
 from tui.outcome import failure_hint, lead_text, outcome_text, queue_status, receipt_verdict

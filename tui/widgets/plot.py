@@ -12,9 +12,9 @@ from typing import NamedTuple
 from rich.text import Text
 from textual.widget import Widget
 
-from launcher.quantities import thousands
+from launcher.quantities import clock, thousands
 from tui.curves import Band, Curve, resampled, scale, step_ticks, tick_texts, time_ticks
-from tui.format import StatusColor, clock
+from tui.format import StatusColor
 from tui.log.rows import TASK_COLOURS
 
 from .colours import status_colours

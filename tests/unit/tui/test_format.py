@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from launcher import quantities
-from tui import format as fmt
 
 
 @pytest.mark.parametrize(
@@ -23,7 +22,7 @@ def test_ages(seconds: float, text: str) -> None:
 )
 def test_clocks(seconds: float, text: str) -> None:
     """Hours only where there are any."""
-    assert fmt.clock(seconds) == text
+    assert quantities.clock(seconds) == text
 
 
 @pytest.mark.parametrize(
