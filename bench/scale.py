@@ -164,13 +164,11 @@ def rows(kind: str, found: dict[int, list[Measured]]) -> Iterator[Row]:
             yield Row(f"{kind}, {hosts} hosts, {rounds[0].tasks} tasks: {what}", unit, figures)
         if len(found) > 2:
             powers = [exponent(rounds, name) for rounds in zip(*found.values(), strict=True)]
-            yield Row(
-                f"{kind}: exponent of {what}",
-                "",
-                tuple(power for power in powers if power is not None),
-                at_most=1.1,
-                note="1 is linear; from what is added to the smallest",
-            )
+            known = tuple(power for power in powers if power is not None)
+            note = "1 is linear; from what is added to the smallest"
+            lacks = "" if known else "the second number of hosts took no more than the first"
+            label = f"{kind}: exponent of {what}"
+            yield Row(label, "", known, at_most=1.1, note=note, skipped=lacks)
     few, many = found[min(found)], found[max(found)]
     if few is not many:
         more = tuple(
