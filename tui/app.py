@@ -40,6 +40,7 @@ from tui.widgets.controls import NoControls
 if TYPE_CHECKING:
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
+    from tui.run_clients import RunClients
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.prompt_dialogs import PromptDialogs
     from tui.screens.run_page import RunPage
@@ -151,16 +152,16 @@ class TfmuxApp(App[int]):
         pages: Sequence[Page] = (),
         config: Config | None = None,
         prompts: PromptDialogs | None = None,
-        launch_again: Callable[[str], RunControl] | None = None,
+        clients: RunClients | None = None,
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config` the
         person's own file counts. `prompts` answers the run's launcher by dialogs of this app.
-        `launch_again` launches a past run again, by its id; pages have a way of their own."""
+        `clients` launches the next run; pages have clients of their own."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
         self.control: RunControl | None = control if not pages else None
         self._prompts = prompts
-        self._launch_again = launch_again
+        self._clients = clients
         self._config = config if config is not None else load_config()
         self._memory = Memory()
         self._first = control
@@ -371,9 +372,10 @@ class TfmuxApp(App[int]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Some commands mean something while there is a run only, or until it has ended."""
-        if action in ("metrics", "hosts", "cause") and self.control is None:
+        no_run = self.control is None or isinstance(self.screen, Page)
+        if action in ("metrics", "hosts", "cause") and no_run:
             return False
-        if action in ("again", "edit_file") and (self.control is None or not self.is_over):
+        if action in ("again", "edit_file") and (no_run or not self.is_over):
             return False
         if action in ("detach", "stacks") and self.is_over:
             return False
@@ -487,10 +489,11 @@ class TfmuxApp(App[int]):
         """Leaves at once when the run is over; else asks."""
         from tui.screens.dialogs import LeaveDialog
 
+        if isinstance(self.screen, Page):
+            self.screen.leave()
+            return
         if self.control is None:
-            if isinstance(self.screen, Page):
-                self.screen.leave()
-            elif isinstance(self.screen, ModalScreen):
+            if isinstance(self.screen, ModalScreen):
                 self.screen.dismiss(None)
             return
         snapshot = self.control.snapshot()
@@ -507,23 +510,27 @@ class TfmuxApp(App[int]):
 
     def action_again(self) -> None:
         """Launches the run on the screen again, once it has ended."""
-        control, launch = self.control, self._launch_again
-        if self._pages:
-            launch = self._pages[0].launch_again
-        if control is None or launch is None:
+        if self.control is None:
             return
+        run_id = self.control.snapshot().run_id
         try:
-            run = launch(control.snapshot().run_id)
+            if self._pages:
+                self._show_next(self._pages[0].launch_again(run_id))
+            elif self._clients is not None and self._prompts is not None:
+                self._show_next(self._clients.launch_again(run_id, self._prompts))
         except (TfmuxError, OSError) as error:
             self.notify(str(error), title="Not launched", severity="error", timeout=12)
-            return
+
+    def _show_next(self, run: RunControl) -> None:
+        """Shows a run in the place of the ended one."""
         if self._pages:
             self.close_run(0)
             self.open_run(run)
             return
         for _ in self.screen_stack[1:]:
             self.pop_screen()
-        control.close()
+        if self.control is not None:
+            self.control.close()
         self._leaving = self._asked = False
         self.control = run
         # Textual's switch answers whoever has pushed a screen, which nobody has the first one.
@@ -532,25 +539,24 @@ class TfmuxApp(App[int]):
         self._watch_end()
 
     def action_edit_file(self) -> None:
-        """Opens the cluster file of the ended run; where there is no page for it, says where the
-        file is."""
-        from launcher.session.again import editable_file
+        """Opens the cluster file of the ended run, where its trouble is."""
         from launcher.store.runs import RunFolder
+        from tui.screens.editor.screen import editor_of_run
 
         if self.control is None or self.screen.is_modal:
             return
+        snapshot = self.control.snapshot()
         try:
-            folder = RunFolder.find(self.control.snapshot().run_id)
+            folder = RunFolder.find(snapshot.run_id)
             if self._pages:
                 self.close_run(0)
-                self._pages[0].edit_run(folder)
-                return
-            path, text, note = editable_file(folder)
+                self._pages[0].edit_run(folder, snapshot)
+            elif self._clients is not None and self._prompts is not None:
+                editor, note = editor_of_run(folder, snapshot, self._clients, self._prompts)
+                self.push_screen(editor)
+                self.notify(note, timeout=12)
         except (TfmuxError, OSError) as error:
             self.notify(str(error), severity="error", timeout=12)
-            return
-        opened = f": tfmux {path}" if text is None else f", in {folder.cluster_file}"
-        self.notify(f"{note}{opened}", timeout=12)
 
     def action_home(self) -> None:
         """From a run that is over back to the page below it."""
@@ -594,7 +600,10 @@ class TfmuxApp(App[int]):
 
     @on(OpenRun)
     def _open_run(self, event: OpenRun) -> None:
-        self.open_run(event.run)
+        if self._pages:
+            self.open_run(event.run)
+        else:
+            self._show_next(event.run)
 
     def on_receipt_screen_left(self, event: ReceiptScreen.Left) -> None:
         """The receipt of a run has been read."""

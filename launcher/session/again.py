@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..cluster import library
 from ..cluster.file_model import ClusterModel
+from ..cluster.key_lines import KeyPath
 from ..cluster.read import load, loads, read_text, without_file_name
 from ..errors import ClusterFileError, TfmuxError
 from ..files.listing import Tree, walk
@@ -16,6 +17,9 @@ from ..frozen import frozen
 from ..plan.planner import make_plan
 from ..printable import escaped, printable
 from ..quantities import counted
+from ..run.cause import Kind
+from ..run.snapshot import Snapshot
+from ..run.states import HostState
 from ..store.runs import RunFolder
 from ..store.stream import read_stream
 
@@ -23,6 +27,7 @@ _LOOK_SECONDS = 2.0
 """Longest look at a workdir, which may be a home."""
 _MOST_FILES = 200
 """Cluster files of one directory among which that of a run is looked for."""
+_BLAMED_ON_HOST = (Kind.HOST_LOST, Kind.GPU)
 
 
 @frozen
@@ -137,3 +142,15 @@ def editable_file(folder: RunFolder) -> tuple[Path, str | None, str]:
     if file.unchanged:
         return file.path, None, f"{file.path.name} is what {folder.run_id} was launched from"
     return file.path, None, f"{file.path.name} has changed since {folder.run_id} was launched"
+
+
+def place_to_edit(snapshot: Snapshot) -> KeyPath:
+    """Path of the entry of the cluster file that the trouble of a run is about: the place of the
+    guilty task, or the host where that is to blame; empty without trouble."""
+    task, verdict = snapshot.trouble, snapshot.verdict
+    if task is None:
+        refused = [host.name for host in snapshot.hosts if host.state is HostState.REFUSED]
+        return ("hosts", refused[0]) if refused else ()
+    if verdict is not None and verdict.kind in _BLAMED_ON_HOST:
+        return ("hosts", snapshot.task(task).host)
+    return ("jobs", task.job, "tasks", task.index)

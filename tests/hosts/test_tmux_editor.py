@@ -48,7 +48,7 @@ def test_from_nothing_to_a_training_on_four_hosts(
     forget_host_keys(tfmux_home)
     window = terminal(*size)
     window.run()
-    window.wait_for("none yet: a makes one from a template", "demos")
+    window.wait_for("a creates one from a template", "demos")
     window.keys("a")
     window.wait_for("ps + workers on SSH hosts")
     window.keys("2")

@@ -9,15 +9,23 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
+from launcher.cluster import loads
 from launcher.errors import TfmuxError
+from launcher.ids import TaskId
+from launcher.run.snapshot import Failure
 from launcher.run.states import RunPhase, TaskState
 from launcher.session.control import RunControl
+from launcher.store.runs import RunFolder
+from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config
+from tui.run_clients import RunClients
 from tui.screens.dialogs import ReceiptScreen
+from tui.screens.editor.screen import EditorScreen
 from tui.screens.hosts_screen import HostsScreen
+from tui.screens.prompt_dialogs import PromptDialogs
 from tui.screens.run_screen import RunScreen
 
 
@@ -28,12 +36,24 @@ def other(tmp_path: Path) -> ScriptedRun:
     return ScriptedRun(tmp_path / "other", workers=1)
 
 
+class Clients(RunClients):
+    """Launches no process for a run that is launched again."""
+
+    def __init__(self, launch: Callable[[str], RunControl]) -> None:
+        super().__init__()
+        self._launch = launch
+
+    def launch_again(self, run_id: str, ask: object) -> RunControl:
+        """What the test launches."""
+        return self._launch(run_id)
+
+
 @asynccontextmanager
 async def showing(
     run: ScriptedRun, launch: Callable[[str], RunControl], size: tuple[int, int] = (80, 24)
 ) -> AsyncIterator[tuple[TfmuxApp, Pilot[int]]]:
     """The screen of `tfmux up`, from which `launch` launches again."""
-    app = TfmuxApp(run, config=Config(), launch_again=launch)
+    app = TfmuxApp(run, config=Config(), clients=Clients(launch), prompts=PromptDialogs())
     async with app.run_test(size=size, notifications=True) as pilot:
         yield app, pilot
 
@@ -122,3 +142,48 @@ async def test_why_it_is_not_launched(run: ScriptedRun) -> None:
         await pilot.press("l")
         await shows(pilot, "there is no such directory")
         assert app.control is run and isinstance(app.screen, RunScreen)
+
+
+async def test_the_file_of_an_ended_run_is_edited_and_launched(
+    run: ScriptedRun,
+    other: ScriptedRun,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Given `tfmux up` on a run whose worker:1 has failed, when `e` is pressed, then the editor
+    opens on the place of that task; `q` leads back to the run, and a launch from the editor is
+    shown in its place."""
+    hosts = {host: {"ssh": f"me@{host}.invalid"} for host in ("tf1", "tf2", "tf3")}
+    text = cluster_text({"ps": "tf1:2222", "worker": "tf2:2222 tf3:2222"}, "mnist-async", hosts)
+    (tmp_path / "project").mkdir()
+    file = tmp_path / "project/mnist.toml"
+    file.write_text(text)
+    run_id = run.snapshot().run_id
+    folder = RunFolder.create(run_id, text, loads(text, str(file), file.parent))
+    launched: list[str] = []
+
+    def launch(_: RunClients, cluster: object, text: str, *more: object) -> RunControl:
+        launched.append(text)
+        return other
+
+    monkeypatch.setattr(RunClients, "launch", launch)
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.change(state=RunPhase.RUNNING)
+    async with showing(run, _none) as (app, pilot):
+        run.task("worker:1", state=TaskState.FAILED, exit_code=1)
+        run.end(exit_code=1, failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0))
+        await shows(pilot, "e edit")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+        editor = app.screen
+        assert isinstance(editor, EditorScreen) and editor.draft.path == file, folder
+        await until(pilot, lambda: (editor._table.host, editor._table.job) == ("tf3", "worker"))
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+        await pilot.press("M")  # would take the editor away
+        await pilot.press("l")
+        await until(pilot, lambda: app.control is other)
+        assert launched == [text]
+        assert [type(screen) for screen in app.screen_stack] == [RunScreen]

@@ -131,7 +131,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
                 lambda: TfmuxApp(
                     present(),
                     prompts=prompts,
-                    launch_again=lambda run_id: clients.launch_again(run_id, prompts),
+                    clients=clients,
                 ),
                 lambda: present().folder.path,
                 terminate=clients.terminate,

@@ -22,7 +22,8 @@ from launcher.cluster.library import Deleted
 from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
-from launcher.session.again import editable_file
+from launcher.run.snapshot import Snapshot
+from launcher.session.again import place_to_edit
 from launcher.session.control import RunControl
 from launcher.session.deletion import delete_runs, results_of
 from launcher.session.run_list import ListedRun
@@ -34,7 +35,7 @@ from tui.format import StatusColor
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Confirm, ask
-from tui.screens.editor.screen import EditorScreen
+from tui.screens.editor.screen import EditorScreen, editor_of_run
 from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import (
     CLUSTER_ORDERS,
@@ -197,7 +198,7 @@ class HomeScreen(Page):
             for entry in self._clusters.ordered(clusters, CLUSTER_ORDERS)
         ]
         if not rows and not self._filter:
-            none = Text(f"none yet: {key_of(self, 'home.new')} makes one from a template", "dim")
+            none = Text(f"{key_of(self, 'home.new')} creates one from a template", "dim")
             rows = [TableRow(NEW, [Text("+ a cluster"), none, Text()])]
         shown = self._demos_are_shown or bool(self._filter)
         rows += demo_rows(self._entries.demos, shown=shown)
@@ -382,20 +383,39 @@ class HomeScreen(Page):
     def action_edit(self) -> None:
         """Opens the cluster in the editor, or the file that a run was launched from."""
         match self.entry:
+            case ClusterEntry(problem=problem) as entry if problem:
+                self._edit_problem(entry.path)
             case ClusterEntry() | DemoEntry() as entry:
                 self.app.push_screen(self.editor(entry.path))
             case ListedRun() as entry:
-                self.edit_run(entry.folder)
+                self._edit_listed(entry.folder)
 
-    def edit_run(self, folder: RunFolder) -> None:
-        """Opens the file that a run was launched from; where that has gone, what the run has of it
-        as a new file."""
+    @work(group="repair")
+    async def _edit_problem(self, path: Path) -> None:
+        editor = self.editor(path)
+        await self.app.push_screen(editor)
+        editor.action_problem()
+
+    @work(thread=True, exclusive=True, group="open", exit_on_error=False)
+    def _edit_listed(self, folder: RunFolder) -> None:
         try:
-            path, text, note = editable_file(folder)
+            snapshot = StoredRun(folder).snapshot()
+        except (TfmuxError, OSError) as error:
+            self.app.call_from_thread(self._complain, error)
+        else:
+            self.app.call_from_thread(self.edit_run, folder, snapshot)
+
+    def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:
+        try:
+            editor, note = editor_of_run(folder, snapshot, self.clients, self.prompts)
         except (TfmuxError, OSError) as error:
             self._complain(error)
             return
-        self.app.push_screen(EditorScreen(path, self.clients, self.prompts, text))
+        below = self.app.screen
+        if isinstance(below, EditorScreen) and below.edits(editor):
+            below.show_place(place_to_edit(snapshot))
+        else:
+            self.app.push_screen(editor)
         self.notify(note, timeout=12)
 
     def action_test(self) -> None:

@@ -12,6 +12,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
     from launcher.store.runs import RunFolder
 
@@ -76,8 +77,8 @@ class Page(Screen[None]):
         """
         raise NotImplementedError
 
-    def edit_run(self, folder: RunFolder) -> None:
-        """Opens the file that a run was launched from."""
+    def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:
+        """Opens the file that a run was launched from, where its trouble is."""
 
 
 class Overlay(ModalScreen[Answer]):

@@ -128,3 +128,20 @@ async def test_the_file_of_a_run_is_opened(tmp_path: Path) -> None:
         await pilot.press("ctrl+s")
         await until(pilot, file.exists)
         assert load(file).jobs == load(folder.cluster_file).jobs
+
+
+async def test_a_cluster_with_a_problem_opens_on_its_line(tmp_path: Path) -> None:
+    """Given a cluster file with an error, when `e` is pressed on it, then the cursor is on the line
+    of the error."""
+    file = tmp_path / "wrong.toml"
+    file.write_text(TEXT.replace("[run]", "[run]\nlogdri = 'x'"))
+    wrong = file.read_text().split("\n").index("logdri = 'x'")
+    async with home(file, size=(100, 30)) as pilot:
+        app = pilot.app
+        await shows(pilot, "logdri")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+        editor = app.screen
+        assert isinstance(editor, EditorScreen)
+        await until(pilot, lambda: app.focused is editor._text)
+        await until(pilot, lambda: editor._text.cursor_location[0] == wrong)

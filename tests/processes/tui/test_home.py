@@ -64,7 +64,7 @@ async def test_an_empty_home_says_how_to_begin() -> None:
     async with home() as pilot:
         await pilot.press("f9")
         await shows(pilot, "no active runs")
-        await shows(pilot, "none yet: a makes one from a template")
+        await shows(pilot, "a creates one from a template")
         await shows(pilot, "1 ps + 2 workers train")
         await shows(pilot, "Enter add a cluster")
         await shows(pilot, "A cluster file names the hosts")
@@ -326,7 +326,7 @@ async def test_everything_fits_80_by_24() -> None:
         await shows(pilot, "✓ success  good-202…183002-7f3a  1:02  1,200  0.250")
         shutil.rmtree(library.folder())
         await pilot.press("f5")
-        await shows(pilot, "none yet")
+        await shows(pilot, "a creates one from a template")
 
 
 async def test_descriptions_stand_whole() -> None:

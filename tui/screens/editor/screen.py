@@ -33,6 +33,9 @@ from launcher.paths import expand_user, tilde
 from launcher.plan import make_plan
 from launcher.printable import invisible, visible
 from launcher.quantities import counted
+from launcher.run.snapshot import Snapshot
+from launcher.session.again import editable_file, place_to_edit
+from launcher.store.runs import RunFolder
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask
@@ -84,10 +87,16 @@ class EditorScreen(Page):
     ]
 
     def __init__(
-        self, path: Path, clients: RunClients, prompts: PromptDialogs, text: str | None = None
+        self,
+        path: Path,
+        clients: RunClients,
+        prompts: PromptDialogs,
+        text: str | None = None,
+        place: KeyPath = (),
     ) -> None:
-        """With a `text` the file is a new one, not saved yet."""
+        """With a `text` the file is a new one, not saved yet. The cursor begins at `place`."""
         super().__init__()
+        self._begin = place
         self._clients, self._prompts = clients, prompts
         self._new_text = text
         self._path = path
@@ -137,6 +146,7 @@ class EditorScreen(Page):
             part.add_class("framed")
         self._look()
         self.set_focus(self._table if self.now.document is not None else self._text)
+        self.show_place(self._begin)
         self.set_interval(DISK_SECONDS, self._check_disk)
         self._expect_launch()
         # What is drawn here in colours of the theme is drawn again only as the text changes.
@@ -150,6 +160,10 @@ class EditorScreen(Page):
     def draft(self) -> Draft:
         assert self._draft is not None
         return self._draft
+
+    def edits(self, other: EditorScreen) -> bool:
+        """Both screens are about the same file."""
+        return self._draft is not None and self.draft.path.absolute() == other._path.absolute()
 
     @property
     def text(self) -> str:
@@ -277,10 +291,10 @@ class EditorScreen(Page):
         form = key_of(self._table, "edit.form")
         if job:
             where = f"on {host}" if host else "on every host"
-            return f"{add} adds a task of {job} {where}, {less} takes one away, {form}: its keys"
+            return f"{add} adds a {job} task {where}, {less} removes one, {form} edits its settings"
         if job is not None:
             return f"{add} adds a job of any name, such as tensorboard"
-        return f"{form} opens the keys of {host or 'every host'}"
+        return f"{form} edits the settings of {host or 'all hosts'}"
 
     def _show_footer(self) -> None:
         footer, kill = self.query_one(KeyFooter), ("kill_all", "kill all")
@@ -450,6 +464,28 @@ class EditorScreen(Page):
 
     # moving about
 
+    def show_place(self, place: KeyPath) -> None:
+        """Moves the cursor to an entry of the file: of a host or a task in the table, of anything
+        else in the text."""
+        jobs = {} if self.now.cluster is None else self.now.cluster.jobs
+        match place:
+            case ("hosts", str(host)) if self.now.document is not None:
+                self._table.go(host)
+                self.set_focus(self._table)
+            case ("jobs", str(job), "tasks", int(index)) if job in jobs and (
+                index < len(jobs[job].tasks)
+            ):
+                self._table.go(jobs[job].tasks[index].host, job)
+                self.set_focus(self._table)
+            case _ if line := self.now.lines.of(place):
+                self._go_to_line(line)
+
+    def _go_to_line(self, line: int) -> None:
+        self.remove_class("-plan")
+        self.set_focus(self._text)
+        self._text.go_to(line)
+        self._follow()
+
     def action_problem(self, number: int | None = None) -> None:
         """Goes to the line of a problem, or of the next one."""
         problems = self._look().problems
@@ -457,10 +493,7 @@ class EditorScreen(Page):
             self.notify("no problems", timeout=2)
             return
         self._problem = (self._problem + 1 if number is None else number) % len(problems)
-        self.remove_class("-plan")
-        self.set_focus(self._text)
-        self._text.go_to(problems[self._problem].line or 1)
-        self._follow()
+        self._go_to_line(problems[self._problem].line or 1)
 
     def action_layout(self) -> None:
         """Shows the plan alone, or again table and file."""
@@ -663,6 +696,19 @@ class EditorScreen(Page):
 
     def _error(self, title: str, error: Exception | str) -> None:
         self.notify(str(error), title=title, severity="error", timeout=12)
+
+
+def editor_of_run(
+    folder: RunFolder, snapshot: Snapshot, clients: RunClients, prompts: PromptDialogs
+) -> tuple[EditorScreen, str]:
+    """The editor of the file that a run was launched from, its cursor where the trouble of the run
+    is, and a sentence about the file. Where that has gone, what the run has of it is a new file.
+
+    Raises:
+        ClusterFileError: the stored cluster file cannot be read.
+    """
+    path, text, note = editable_file(folder)
+    return EditorScreen(path, clients, prompts, text, place_to_edit(snapshot)), note
 
 
 _JOBS = (*USUAL_JOBS, "tensorboard")
