@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -32,6 +34,9 @@ class Preflights:
     def __init__(self) -> None:
         self.made: Made = missing
         self.checked: list[ClusterModel] = []
+        self.over = threading.Event()
+        """The preflights end once this is set, as it is at first."""
+        self.over.set()
 
     async def __call__(
         self, cluster: ClusterModel, ask: Any, found: Callable[[Finding], None], **_: Any
@@ -47,6 +52,8 @@ class Preflights:
         findings += [each for host in hosts for each in self.made(host, cluster.hosts[host])]
         for finding in findings:
             found(finding)
+        if not self.over.is_set():
+            await asyncio.to_thread(self.over.wait)
         return Report(cluster.name, tuple(hosts), tuple(findings), (), (), 0.1)
 
 

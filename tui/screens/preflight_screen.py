@@ -207,6 +207,7 @@ class PreflightScreen(Page):
             at_rest = self._checks.has_focus and self._checks.cursor_coordinate in ((0, 0), (0, 1))
             if at_rest and (bad := self._bad()):
                 self._go_to(*bad[0])  # what to do about it is read at once
+            self._show_findings()  # with the keys that the whole report has brought
 
     def _show_title(self) -> None:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -226,10 +227,13 @@ class PreflightScreen(Page):
 
     def _report_of(self, found: Sequence[Finding | Reachability]) -> Report:
         pairs = {(p.source, p.task): p for p in found if isinstance(p, Reachability)}
+        order = {host: number for number, host in enumerate(self._hosts)}
+        findings = [each for each in found if isinstance(each, Finding)]
+        findings.sort(key=lambda each: order.get(each.host, 0))  # hosts answer in any order
         return Report(
             name=self._cluster.name,
             hosts=tuple(self._hosts),
-            findings=tuple(each for each in found if isinstance(each, Finding)),
+            findings=tuple(findings),
             reachability=tuple(pairs.values()),
             accepted=(),
             seconds=0.0,

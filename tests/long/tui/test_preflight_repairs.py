@@ -143,6 +143,39 @@ def replace_python(host: Host) -> Host:
     return host.model_copy(update={"python": None})
 
 
+async def test_the_key_for_the_launch_is_shown_once_all_is_well(preflights: Preflights) -> None:
+    """Given a preflight without findings that is over a moment after its last one, then the footer
+    names the key that launches, without any key pressed."""
+    preflights.made = lambda host, entry: []
+    preflights.over.clear()
+    saved()
+    async with home(size=(80, 24)) as pilot:
+        app = await check_first(pilot)
+        await until(pilot, lambda: visible(app, "OpenSSH") and visible(app, "checking, "))
+        assert not visible(app, "l launch")
+        preflights.over.set()
+        await shows(pilot, "✓ ready to launch")
+        await shows(pilot, "l launch")
+        assert isinstance(app.screen, PreflightScreen)
+
+
+async def test_hosts_are_named_in_the_order_of_the_file(preflights: Preflights) -> None:
+    """Given hosts that answer in another order, when they lack the same, then they are named as a
+    series."""
+    preflights.made = lambda host, entry: []
+    answers = [each for host in ("tf2", "tf4", "tf1", "tf3") for each in missing(host, Host())]
+    saved()
+    async with home(size=(80, 24)) as pilot:
+        app = await check_first(pilot)
+        await shows(pilot, "✓ ready to launch")
+        screen = app.screen
+        assert isinstance(screen, PreflightScreen)
+        screen._found += answers
+        await shows(pilot, "1 error")
+        await pilot.press("e")
+        await shows(pilot, "✗ tf1–tf4: TensorFlow is not installed for python3")
+
+
 @pytest.mark.parametrize(
     ("finding", "key", "written"),
     [
