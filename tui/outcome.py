@@ -44,7 +44,7 @@ TERMINAL: Colours = {
 }
 """Colours of the terminal's own palette, for text that is printed outside of the app."""
 _DAY = 86_400.0
-_TAIL = 50
+_TAIL = 5
 """Most lines of the first failure that are printed."""
 NOTHING_STARTED = "nothing was started"
 _MOST_HOSTS = 16
@@ -219,31 +219,42 @@ def failure_text(
     *,
     brief: bool = False,
     lines: Sequence[str] | None = None,
+    width: int = 0,
 ) -> StyledText:
     """The cause of a failure and what points to it, with at most `tail` last lines of the guilty
     task's log; empty if there is no failure. `lines` are the guilty task's, where they are not
-    those of the first failure. `brief`: without what a small screen has no room for."""
+    those of the first failure. `brief`: without what a small screen has no room for; last lines
+    that are wider than `width` are cut there."""
     verdict, failure = snapshot.verdict, snapshot.first_failure
     text = cause_text(snapshot, colours, 0 if brief else _MOST_EVIDENCE)
     is_victim = failure is not None and verdict is not None and failure.task not in verdict.tasks
     if is_victim and lines is not None:
-        text.append_text(_last_lines(lines, tail))
+        text.append_text(_last_lines(lines, tail, width))
     if not (brief and verdict is not None):
         text.append_text(_first_failure_text(snapshot, colours, 0 if is_victim else tail))
     elif failure is not None and not is_victim:
-        text.append_text(_last_lines(failure.tail, tail))
+        text.append_text(_last_lines(failure.tail, tail, width))
     return text
 
 
-def _last_lines(lines: Sequence[str], most: int) -> StyledText:
-    """The last lines of a log but for routine messages of libraries."""
+def _last_lines(lines: Sequence[str], most: int, width: int = 0) -> StyledText:
+    """The last lines of a log but for routine messages of libraries, and for the marks that Python
+    puts below a line of a traceback."""
     from tui.log.remarks import remark_source
 
     text = StyledText()
-    lines = [line for line in lines if remark_source(line.encode(errors="replace")) is None]
+    telling = (line for line in lines if line.strip(" ^~"))
+    lines = [line for line in telling if remark_source(line.encode(errors="replace")) is None]
     for line in lines[-most:] if most else ():
-        text.append(f"  | {printable(line)}\n")
+        shown = f"  | {printable(line)}"
+        text.append(f"{_cut(shown, width) if width else shown}\n")
     return text
+
+
+def _cut(line: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
+    return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
 def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:

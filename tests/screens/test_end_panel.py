@@ -72,6 +72,36 @@ async def test_the_cause_stands_above_what_the_hosts_confirm(
         assert not visible(app, "| a victim's line")
 
 
+async def test_the_exception_is_in_sight_on_a_low_screen(run: ScriptedRun) -> None:
+    """Given a failure whose log ends in a long traceback, when it is shown at 80×24, then the line
+    of the exception and two before it have a row each: no marks of Python, no second rows."""
+    trace = (
+        "Traceback (most recent call last):",
+        f'  File "/home/me/{"deep/" * 30}train.py", line 7, in load_shard',
+        f"    return parse(shard, columns={'x' * 100})",
+        "           ^^^^^^^^~~~~~~^^^^^^",
+        "ValueError: shard 3 has 7 columns",
+    )
+    async with showing(run, (80, 24)) as (app, pilot):
+        run.all_tasks(state=TaskState.RUNNING, attempt=1)
+        run.change(state=RunPhase.RUNNING)
+        run.task("worker:2", state=TaskState.FAILED, exit_code=1)
+        guilty = TaskId("worker", 2)
+        text = f"worker:2 on tf4 raised ValueError: shard 3 has 7 columns ({'deep/' * 6}train.py:7)"
+        run.change(verdict=Verdict((guilty,), Kind.RAISED, True, text))
+        run.end(Outcome.FAILED, 1, failure=Failure(guilty, "tf4", "exit 1", 1.0, (), trace))
+        await shows(pilot, f"cause: {text[:40]}")
+        wanted = (
+            '  File "/home/me/deep',
+            "    return parse(",
+            "| ValueError: shard 3 has 7 columns",
+        )
+        rows = [row for row in screen_text(app) if "  | " in row]
+        assert len(rows) == 3, screen_text(app)
+        assert all(one in row for one, row in zip(wanted, rows, strict=True)), rows
+        await shows(pilot, "no process is left")
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_host_that_is_not_clean_has_a_line_of_its_own(
     run: ScriptedRun, size: tuple[int, int]

@@ -4,10 +4,12 @@ tells of them."""
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import AttemptStart
+from launcher.run.states import TaskState
 from launcher.store.logs import LogFile, LogStore
 from tests.support.fakes import ScriptedRun, append
 from tests.support.remarks import ABSL, CLEANUP, CUDA, ONEDNN, REMARKS
@@ -197,3 +199,20 @@ async def test_a_line_that_comes_late_stands_in_its_place(run: ScriptedRun) -> N
         words = [word for row in screen_text(app) for word in row.split()]
         order = ["first", "second", "third", "fourth", "fifth"]
         assert [word for word in words if word in order] == order
+
+
+async def test_a_pane_whose_lines_are_hidden_says_what_its_task_does(run: ScriptedRun) -> None:
+    """Given a task that waits and has printed routine messages alone, then its pane says what it
+    waits for; its first own line takes the place of that."""
+    run.task("ps:0", state=TaskState.READY, attempt=1, stage=0)
+    run.task("worker:0", state=TaskState.WARMING, attempt=1, started=time.time() - 6, stage=1)
+    first = AttemptStart(1, 0, time.time())
+    run.task("worker:0", attempts=(first,))
+    run.write("worker:0", f"{ABSL}\n{ONEDNN}\n".encode())
+    async with showing(run, (80, 24)) as (app, pilot):
+        await shows(pilot, "imports its modules")
+        run.task("worker:0", state=TaskState.RUNNING)
+        await shows(pilot, "no other output yet")
+        run.write("worker:0", b"step 1\n")
+        await shows(pilot, "step 1")
+        await until(pilot, lambda: not any("no other output" in row for row in screen_text(app)))

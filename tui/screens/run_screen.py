@@ -356,7 +356,10 @@ class RunScreen(Screen[None]):
             if pane.view and name in self._titles:
                 pane.set_title(self._titles[name], self.area.note(pane.view))
             task = tasks.get(name) if name is not None else None
-            empty = empty_text(task, self.snapshot, now) if task is not None else ""
+            empty = ""
+            if pane.view and task is not None:
+                hidden = bool(pane.view.lines.count)
+                empty = empty_text(task, self.snapshot, now, hidden=hidden)
             pane.set_placeholder(self._queue or empty)
 
     def _hints(self) -> list[tuple[str, str]]:
@@ -516,7 +519,8 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         tall = self.app.size.height >= TALL
         lines = LAST_LINES if tall else LOW_LINES
         guilty = guilty_lines(snapshot, self._logs)
-        failure = failure_text(snapshot, colours, lines, brief=not tall, lines=guilty)
+        width = 0 if tall else self.app.size.width - 4  # a scrollbar has two
+        failure = failure_text(snapshot, colours, lines, brief=not tall, lines=guilty, width=width)
         receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
         texts = (refusals_text(snapshot, colours), failure, receipt)
         self._text.update(paragraphs(*texts, apart=tall).rich)

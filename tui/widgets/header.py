@@ -1,7 +1,7 @@
 """Header of a run in one row: its name, how far it is, and what went wrong first.
 
 Until all tasks are up the start order is drawn as a picture, each stage filled as its tasks become
-ready: `ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting`, in a narrow row `ps ✓ ▸ chief 0/1 ▸
+ready: `ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting`, in a narrow row `ps ✓ ▸ chief ▸
 workers 0/3`.
 """
 
@@ -285,8 +285,9 @@ def stage_parts(
             if form is HeaderForm.FULL:
                 text += f" {_cells(group)}{_standing(group, snapshot, now, now_starting)}"
             else:
-                ready = group.up == len(group.tasks)
-                text += " ✓" if ready else f" {group.up}/{len(group.tasks)}"
+                count = len(group.tasks)
+                waits = f" {group.up}/{count}" if count > 1 else ""
+                text += " ✓" if group.up == count else waits
             text += f" !{group.wrong}" if group.wrong else ""
             style = _style(group, now_starting, colours)
             parts.append(Part(Importance.STATE, text, style, joins=bool(parts)))
@@ -294,8 +295,8 @@ def stage_parts(
 
 
 def _stages(tasks: Sequence[TaskView]) -> list[list[_Group]]:
-    """The groups of each stage. A job stands in the last stage that has one of its tasks, with all
-    of them; those that start in an earlier one are shown there by themselves too."""
+    """The groups of each stage: a job in the last one that has any of its tasks; those that start
+    earlier by themselves, and then the others by their numbers, `worker:1–3`."""
     last: dict[str, int] = {}
     for task in tasks:
         last[task.id.job] = max(task.stage, last.get(task.id.job, 0))
@@ -303,11 +304,13 @@ def _stages(tasks: Sequence[TaskView]) -> list[list[_Group]]:
     for task in tasks:
         job = task.id.job
         if task.stage < last[job]:
-            name = "chief" if task.is_chief else str(task.id)
-            stages.setdefault(task.stage, {})[name] = _Group(name, (task,))
+            stages.setdefault(task.stage, {})[str(task.id)] = _Group(str(task.id), (task,))
     for job, stage in last.items():
-        members = tuple(task for task in tasks if task.id.job == job)
+        whole = [task for task in tasks if task.id.job == job]
+        members = tuple(task for task in whole if task.stage == stage)
         name = plural(job, len(members))
+        if len(members) < len(whole):
+            name = named_tasks((task.id for task in members), _MOST_RANGES)
         stages.setdefault(stage, {})[name] = _Group(name, members)
     return [list(stages[number].values()) for number in sorted(stages)]
 

@@ -72,6 +72,8 @@ class _DrawnPage:
 
     rows: list[Strip]
     lines: range
+    silent: bool = False
+    """No line is shown, but what the task is doing."""
 
 
 def _span(places: list[tuple[int, int]]) -> range:
@@ -198,7 +200,8 @@ class Pane(Widget, can_focus=True):
             self._show_labels()
 
     def set_placeholder(self, text: str) -> None:
-        """The text shown while the log is empty. It tells the time: only its rows are drawn."""
+        """The text shown while no line of the log is. It tells the time: only its rows are
+        drawn where there is nothing else."""
         if text != self._placeholder:
             self._placeholder = text
             if self.view is None or not self.view.lines.count:
@@ -206,6 +209,8 @@ class Pane(Widget, can_focus=True):
                 self._drawn()
                 height = max(height, self._placeholder_height)
                 self.refresh(Region(0, 0, self.size.width, height))
+            elif self._page is None or self._page.silent:
+                self.refresh()
 
     def poll(self) -> bool:
         """Redraws when the log has grown; False when it has not."""
@@ -466,7 +471,7 @@ class Pane(Widget, can_focus=True):
         if self.view is None:
             return _DrawnPage([], range(0))
         if not self.view.lines.count:
-            return _DrawnPage(self._placeholder_rows(), range(0))
+            return _DrawnPage(self._placeholder_rows(), range(0), silent=True)
         drawn = []
         seen: dict[int, list[Strip]] = {}
         places = self.port.rows()
@@ -477,7 +482,10 @@ class Pane(Widget, can_focus=True):
                 drawn.append(strips[sub])
         seen.pop(self.view.lines.count - 1, None)  # the last line may still grow
         self._rows = seen
-        return _DrawnPage(drawn, _span(places))
+        silent = all(self.view.hides(number) for number, _ in places)
+        if silent:
+            drawn = [*drawn, *self._placeholder_rows()][: self.size.height]
+        return _DrawnPage(drawn, _span(places), silent)
 
     def _placeholder_rows(self) -> list[Strip]:
         width, base = self.size.width, self._paint().base

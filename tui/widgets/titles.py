@@ -34,8 +34,10 @@ class Title(NamedTuple):
     """The task is in trouble: its border has the colour of that."""
 
 
-def empty_text(task: TaskView, snapshot: Snapshot, now: float) -> str:
-    """What a task does whose log is empty: `starts when ps:0 is ready`."""
+def empty_text(task: TaskView, snapshot: Snapshot, now: float, *, hidden: bool = False) -> str:
+    """What a task does of whose log no line is shown: `starts when ps:0 is ready`. `hidden`: it has
+    lines, which are hidden."""
+    none = "no other output" if hidden else "no output"
     host = next((host for host in snapshot.hosts if host.name == task.host), None)
     since = f", {age(now - task.started)}" if task.started is not None else ""
     match task.state:
@@ -50,14 +52,14 @@ def empty_text(task: TaskView, snapshot: Snapshot, now: float) -> str:
         case TaskState.WARMING:
             return f"imports its modules{since}; {_start_text(task, snapshot)}"
         case TaskState.STARTING:
-            return f"starting{since}: no output yet"
+            return f"starting{since}: {none} yet"
         case TaskState.READY | TaskState.RUNNING:
-            return f"{task.state}{since}: no output yet"
+            return f"{task.state}{since}: {none} yet"
         case TaskState.BACKOFF:
             return "waits before its next attempt"
         case TaskState.LOST:
             return f"its host is lost: {task.reason}" if task.reason else "its host is lost"
-    return f"{task.exit_text}: no output"
+    return f"{task.exit_text}: {none}"
 
 
 def _start_text(task: TaskView, snapshot: Snapshot) -> str:
@@ -111,7 +113,7 @@ def task_title(
         style = f"bold {colours[warning.color]}"
         upper.append(Part(2, warning.title, style, shortens=True))
     if task.attempt > 1:
-        upper.append(Part(2, f"try {task.attempt}"))
+        upper.append(Part(2, f"attempt {task.attempt}"))
     if task.step is not None:
         upper.append(Part(2, f"step {thousands(task.step)}"))
     if task.loss is not None:

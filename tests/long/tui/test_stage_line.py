@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 from launcher.ids import TaskId
@@ -35,14 +36,15 @@ def test_each_stage_fills_as_its_tasks_become_ready() -> None:
     workers = tasks("worker", 2, PENDING, PENDING, PENDING)
     text = line(HeaderForm.FULL, *ps, *chief, *workers)
     assert text == "ps ██ 2/2 ▸ chief ▒ starting 3 s ▸ workers ░░░ waiting"
-    assert line(HeaderForm.NARROW, *ps, *chief, *workers) == "ps ✓ ▸ chief 0/1 ▸ workers 0/3"
+    assert line(HeaderForm.NARROW, *ps, *chief, *workers) == "ps ✓ ▸ chief ▸ workers 0/3"
     chief, workers = tasks("chief", 1, READY), tasks("worker", 2, READY, STARTING, PENDING)
     text = line(HeaderForm.FULL, *ps, *chief, *workers)
     assert text == "ps ██ 2/2 ▸ chief █ ✓ ▸ workers █▒░ 1/3 starting 3 s"
 
 
 def test_a_worker_that_is_chief_is_a_stage_of_its_own() -> None:
-    """And one of the workers; what starts beside the workers stands beside them."""
+    """Each task is counted once, by its name where others of its job start later; what starts
+    beside the workers is shown beside them."""
     first, *others = tasks("worker", 2, READY, READY, chief=True)
     members = (
         *tasks("ps", 0, READY),
@@ -50,7 +52,7 @@ def test_a_worker_that_is_chief_is_a_stage_of_its_own() -> None:
         *others,
         replace(tasks("tensorboard", 2, READY)[0], in_cluster=False),
     )
-    assert line(HeaderForm.NARROW, *members) == "ps ✓ ▸ chief ✓ ▸ workers ✓  tensorboard ✓"
+    assert line(HeaderForm.NARROW, *members) == "ps ✓ ▸ worker:0 ✓ ▸ worker:1 ✓  tensorboard ✓"
 
 
 def test_states_are_seen_without_colours() -> None:
@@ -66,13 +68,13 @@ async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:
     """80 columns have its narrow form and what is waited for; more columns have the whole one."""
     run.task("ps:0", state=READY)
     run.task("worker:0", state=STARTING)
-    run.change(waiting="worker:0 on tf2:2222", waiting_since=0.0)
+    run.change(waiting="worker:0 on tf2:2222", waiting_since=time.time())
     async with showing(run, (80, 24)) as (app, pilot):
-        expected = "ps ✓ ▸ chief 0/1 ▸ workers 0/3  waiting for worker:0 on tf2:2222 — "
+        expected = "ps ✓ ▸ worker:0 ▸ worker:1–2 0/2  waiting for worker:0 on tf2:2222 — "
         await until(pilot, lambda: expected in screen_text(app)[0])
         await pilot.resize_terminal(200, 50)
-        await until(pilot, lambda: "▸ chief ▒ starting" in screen_text(app)[0])
-        assert "▸ workers ▒░░ waiting  starting: waiting for worker:0" in screen_text(app)[0]
+        await until(pilot, lambda: "▸ worker:0 ▒ starting" in screen_text(app)[0])
+        assert "▸ worker:1–2 ░░ waiting  starting: waiting for worker:0" in screen_text(app)[0]
         run.all_tasks(state=READY)
         run.change(state=RunPhase.RUNNING)
         await until(pilot, lambda: "running 0:" in screen_text(app)[0])
