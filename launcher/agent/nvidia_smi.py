@@ -35,6 +35,7 @@ _PROCESS_FIELDS = ("gpu_uuid", "pid", "used_gpu_memory", "process_name")
 # Patterns, compiled where there are GPUs: an agent starts on each host of a launch.
 _UNKNOWN_FIELD = r'Field "([\w.]{1,64})" is not a valid field'
 _MOST_BYTES = 1 << 20
+_MOST_LINE = 1000
 _MOST_TEXT = 200
 _MOST_COMMAND = 300
 _LIST_SECONDS = 15.0
@@ -46,7 +47,7 @@ _PAUSE_SHARE = 5.0
 """The next question waits so many times as long as the last answer took."""
 _MIB = 1 << 20
 _LISTED_GPU = r"GPU (\d{1,4}): .*\(UUID: (GPU-[\w-]{1,80})\)"
-_LISTED_INSTANCE = r"\s+MIG (\S{1,40})\s.*Device\s+(\d{1,3}):.*\(UUID: (MIG-[\w/-]{1,80})\)"
+_LISTED_INSTANCE = r"MIG (\S{1,40})\s.*Device\s+(\d{1,3}):.*\(UUID: (MIG-[\w/-]{1,80})\)"
 # Rows of the table that nvidia-smi prints without a word: an instance of a GPU, by GPU, GPU
 # instance, compute instance and device; and a process by the same, without the device.
 _INSTANCE = r"\| +(\d{1,4}) +(\d{1,3}) +(\d{1,3}) +(\d{1,3}) +\| +(\d{1,9})MiB */ *(\d{1,9})MiB"
@@ -211,8 +212,9 @@ class NvidiaSmi:
     ) -> None:
         """Adds the MIG instances of the GPUs, their memory, and the processes on them. Answers to
         queries have none of these: `nvidia-smi` alone prints them, and `-L` the ids."""
-        table = (self._run([], until) or (0, ""))[1]
-        rows = {(row[1], row[4]): row.groups() for row in re.finditer(_INSTANCE, table)}
+        table = _lines((self._run([], until) or (0, ""))[1])
+        found = filter(None, (re.match(_INSTANCE, line) for line in table))
+        rows = {(row[1], row[4]): row.groups() for row in found}
         if self._divided != rows.keys():
             self._divided = set(rows)
             self._named = _named_instances((self._run(["-L"], until) or (0, ""))[1])
@@ -284,17 +286,22 @@ def _output(process: subprocess.Popen[bytes], until: float | None) -> bytes | No
     return data
 
 
+def _lines(text: str) -> list[str]:
+    """Lines that are no longer than patterns may take time for."""
+    return [line.strip()[:_MOST_LINE] for line in text.splitlines()]
+
+
 def _rows(text: str, fields: tuple[str, ...], first: str) -> tuple[list[dict[str, str]], list[str]]:
     """The lines that are rows of these fields, and the first ones that are none."""
     rows: list[dict[str, str]] = []
     sentences: list[str] = []
-    for line in text.splitlines():
-        values = line.strip().split(", ", len(fields) - 1)
+    for line in _lines(text):
+        values = line.split(", ", len(fields) - 1)
         row = dict(zip(fields, values)) if len(values) == len(fields) else {}
         if row and (row[first].isdigit() or row[first].startswith(("GPU-", "MIG-"))):
             rows.append(row)
-        elif line.strip() and not line.startswith(_NO_DEVICES) and len(sentences) < MOST_GPUS:
-            sentences.append(line.strip()[:_MOST_TEXT])
+        elif line and not line.startswith(_NO_DEVICES) and len(sentences) < MOST_GPUS:
+            sentences.append(line[:_MOST_TEXT])
     return rows, sentences
 
 
@@ -381,10 +388,12 @@ def _owners(rows: Iterable[Mapping[str, str]]) -> dict[str, list[GpuOwner]]:
     return {uuid: _by_memory(each) for uuid, each in owners.items()}
 
 
-def _on_instances(table: str, gpu: str, ids: Mapping[tuple[str, str], str]) -> Iterable[GpuOwner]:
+def _on_instances(
+    table: Iterable[str], gpu: str, ids: Mapping[tuple[str, str], str]
+) -> Iterable[GpuOwner]:
     """The processes on the MIG instances of a GPU, which have these `ids`."""
-    for line in table.splitlines():
-        row = re.match(_ON_INSTANCE, line.strip())
+    for line in table:
+        row = re.match(_ON_INSTANCE, line)
         if row and row[1] == gpu:
             owner = _owner(int(row[4]), row[5].strip(), _bytes({"": row[6][:-3]}, ""))
             if owner is not None:
@@ -445,7 +454,7 @@ def _named_instances(text: str) -> dict[tuple[str, str], tuple[str, str]]:
     """Profile and id of each MIG instance, from the output of `nvidia-smi -L`."""
     found: dict[tuple[str, str], tuple[str, str]] = {}
     gpu = ""
-    for line in text.splitlines():
+    for line in _lines(text):
         if head := re.match(_LISTED_GPU, line):
             gpu = head[1]
         elif (instance := re.match(_LISTED_INSTANCE, line)) and len(found) < MOST_GPUS * MOST_GPUS:

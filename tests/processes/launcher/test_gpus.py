@@ -372,7 +372,14 @@ def test_processes_that_are_told_by_the_id_of_an_instance_are_on_its_gpu(
 def test_forty_thousand_lines_are_bounded(smi: FakeNvidiaSmi) -> None:
     """Given an output without an end, then what is told of it is short, and the agent goes on."""
     rows = [gpu(number) for number in range(40_000)]
-    smi.say(gpu=["\x1b]0;owned\x07" * 1000, *rows], apps=[app(0, 1)] * 40_000)
+    rows[0]["mig.mode.current"] = "Enabled"
+    long = "|   0   1   0   1   C " + " " * 900_000
+    smi.say(
+        gpu=["\x1b]0;owned\x07" * 1000, *rows],
+        apps=[app(0, 1)] * 40_000,
+        table=long,
+        listed="MIG 1g.10gb " + "Device 0: " * 90_000,
+    )
     with Client() as client:
         client.hello()
         said = listed(client)
