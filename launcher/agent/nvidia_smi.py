@@ -178,14 +178,16 @@ class NvidiaSmi:
             return None
         rows, sentences = _rows(said[1], self._fields, "index")
         why = sentences[0] if sentences else ""
-        if said[0] and not rows and not why:
+        whole = bool(rows) or _NO_DEVICES in said[1]
+        if said[0] and not whole and not why:
             why = f"nvidia-smi ends with status {said[0]} and no word"
+        elif self._buses and not whole and not why:
+            why = "nvidia-smi is gone, or prints nothing"
         gpus = [gpu for gpu in map(_gpu, rows) if gpu is not None][:MOST_GPUS]
         found = self._run([*_query("compute-apps", _PROCESS_FIELDS)], until) if gpus else None
         owners = {} if found is None else _owners(_rows(found[1], _PROCESS_FIELDS, "gpu_uuid")[0])
         if any(gpu["mig"] for gpu in gpus):
             self._add_instances(gpus, owners, until)
-        whole = bool(rows) or _NO_DEVICES in said[1]
         gpus += self._missing({gpu["bus"] for gpu in gpus}, sentences, whole)
         self._buses = {gpu["bus"]: gpu for gpu in gpus}
         if gpus:

@@ -270,7 +270,8 @@ print("TFMUX_AGENT" in os.environ)
 def test_an_agent_lists_the_gpus_of_its_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With what nvidia-smi says of one that it does not list; one that was there stays named."""
+    """With what nvidia-smi says of one that it does not list; one that was there stays named, also
+    where nvidia-smi itself is gone."""
     smi = FakeNvidiaSmi(tmp_path)
     smi.say(gpu=[gpu(0, name="A100"), "GPU 1 is lost"], status=14)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -278,11 +279,9 @@ def test_an_agent_lists_the_gpus_of_its_host(
         client.hello()
         said = client.ask(wire.GPUS, {})
         assert [each["name"] for each in said["gpus"]] == ["A100"]
-        assert (said["driver"], said["cuda"]) == ("580.159.04", "13.0")
         assert said["why"] == "GPU 1 is lost"
         (tmp_path / "nvidia-smi").unlink()
         said = client.ask(wire.GPUS, {})
-        assert [each["problem"] for each in said["gpus"]] == [
-            "nvidia-smi does not list it any more"
-        ]
+        assert [(each["name"], each["problem"]) for each in said["gpus"]] == [("A100", "")]
+        assert said["why"] == "nvidia-smi is gone, or prints nothing"
         client.leave()

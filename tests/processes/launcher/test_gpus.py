@@ -137,7 +137,7 @@ def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(
             "NVIDIA-SMI has failed because",
         ),
         ([], 139, "nvidia-smi ends with status 139 and no word"),
-        ([], 0, ""),
+        ([], 0, "nvidia-smi is gone, or prints nothing"),
     ],
     ids=["updated driver", "cgroup of a container", "unloaded driver", "crash", "nothing"],
 )
@@ -155,7 +155,7 @@ def test_an_nvidia_smi_that_fails_as_a_whole_says_nothing_of_a_gpu(
         client.leave()
     assert [seen["problem"] for seen in said["gpus"]] == ["", ""]
     assert not any("utilisation" in seen for seen in said["gpus"])
-    assert said["why"].startswith(why) and bool(said["why"]) == bool(why)
+    assert said["why"].startswith(why)
 
 
 def test_a_sentence_about_one_gpu_says_nothing_of_the_others(smi: FakeNvidiaSmi) -> None:

@@ -313,6 +313,7 @@ async def test_gpus_are_what_nvidia_smi_lists(
         answer = await ask(program, GpusAnswer)
     assert [each.index for each in answer.gpus] == list(range(gpus))
     assert answer.why == why
+    assert (answer.driver, answer.cuda) == (("580.159.04", "13.0") if gpus else ("", ""))
 
 
 # --- folders ----------------------------------------------------------------------------------
