@@ -25,11 +25,13 @@ from launcher.quantities import clock, counted
 from launcher.run.snapshot import Snapshot
 from launcher.store.logs import LogStore, log_tail
 from launcher.store.runs import RunFolder
-from tui.outcome import TERMINAL, cause_text, outcome_text, receipt_text
+from tui.outcome import TERMINAL, cause_text, outcome_text, receipt_text, up_to_evidence
 
 MASK = "[masked]"
 _NAME_ALONE = rf"\1={MASK}"
 _LINES = 20
+_READ_LINES, _READ_BYTES = 1000, 64 * 1024
+"""End of a log in which it is looked for what points to its task."""
 _MOST_HOSTS = 32
 _MOST_TASKS = 16
 """Tasks of one host that are named."""
@@ -108,13 +110,22 @@ def _command(found: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def guilty_lines(snapshot: Snapshot, logs: LogStore) -> Sequence[str] | None:
-    """The last lines of the guilty task, where the first failure is another one's; else None."""
-    verdict, failure = snapshot.verdict, snapshot.first_failure
+    """Lines of the guilty task's log up to the last that points to it, where one does: what
+    libraries say of the end comes behind it. None where nobody is guilty."""
+    verdict = snapshot.verdict
     if verdict is None or not verdict.tasks:
         return None
-    if failure is not None and failure.task in verdict.tasks:
-        return None
-    return log_tail(logs.open(verdict.tasks[0]))
+    name = verdict.tasks[0]
+    return up_to_evidence(_last_lines(snapshot, name, logs), verdict)
+
+
+def _last_lines(snapshot: Snapshot, name: TaskId, logs: LogStore) -> Sequence[str]:
+    """The last lines of a task's log, as they were at the failure where there is no log."""
+    failure = snapshot.first_failure
+    lines = log_tail(logs.open(name), _READ_LINES, _READ_BYTES)
+    if not lines and failure is not None and failure.task == name:
+        return failure.tail
+    return lines
 
 
 def _cause(snapshot: Snapshot) -> Iterator[str]:
@@ -129,15 +140,15 @@ def _cause(snapshot: Snapshot) -> Iterator[str]:
 
 def _task(snapshot: Snapshot, name: TaskId, logs: LogStore) -> Iterator[str]:
     """How the guilty task is, and the last lines of its log."""
-    task, failure = snapshot.task(name), snapshot.first_failure
+    task = snapshot.task(name)
     words = [task.exit_text, *([f"attempt {task.attempt}"] if task.attempt > 1 else [])]
     words += [] if task.step is None else [f"step {task.step}"]
-    lines = log_tail(logs.open(name), _LINES)
-    if not lines and failure is not None and failure.task == name:
-        lines = failure.tail[-_LINES:]
+    verdict = snapshot.verdict
+    is_guilty = verdict is not None and name in verdict.tasks[:1]
+    lines = guilty_lines(snapshot, logs) if is_guilty else _last_lines(snapshot, name, logs)
     yield ""
     yield printable(f"{name} on {task.host}: {', '.join(words)}; its last lines:")
-    yield from (f"  | {printable(line)}" for line in lines)
+    yield from (f"  | {printable(line)}" for line in (lines or ())[-_LINES:])
 
 
 def _versions() -> Iterator[str]:

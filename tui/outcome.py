@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from launcher.printable import printable
 from launcher.quantities import clock, counted, thousands
+from launcher.run.cause import Verdict
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import Hang, HostState, Outcome, RunPhase, TaskState
 from tui.format import (
@@ -221,20 +222,30 @@ def failure_text(
     lines: Sequence[str] | None = None,
     width: int = 0,
 ) -> StyledText:
-    """The cause of a failure and what points to it, with at most `tail` last lines of the guilty
-    task's log; empty if there is no failure. `lines` are the guilty task's, where they are not
-    those of the first failure. `brief`: without what a small screen has no room for; last lines
-    that are wider than `width` are cut there."""
+    """The cause of a failure and what points to it, with at most `tail` last ones of the guilty
+    task's `lines`, or of the first failure's where nobody is guilty; empty if there is no failure.
+    `brief`: without what a small screen has no room for; last lines that are wider than `width`
+    are cut there."""
     verdict, failure = snapshot.verdict, snapshot.first_failure
     text = cause_text(snapshot, colours, 0 if brief else _MOST_EVIDENCE)
     is_victim = failure is not None and verdict is not None and failure.task not in verdict.tasks
-    if is_victim and lines is not None:
-        text.append_text(_last_lines(lines, tail, width))
-    if not (brief and verdict is not None):
-        text.append_text(_first_failure_text(snapshot, colours, 0 if is_victim else tail))
-    elif failure is not None and not is_victim:
-        text.append_text(_last_lines(failure.tail, tail, width))
-    return text
+    said = lines or (failure.tail if failure is not None and not is_victim else ())
+    if brief and verdict is not None:
+        return text.append_text(_last_lines(said, tail, width))
+    if is_victim:
+        text.append_text(_last_lines(said, tail, width))
+    return text.append_text(_first_failure_text(snapshot, colours, tail, said))
+
+
+def up_to_evidence(lines: Sequence[str], verdict: Verdict | None) -> Sequence[str]:
+    """Lines of a guilty task up to the last that points to it; all where none does."""
+    if verdict is None:
+        return lines
+    texts = [one.text for one in verdict.evidence if one.in_log and one.task in verdict.tasks]
+    for end in range(len(lines), 0, -1):
+        if any(text in lines[end - 1] for text in texts):
+            return lines[:end]
+    return lines
 
 
 def _last_lines(lines: Sequence[str], most: int, width: int = 0) -> StyledText:
@@ -257,8 +268,10 @@ def _cut(line: str, width: int) -> str:
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1)}…"
 
 
-def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> StyledText:
-    """First failure, what it means, and last lines of its log but for remarks."""
+def _first_failure_text(
+    snapshot: Snapshot, colours: Colours, tail: int, lines: Sequence[str] = ()
+) -> StyledText:
+    """First failure, what it means, and the last ones of its log's `lines` but for remarks."""
     text = StyledText()
     failure, verdict = snapshot.first_failure, snapshot.verdict
     if failure is None:
@@ -281,7 +294,7 @@ def _first_failure_text(snapshot: Snapshot, colours: Colours, tail: int) -> Styl
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
-    text.append_text(_last_lines(failure.tail, tail))
+    text.append_text(_last_lines(up_to_evidence(lines or failure.tail, verdict), tail))
     if failure.others:
         names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])
         more = len(failure.others) - _MOST_TASKS + failure.unlisted

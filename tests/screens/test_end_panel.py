@@ -173,3 +173,33 @@ async def test_the_pane_of_the_guilty_task_is_marked(
         run.change(verdict=Verdict(everybody, Kind.ALIKE, True, "all are stopped"))
         await until(pilot, lambda: not visible(app, "? cause"))
         assert not visible(app, "! cause")
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("first", ["worker:1", "worker:2"], ids=["guilty", "victim"])
+async def test_the_lines_of_a_failure_end_with_what_points_to_it(
+    run: ScriptedRun, size: tuple[int, int], first: str
+) -> None:
+    """Given a task that raises, and libraries that say much when they end it, when the run has
+    failed, then the summary has the end of the traceback, whoever was the first to fail; so has
+    the report."""
+    said = ["Traceback (most recent call last):", '  File "fault.py", line 22', "ValueError: bad"]
+    noise = [f"library line {number}" for number in range(60)]
+    async with showing(run, size) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        (run.logs.folder / "cluster.toml").write_text('name = "mnist"\n')
+        run.all_tasks(state=TaskState.RUNNING, attempt=1)
+        run.change(state=RunPhase.RUNNING)
+        run.write("worker:1", "\n".join([*said, *noise, ""]).encode())
+        run.task(first, state=TaskState.FAILED, exit_code=134)
+        guilty = TaskId("worker", 1)
+        evidence = (Evidence(guilty, "ValueError: bad", True),)
+        run.change(verdict=Verdict((guilty,), Kind.RAISED, True, "worker:1 raised", evidence))
+        failure = Failure(TaskId.parse(first), "tf3", "ABRT", 1.0, (), tuple(noise[-20:]))
+        run.end(Outcome.FAILED, 1, failure=failure)
+        await shows(pilot, "| ValueError: bad")
+        assert visible(app, '|   File "fault.py", line 22') and not visible(app, "| library line")
+        await shows(pilot, "y copy report")
+        await pilot.press("y")
+        await until(pilot, lambda: "  | ValueError: bad\n" in app.clipboard)
+        assert "| library line" not in app.clipboard
