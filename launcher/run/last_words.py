@@ -76,6 +76,9 @@ _CHILD = re2.compile(
     r"|failed \(exitcode: (?P<failed>-?\d{1,3})\) local_rank: (?P<local>\d{1,6})"
     # DeepSpeed
     r"|launch\.py:\d+:.*exits with return code = (?P<code>-?\d{1,3})"
+    # Open MPI
+    r"|process rank (?P<mpi>\d{1,6}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,2})"
+    r"|^\s*Process name: \[\[\d+,\d+\],(?P<name>\d{1,6})\]|^\s*Exit code:\s+(?P<exit>\d{1,3})$"
 )
 """What they say of a process that has failed."""
 _SILENT_ENDS = ("KILL", "SEGV", "BUS", "FPE", "ILL")
@@ -101,7 +104,8 @@ _VICTIM = re2.compile(
     r"|Shutdown barrier|error from coordination service|disconnect from coordination service"
     # TensorFlow
     r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
-    r"|failed to connect to all addresses|Socket closed|recvmsg:|Step was cancelled"
+    r"|failed to connect to all addresses|Failed to connect to remote host|Socket closed|recvmsg:"
+    r"|Step was cancelled"
     r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
     r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
     # Horovod
@@ -199,14 +203,18 @@ def _readings(lines: Sequence[str], launched: bool) -> Iterator[Words]:
 def _child(lines: Sequence[str]) -> tuple[str, int]:
     """The process whose end a launcher reports, and its status: the last one named, which
     torchrun calls the first that has failed."""
-    name, status = "", 0
+    name, status = "a process of its own", 0
     for line in lines:
-        if (found := _CHILD.search(line)) is None:
-            continue
-        if found["rank"] or found["local"]:
-            name = f"rank {found['rank']}" if found["rank"] else f"local rank {found['local']}"
-        if code := found["status"] or found["failed"] or found["code"]:
-            name, status = name or "a process of its own", int(code)
+        said = found.groupdict() if (found := _CHILD.search(line)) else {}
+        if rank := said.get("rank") or said.get("mpi") or said.get("name"):
+            name = f"rank {rank}"
+        elif said.get("local"):
+            name = f"local rank {said['local']}"
+        codes = (said.get(one) for one in ("status", "failed", "code", "exit"))
+        if code := next(filter(None, codes), None):
+            status = int(code)
+        elif said.get("signal"):
+            status = -int(said["signal"])
     return (name, status) if status else ("", 0)
 
 

@@ -1313,6 +1313,40 @@ case(
     1,
     Kind.RAISED,
 )
+MPI_KILLED = (
+    "mpirun noticed that process rank 2 with PID 4242 on node tf2 exited on signal 9 (Killed)."
+)
+MPI_FAILED = ["Primary job  terminated normally, but 1 process returned", "a non-zero exit code."]
+MPI_FAILED += ["  Process name: [[14529,1],2]", "  Exit code:    3"]
+case(
+    "mpirun: a rank is killed",
+    [task(0, tail=["step 3", "-" * 60, MPI_KILLED, "-" * 60], status=137, ended_at=20.0)],
+    0,
+    Kind.KILLED,
+)
+case(
+    "mpirun: a rank raises, and another one misses it",
+    [task(0, tail=[*BAD, *reset(1), *MPI_FAILED], status=1, ended_at=20.0)],
+    0,
+    Kind.RAISED,
+)
+case(
+    "mpirun: a rank fails without a word",
+    [task(0, tail=MPI_FAILED, status=3, ended_at=20.0)],
+    0,
+    Kind.FAILED,
+)
+REFUSED = (
+    'I0320 05:57:29 3803 subchannel.cc:677] Connect failed: {"description":"Failed to connect to '
+    'remote host: OS Error","os_error":"Connection refused","target_address":"ipv4:10.0.0.3:144"}'
+)
+case(
+    "sessions wait for a worker that does not listen",
+    [task(2, tail=["loading"]), *others(2, lambda i: task(i, tail=[REFUSED], hangs_for=60.0))],
+    2,
+    Kind.NAMED,
+    False,
+)
 STALLS = (
     "WARNING: One or more tensors were submitted to be reduced, gathered or broadcasted by subset "
     "of ranks and are waiting for remainder of ranks for more than 60 seconds."
@@ -1449,6 +1483,15 @@ def test_there_are_many_cases() -> None:
     """Sixty at least, a fifth of which name nobody or only probably."""
     assert len(CASES) >= 60
     assert sum(kind is None or not sure for *_, kind, sure in CASES.values()) >= 15
+
+
+def test_the_sentence_of_a_launcher_names_its_rank() -> None:
+    """Given a task that has started several ranks, then the sentence says which, and its end."""
+    said = {name: judge(CASES[name][0]) for name in CASES if name.startswith("mpirun")}
+    killed, raised, failed = (verdict.text if verdict else "" for verdict in said.values())
+    assert killed.startswith("worker:0 on tf1 lost rank 2, which was killed by SIGKILL")
+    assert raised == "worker:0 on tf1 raised ValueError: bad sample in shard 17 (data.py:13)"
+    assert failed == "worker:0 on tf1 lost rank 2, which ended with exit code 3"
 
 
 def test_the_sentence_says_who_where_why_and_who_waits() -> None:
