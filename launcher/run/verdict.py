@@ -124,6 +124,8 @@ _PROGRAM = re2.compile(r"^(?:<module>|_run_module_as_main|_run_code|_bootstrap)$
 calls `threading._shutdown` and what `atexit` knows below none of them."""
 _SHUTDOWN = re2.compile(r"^(?:_?shutdown|clean_up|destroy_process_group|_exitfunc|finalize)$")
 """Functions of frameworks that end their part of a program."""
+_ONE_LOSS = 10.0
+"""Seconds within which hosts are lost together: each is found so by its own beats."""
 _SIGNALS = {
     "KILL": "was killed by SIGKILL, not by tfmux: most often the kernel, when memory is full",
     "SEGV": "crashed (SIGSEGV)",
@@ -268,7 +270,7 @@ class _Case:
 
     def _lost_before(self, one: TaskEvidence) -> bool:
         """A host was lost before this task ended, so that its end may have that cause."""
-        return any(lost.lost_at is not None and lost.lost_at < _end(one) for lost in self.lost)
+        return any(_loss(lost) < _end(one) for lost in self.lost)
 
     # --- the rules ------------------------------------------------------------------------
 
@@ -319,16 +321,18 @@ class _Case:
         return self._verdict([first], _kind_of(first), sure, _how(first))
 
     def by_lost_hosts(self) -> Verdict | None:
-        """Hosts that were lost while others needed them, and before another task failed."""
-        lost = self.lost
-        others = [one for one in self.tasks if one not in lost]
+        """Hosts that were lost while others needed them, and before another task failed; of several
+        those that were lost first."""
+        others = [one for one in self.tasks if one not in self.lost]
         failed = [one for one in others if _own_end(one) or one in self.victims]
-        if not lost or not others or not all(map(self._lost_before, failed)):
+        if not self.lost or not others or not all(map(self._lost_before, failed)):
             return None
+        began = min(map(_loss, self.lost))
+        lost = [one for one in self.lost if _loss(one) - began < _ONE_LOSS]
         hosts = sorted({one.host for one in lost})
         what = "host was lost" if len(hosts) == 1 else "hosts were lost"
         how = f"{', '.join(hosts)}: the {what} ({named_tasks([one.task for one in lost])})"
-        missed = self.hanging or [one for one in self.victims if one not in lost]
+        missed = self.hanging or [one for one in self.victims if one in others]
         later = sorted(filter(_own_end, others), key=_end)
         waits = all(
             one.seen_twice and (one.idle or _waits(one) or _own_end(one))
@@ -336,7 +340,8 @@ class _Case:
             if not (one.ended or one.serves)
         )
         if later:
-            how += f"; {_later(later[0], lost)}"
+            when = "" if (at := later[0].ended_at) is None else f"{age(at - began)} later "
+            how += f"; {when}{later[0].place} {_how(later[0])}"
         sure = bool(missed) or (waits and not any(one.ended for one in later))
         return self._verdict(lost, Kind.HOST_LOST, sure, how, whole=True)
 
@@ -533,6 +538,11 @@ def _end(one: TaskEvidence) -> float:
     return float("inf") if one.ended_at is None else one.ended_at
 
 
+def _loss(one: TaskEvidence) -> float:
+    """When a task's host was heard last; one that is not lost comes last."""
+    return float("inf") if one.lost_at is None else one.lost_at
+
+
 def _own_end(one: TaskEvidence) -> bool:
     """The task has an end of its own making, or of somebody outside: no victim's."""
     if one.words.victim:
@@ -554,14 +564,6 @@ def _may_follow_a_loss(one: TaskEvidence) -> bool:
     return kind is Kind.FAILED or (
         kind is Kind.KILLED and _signal(one) in _SIGNALS.keys() - {"KILL"}
     )
-
-
-def _later(one: TaskEvidence, lost: Sequence[TaskEvidence]) -> str:
-    """What has become of another task after the loss of a host."""
-    if one.ended_at is None:
-        return f"{one.place} {_how(one)}"
-    first = min(at for other in lost if (at := other.lost_at) is not None)
-    return f"{age(one.ended_at - first)} later {one.place} {_how(one)}"
 
 
 def _kind_of(one: TaskEvidence) -> Kind:

@@ -522,6 +522,17 @@ case(
     Kind.LEFT_EARLY,
 )
 case(
+    "two hosts are lost together, and a third one long after them",
+    [
+        task(0, stack=ALL_REDUCE),
+        task(1, lost_at=15.0),
+        task(2, lost_at=19.0),
+        task(3, lost_at=300.0),
+    ],
+    (1, 2),
+    Kind.HOST_LOST,
+)
+case(
     "a host was cut off for longer than its lease, and is back",
     [
         ended(2, ended_at=70.0, lost_at=15.0),
