@@ -32,6 +32,8 @@ class Words:
     """The line by which a peer was missed."""
     peers: tuple[str, ...] = ()
     """Whom it missed: addresses, `rank N`, `job:index`."""
+    waits: bool = False
+    """The last line of all says so: the task waits for a peer, and tells it again and again."""
     enqueued: int | None = None
     """Number of the last operation that NCCL's watchdog had seen it begin."""
     behind: tuple[int, ...] = ()
@@ -108,6 +110,8 @@ _VICTIM = re2.compile(
     r"|Step was cancelled"
     r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
     r"|ConnectionRe(?:set|fused)Error|EOFError|CreateSession still waiting"
+    # the bundled trainer
+    r"|waits for [\w-]{1,63}:\d{1,6} \("
     # Horovod
     r"|Horovod has been shut down|waiting for remainder of ranks|HorovodInternalError"
     # MPI
@@ -123,6 +127,7 @@ _PEERS = re2.compile(
     r"|[Rr]anks? (?P<ranks>\d[\d, ]{0,200}) failed to pass monitoredBarrier"
     r"|errors while waiting for send/recv from rank (?P<barrier>\d{1,6})"
     r"|ipv[46]:(?:%5B)?(?P<target>[0-9a-fA-F.:]+?)(?:%5D)?:(?P<target_port>\d+)\b"
+    r"|waits for (?P<waited>[\w-]{1,63}:\d{1,6}) \("
     r"|(?:remote peer |Connect to )(?P<host>[\w.:-]{1,255})<\d+>"
     r"|trying to connect to \((?P<master>[\w.:-]{1,255}), \d+\)"
 )
@@ -269,7 +274,8 @@ def _read(lines: Sequence[str]) -> Words:
         peers += _peers(line)
     named = tuple(dict.fromkeys(peers))
     victim = victim[:LONGEST]
-    return Words(exception[:LONGEST], at, in_library, victim, named, *_collectives(lines))
+    waits = not exception and bool(lines) and _VICTIM.search(lines[-1]) is not None
+    return Words(exception[:LONGEST], at, in_library, victim, named, waits, *_collectives(lines))
 
 
 def _chain_begins(lines: Sequence[str], first: int) -> int:
@@ -335,7 +341,7 @@ def _names(groups: dict[str, Any]) -> list[str]:
         found.append(f"rank {rank}")
     if groups.get("ranks"):
         found += [f"rank {number}" for number in re.findall(r"\d{1,6}", groups["ranks"])]
-    found += [name for name in (groups.get("host"), groups.get("master")) if name]
+    found += [name for name in map(groups.get, ("host", "master", "waited")) if name]
     if groups.get("job"):
         # JAX calls its processes so, whatever their job is here.
         name = "rank " if groups["job"] == "jax_worker" else f"{groups['job']}:"

@@ -54,6 +54,8 @@ class TaskEvidence:
     seen_twice: bool = False
     """Two looks, some time apart, have found it so, or where its stack is: one look alone may catch
     a moment that means nothing, and makes nothing sure."""
+    wrote: bool = False
+    """Whether it has written something between two looks."""
     idle: bool = False
     """Whether its processes take no processor, as far as the host says."""
     lost_at: float | None = None
@@ -334,11 +336,7 @@ class _Case:
         how = f"{', '.join(hosts)}: the {what} ({named_tasks([one.task for one in lost])})"
         missed = self.hanging or [one for one in self.victims if one in others]
         later = sorted(filter(_own_end, others), key=_end)
-        waits = all(
-            one.seen_twice and (one.idle or _waits(one) or _own_end(one))
-            for one in others
-            if not (one.ended or one.serves)
-        )
+        waits = all(_is_held(one) for one in others if not (one.ended or one.serves))
         if later:
             when = "" if (at := later[0].ended_at) is None else f"{age(at - began)} later "
             how += f"; {when}{later[0].place} {_how(later[0])}"
@@ -640,6 +638,12 @@ def _waits(one: TaskEvidence) -> bool:
     callers = (frame for frame in one.stack if frame.in_framework or not frame.in_library)
     frame = next(callers, one.stack[0] if one.stack else None)
     return frame is not None and _WAITS.search(frame.function) is not None
+
+
+def _is_held(one: TaskEvidence) -> bool:
+    """Two looks have found that the task does nothing, or says of itself that it waits."""
+    silent = not one.wrote and (one.idle or _waits(one))
+    return one.seen_twice and (silent or one.words.waits or _own_end(one))
 
 
 def _has_missed(one: TaskEvidence) -> bool:

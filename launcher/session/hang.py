@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ..ids import TaskId, named_tasks
 from ..printable import printable
 from ..run import events as ev
-from ..run.cause import Verdict
+from ..run.cause import Kind, Verdict
 from ..run.snapshot import HangView, Metric, TaskView
 from ..run.stack_groups import Stacks, record
 from ..run.states import AT_WORK, Hang, TaskState
@@ -177,7 +177,7 @@ class _Silences:
 
 _QUIET_TICKS = (300, 1200, 4800)
 """After so many ticks in which no task has written anything a run is looked at."""
-_SUSPECT_TICKS = (30, 120, 480)
+_SUSPECT_TICKS = (30, 120, 480, 1920)
 """Ticks after which it is where a task's host is lost, or a task is stopped."""
 _QUIET_LOOK = 10.0
 """Seconds between the two looks at it."""
@@ -187,17 +187,19 @@ class QuietRun:
     """Counts for how long no task of a run has written anything."""
 
     def __init__(self) -> None:
-        self._last: tuple[float, frozenset[TaskId]] = 0.0, frozenset()
-        """When a task has written last, and the suspects."""
+        self._last: object = 0.0
+        """By which it is known whether the run goes on."""
         self._ticks = 0
 
     def is_due(self, tasks: Iterable[TaskView]) -> bool:
         """The run is to be looked at now. To be asked once a `TICK`, with the tasks of the cluster
-        that live."""
+        that live. Where one is suspected, the others may say again and again that they wait: only
+        steps show then that the run goes on."""
         views = list(tasks)
         lost = [view for view in views if view.state is TaskState.LOST]
         suspects = frozenset(view.id for view in views if view in lost or view.halted)
-        last = max((view.last_output or 0.0 for view in views), default=0.0), suspects
+        wrote = max((view.last_output or 0.0 for view in views), default=0.0)
+        last = (suspects, [view.step for view in views]) if suspects else wrote
         at_work = len(views) > 1 and all(view.state.up for view in views if view not in lost)
         quiet = at_work and len(lost) < len(views) and last == self._last
         self._ticks = self._ticks + 1 if quiet else 0
@@ -217,6 +219,10 @@ class HangWatch:
         self._quiet = QuietRun()
         self._in_exit: dict[TaskId, int] = {}
         """Attempts of tasks that hang in their exit."""
+        self._loud: frozenset[TaskId] = frozenset()
+        """Tasks of a silent run that say again and again that they wait."""
+        self._stood: object = None
+        """Where all tasks were when the run was found silent."""
         self._looks: dict[Hang, deque[float]] = {}
         self._noted: dict[Hang, float] = {}
 
@@ -247,7 +253,9 @@ class HangWatch:
                 return not any(view.stalled_since is not None for view in tasks)
             case Hang.NOT_READY:
                 return not any(_is_starting(view) for view in tasks)
-            case Hang.AT_END | Hang.SILENT:
+            case Hang.SILENT:
+                return self._standing(self._loud) != self._stood
+            case Hang.AT_END:
                 last = max((v.last_output or 0.0 for v in tasks if v.state.live), default=0.0)
                 return hang is not None and last > hang.time
             case Hang.IN_EXIT:
@@ -284,6 +292,13 @@ class HangWatch:
                 return None if verdict is None else verdict.doubted()
         return None
 
+    def _standing(self, loud: Collection[TaskId]) -> object:
+        """What changes when a silent run goes on: an output, a step, a lost host that is back."""
+        return [
+            (view.id, view.state, view.step, None if view.id in loud else view.last_output)
+            for view in self._cluster
+        ]
+
     async def _look_at_quiet_run(self) -> None:
         """Looks at a run that has been silent for long, as programs are that print no figures.
 
@@ -295,13 +310,17 @@ class HangWatch:
         with suppress(Exception):  # a look is never a reason to end anything
             if not self._may_look(Hang.SILENT):
                 return
-            before = [(view.id, view.last_output) for view in self._cluster]
+            before = {view.id: view.last_output for view in self._cluster}
             found = await self._shell.stacks.take()
             verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving, _QUIET_LOOK)
-            went_on = before != [(view.id, view.last_output) for view in self._cluster]
-            if verdict is None or not verdict.sure or went_on:
+            loud = [view.id for view in self._cluster if view.last_output != before.get(view.id)]
+            if verdict is None or not verdict.sure:
+                return
+            if loud and verdict.kind is not Kind.HOST_LOST:
                 return
             if self._data.run.verdict is None:
+                self._loud = frozenset(loud)
+                self._stood = self._standing(self._loud)
                 self._tell(Hang.SILENT, (), found, verdict.text, verdict)
 
     # --- looks ----------------------------------------------------------------------------

@@ -118,12 +118,15 @@ class Judge:
     ) -> Verdict | None:
         """The task for which all others wait, in a run of which nothing says that it hangs, by the
         stacks that were taken now, and, where there is one, a second look some seconds later."""
+        before = {view.id: view.last_output for view in self._views()}
         facts = await self._facts((found,), {}, moving)
         if judge_waiting([replace(one, seen_twice=True) for one in facts]) is None:
             return None
         await asyncio.sleep(seconds)
         again = await self._shell.stacks.take()
-        return judge_waiting(await self._facts((found, again), {}, moving))
+        facts = await self._facts((found, again), {}, moving)
+        wrote = {view.id for view in self._views() if view.last_output != before.get(view.id)}
+        return judge_waiting([replace(one, wrote=one.task in wrote) for one in facts])
 
     async def _facts(
         self,

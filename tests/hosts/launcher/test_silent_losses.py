@@ -35,6 +35,9 @@ print("begins", flush=True)
 while sys.argv[1] == sys.argv[2]:
     run_session(0.5)
     print("goes on", flush=True)
+while sys.argv[1] == "worker:0":
+    run_session(0.3)
+    print("CreateSession still waiting for response from worker: /job:ps/task:0", flush=True)
 run_session(1000)
 """
 PLACES = {"ps": "tf1", "chief": "tf2", "worker": "tf3 tf4"}
@@ -45,8 +48,8 @@ HOSTS = {"ps:0": "tf1", "chief:0": "tf2", "worker:1": "tf4"}
 def launched(
     testbed: Testbed, folder: Path, speaker: str, monkeypatch: pytest.MonkeyPatch, on_failure: str
 ) -> Iterator[RunClient]:
-    """A ps, a chief and two workers, of which one writes and the others are silent; a run is looked
-    at as if half a minute were seconds."""
+    """A ps, a chief and two workers: one writes, one says that it waits, the others are silent; a
+    run is looked at as if half a minute were seconds."""
     monkeypatch.setattr(hang, "_SUSPECT_TICKS", range(3, 1000))
     monkeypatch.setattr(hang, "_QUIET_LOOK", 1.0)
     site = folder / "job/site-packages"

@@ -219,8 +219,8 @@ def test_a_quiet_run_is_looked_at_seldom() -> None:
 
 def test_a_quiet_run_with_a_suspect_is_looked_at_soon() -> None:
     """Given tasks at work that write nothing, when one's host is lost or one is stopped, then their
-    run is due half a minute later, and again after two and eight minutes; when that is over, time
-    begins anew."""
+    run is due half a minute later, and again after two and eight minutes, also where tasks say that
+    they wait, but not after a step; when that is over, time begins anew."""
     views = [
         TaskView(TaskId("worker", index), "tf1", "tf1:1", TaskState.RUNNING, attempt=1)
         for index in range(3)
@@ -235,5 +235,9 @@ def test_a_quiet_run_with_a_suspect_is_looked_at_soon() -> None:
     assert due(500, lost, *views[1:]) == [30, 120, 480]
     assert due(301, *views) == [300]
     assert due(31, replace(views[0], halted=Halt.STOPPED), *views[1:]) == [30]
+    assert due(1, *views) == []
+    said = [replace(views[1], last_output=float(number)) for number in range(4)]
+    assert [due(10, lost, view, views[2]) for view in said] == [[], [], [], [0]]
+    assert [due(10, lost, replace(view, step=1), views[2]) for view in said] == [[], [], [], [0]]
     nobody = [replace(view, state=TaskState.LOST) for view in views]
     assert due(500, *nobody) == []

@@ -447,6 +447,28 @@ case(
     Kind.HOST_LOST,
     False,
 )
+TELLS = "worker:2 waits for worker:1 (tf2:17580): timed out"
+case(
+    "a worker is lost, and the others tell again and again that they wait for it",
+    [
+        task(1, lost_at=15.0),
+        task(0, stack=SESSION, idle=True),
+        *(task(index, stack=SESSION, tail=["step 3", TELLS], wrote=True) for index in (2, 3)),
+    ],
+    1,
+    Kind.HOST_LOST,
+)
+case(
+    "a worker is lost, and another one goes on writing",
+    [
+        task(1, lost_at=15.0),
+        task(0, stack=SESSION, idle=True),
+        task(2, stack=SESSION, idle=True, wrote=True, tail=["batch 7"]),
+    ],
+    1,
+    Kind.HOST_LOST,
+    False,
+)
 case(
     "a worker is lost, and the ps and an idle worker are what is left",
     [
