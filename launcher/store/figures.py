@@ -124,7 +124,7 @@ _NAMES = (
 _TRAIN = r"train(?:ing|er)?|learning"
 
 LIKELY = re2.compile(
-    rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|learn|%\||it \[|images/sec"
+    rb"(?i)loss|cost|entropy|step|iter|itr|batch|update|epoch|learn|%\||it \[|/\d+ \[|images/sec"
     rb"|\xe2\x94[\x80\x81]",
     _OPTIONS,
 )
@@ -154,7 +154,7 @@ _FORMS = (
     # 37%|███▋      | 37/100 [00:03<00:06, 9.9it/s, loss=0.21]    %|███ | 37/100 00:29
     ("bar", rf"\| *{_STEP}/{_TOTAL} \["),
     ("bar", rf"%\|[^|]*\| *{_STEP}/{_TOTAL}(?: \d|\s*$)"),
-    ("bar", rf"\[ *{_STEP}/{_TOTAL} \d+:\d\d(?::\d\d)? < "),
+    ("bar", rf"\[ *{_STEP}/{_TOTAL} \d+:\d\d(?::\d\d)? ?< ?\d"),
     ("bar", r"(?:^|[\s:|])(?P<step>\d{1,15})it \[\d+:\d\d"),
     # 12%|█▏        | 1.20k/10.0k [12:34<1:32:10, 1.59it/s]
     (
@@ -173,6 +173,8 @@ _FORMS = (
     ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*\[\s*{_STEP}{_OF}[\s\](]"),
     # epoch 001: 100 / 1234 loss=11.2    Epoch 1 | 200/2000 | 1.21 it/sec
     ("epoch", rf"(?i)\bepoch\s+\d+(?::| \|)\s+{_STEP}{_OF}\s"),
+    # loss: 2.31  [   64/60000]
+    ("epoch", rf"\bloss: {_NUMBER}\s+\[\s*{_STEP}{_OF}\]"),
     # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]    [Train](1200/24000)
     ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*[\[(]\s*{_STEP}{_OF}[\s\](,)]"),
     # | epoch 1 | 200/ 2983 batches |
@@ -217,7 +219,8 @@ _LOSS = _Expression(
     r"|dev|best|final|min|student|teacher|batch|epoch|step|running|current|reconstruction)"
     r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
     r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
-    r"[\"']?\s*(?:is\b|[:=(|])?\s*[\"'\[(]{0,2}(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
+    r"(?:[\"'], |[\"']?\s*(?:is\b|[:=(|])?)\s*[\"'\[(]{0,2}"
+    r"(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
     rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|\W|$))"
 )
 _OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
@@ -373,6 +376,8 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
             continue  # `loss 2,5`, or `loss 120 0.625`
         if found["name"].startswith(b"--"):
             continue
+        if name.startswith((b"avg", b"average")) and b"ccuracy" in line[:at]:
+            continue  # `Accuracy: 44.8%, Avg loss: 2.1`, of a test set
         if more and more != b"value":
             name += b" " + more
         if _EXACT.search(name):
