@@ -392,7 +392,7 @@ class Agent:
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
         else:
-            channel.answer_in_thread(body["id"], lambda: self._stats.gpus.listed(members))
+            channel.answer_in_thread(body["id"], lambda: self._stats.list_gpus(members))
 
     def _answer_stacks(self, channel: Channel, body: Json) -> None:
         tasks, ident = body.get("tasks"), body["id"]

@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Iterable, Mapping, NamedTuple
 
 from .kernel_log import XidErrors, bus_in
-from .processes import Process, arguments, read_process
+from .processes import Process, arguments, path_of, read_process
 from .threads import start_thread
 from .wire import MOST_GPU_PROCESSES, MOST_GPUS, TASK_NAME, Json
 
@@ -41,8 +41,6 @@ _MOST_COMMAND = 300
 _LIST_SECONDS = 15.0
 _LATE_SECONDS = 15.0
 """Silence after which the last answer says nothing of the present."""
-_SEARCH_SECONDS = 60.0
-"""A host without `nvidia-smi` is looked at again so often."""
 _PAUSE_SHARE = 5.0
 """The next question waits so many times as long as the last answer took."""
 _MIB = 1 << 20
@@ -151,8 +149,7 @@ class NvidiaSmi:
         except OSError as error:  # no descriptor or no process is left; or it is no program
             self._look = _Look([], {}, f"nvidia-smi cannot be run: {error.strerror or error}")
         took = time.monotonic() - began
-        found = bool(self._look.gpus or self._look.why)
-        self._ask_at = began + took + (_PAUSE_SHARE * took if found else _SEARCH_SECONDS)
+        self._ask_at = began + took + _PAUSE_SHARE * took
 
     def _ask(self, until: float | None) -> _Look | None:
         """An answer; None where it did not come in time, or that of another thread."""
@@ -240,7 +237,7 @@ class NvidiaSmi:
     def _run(self, words: list[str], until: float | None) -> tuple[int, str] | None:
         """Status and output of `nvidia-smi`, both empty where there is none; None when it did not
         end in time."""
-        program = "" if self._closed else _found("nvidia-smi")
+        program = "" if self._closed else path_of("nvidia-smi")
         if not program:
             return 0, ""
         import subprocess  # here and not above: most hosts have no GPU, and it takes 4 ms
@@ -462,10 +459,3 @@ def _named_instances(text: str) -> dict[tuple[str, str], tuple[str, str]]:
         elif (instance := re.match(_LISTED_INSTANCE, line)) and len(found) < MOST_GPUS * MOST_GPUS:
             found[gpu, instance[2]] = instance[1], instance[3]
     return found
-
-
-def _found(name: str) -> str:
-    """The path of a program; empty where there is none. `shutil` would import libraries of
-    compression, on each host of a launch."""
-    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
-    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")

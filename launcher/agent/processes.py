@@ -156,6 +156,13 @@ def _lines(file: str) -> list[str]:
         return []
 
 
+def path_of(name: str) -> str:
+    """The path of a program; empty where there is none. `shutil` would import libraries of
+    compression, on each host of a launch."""
+    paths = (os.path.join(folder, name) for folder in os.get_exec_path())
+    return next((path for path in paths if os.path.isfile(path) and os.access(path, os.X_OK)), "")
+
+
 def started_at(process: Process) -> float:
     """When it was started, in seconds since boot."""
     return process.start / _TICKS

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
-from typing import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Mapping
 
-from .nvidia_smi import NvidiaSmi
-from .processes import Process
+from .processes import Process, path_of
+from .threads import start_thread
 from .wire import TASK_NAME, Json
 
+if TYPE_CHECKING:
+    from .nvidia_smi import NvidiaSmi
+
 _TICK = float(os.sysconf("SC_CLK_TCK"))
+_SEARCH_SECONDS = 60.0
+"""A host without `nvidia-smi` is looked at again so often."""
 
 
 class StatsSampler:
@@ -20,7 +27,11 @@ class StatsSampler:
         self._at = 0.0
         self._ticks: dict[tuple[int, int], int] = {}
         self._machine: tuple[int, int] | None = None
-        self.gpus = NvidiaSmi()
+        self._gpus: NvidiaSmi | None = None
+        self._making = threading.Lock()
+        self._thread: threading.Thread | None = None
+        """Looks for the program that tells of GPUs."""
+        self._search_at = 0.0
 
     def sample(self, members: Mapping[int, tuple[Process, str]]) -> Json:
         """CPU in cores (of the machine: 0–1), memory in bytes, GPUs with their
@@ -46,7 +57,12 @@ class StatsSampler:
         self._at, self._ticks = now, ticks
         busy = self._machine_busy()
         total, available = memory()
-        gpus, gpu_problem = self.gpus.sample(members)
+        searching = self._thread is not None and self._thread.is_alive()
+        if self._gpus is None and now >= self._search_at and not searching:
+            self._search_at = now + _SEARCH_SECONDS
+            with suppress(OSError):  # no thread can be started
+                self._thread = start_thread(self._search, "gpus")
+        gpus, gpu_problem = ([], "") if self._gpus is None else self._gpus.sample(members)
         return {
             "cpu": busy,
             "memory_total": total,
@@ -70,9 +86,24 @@ class StatsSampler:
             return None
         return round(1 - (idle - before[0]) / (total - before[1]), 3)
 
+    def list_gpus(self, members: Mapping[int, tuple[Process, str]]) -> Json:
+        """The GPUs by an answer of now, for a thread that may wait."""
+        self._search()
+        return {"gpus": [], "why": ""} if self._gpus is None else self._gpus.listed(members)
+
+    def _search(self) -> None:
+        """Looks for `nvidia-smi`, in a thread: the disks on `PATH` may hang. Hosts without it get
+        along without the module."""
+        if self._gpus is None and path_of("nvidia-smi"):
+            from .nvidia_smi import NvidiaSmi
+
+            with self._making:
+                self._gpus = self._gpus or NvidiaSmi()
+
     def close(self) -> None:
         """Ends `nvidia-smi` and the threads that wait for it."""
-        self.gpus.close()
+        if self._gpus is not None:
+            self._gpus.close()
 
 
 def memory() -> tuple[int, int]:

@@ -101,6 +101,8 @@ class Sent:  # importlib.abc would take a third of the start
         body = modules.pop(module.__name__)
         if isinstance(body, str):
             body = compile(body, "<" + module.__name__ + ">", "exec")
+        elif isinstance(body, bytes):
+            body = marshal.loads(body)
         exec(body, module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
@@ -120,6 +122,8 @@ _NOT_SENT = {
     ),
 }
 """Modules that each does not need: half of what an interpreter would have to unpack."""
+_PACKED_TWICE = ("launcher.agent.nvidia_smi",)
+"""Modules that few hosts need: they are unpacked where they are imported."""
 _TOOLS = ("prepare.py", "warm.py", "stacks/sitecustomize.py")
 """Scripts of `on_host` that tasks run or import: the agent writes them beside its files."""
 ENGINE_LINE = (
@@ -295,7 +299,7 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
     """The modules that hosts get, by their names, and the scripts for tasks. All are one object, so
     that what modules share is there once; code cannot be read by an interpreter of another version,
     so it is never among source."""
-    modules: dict[str, str | CodeType] = {"launcher": ""}
+    modules: dict[str, str | bytes | CodeType] = {"launcher": ""}
     for package in _PACKAGES:
         modules[f"launcher.{package}"] = ""
         for file in resources.files(f"launcher.{package}").iterdir():
@@ -304,6 +308,8 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
             if stem != file.name != "__init__.py" and needed:
                 name = f"launcher.{package}.{stem}"
                 modules[name] = _code(name) if code else file.read_text(encoding="utf-8")
+                if code and name in _PACKED_TWICE:
+                    modules[name] = marshal.dumps(modules[name])
     scripts = resources.files("launcher.on_host")
     names = _TOOLS if main == _AGENT else ()
     sent = modules, {name: scripts.joinpath(name).read_text(encoding="utf-8") for name in names}
