@@ -118,7 +118,12 @@ def alert(warnings: Mapping[TaskId, GpuWarning]) -> str:
     if not warnings:
         return ""
     worst = min(warnings.values(), key=_first)
-    tasks = (task for task, warning in warnings.items() if warning.kind is worst.kind)
+    tasks = (
+        task
+        for task, warning in warnings.items()
+        if warning.kind is worst.kind
+        and (warning.brief == worst.brief or warning.kind is not Ill.BROKEN)
+    )
     return f"! {named_tasks(tasks, _MOST_RANGES)}: {worst.whole}"
 
 

@@ -53,6 +53,7 @@ _BAR_CELLS = ((100, 10), (0, 5))
 _SPARK_CELLS = ((_WIDE, 12), (0, 0))
 """Least width of the screen, and how long sparklines are there; those of GPUs need less room."""
 _GPU_SPARK_FROM = 100
+_MOST_FAULTS = 2
 _MOST_FOREIGN = 3
 """Lines about processes on a host's GPUs that are no task's."""
 _LEAST_TASK_ROWS = 6
@@ -62,6 +63,8 @@ _CPU_LEVELS = ((0.98, StatusColor.BUSY), (0.0, StatusColor.GOOD))
 _GPU_MEMORY_LEVELS = ((0.98, StatusColor.BUSY), (0.0, StatusColor.GOOD))
 """Shares from which on a bar has a colour; frameworks take the memory of a GPU as a whole."""
 _GPU_SPARK_CELLS = 10
+_LONGEST_ILL = 30
+"""Characters about what is wrong with a GPU in its row; the whole stands over the host's tasks."""
 
 Colours = dict[StatusColor, str]
 
@@ -380,7 +383,7 @@ def gpu_cells(
             memory.append(f" of {size(gpu.memory_total or 0)}", "dim")
     whose = Text(no_wrap=True)
     for one in wrong:
-        whose.append(f"{one.text}  ", f"bold {colours[one.color]}")
+        whose.append(f"{printable(one.text, _LONGEST_ILL)}  ", f"bold {colours[one.color]}")
     whose.append_text(users(gpu, load.tasks, colours[StatusColor.BUSY]))
     return {
         "host": Text(printable(load.host.name), "bold"),
@@ -415,10 +418,12 @@ def task_cells(
 
 
 def about_text(load: HostLoad, colours: Colours) -> Text:
-    """Why the host is in its state, what is brought there or back, whose other processes are on its
-    GPUs, and what its receipt says, a line each."""
+    """Why the host is in its state, what is brought there or back, which of its GPUs have failed,
+    whose other processes are on them, and what its receipt says, a line each."""
     host = load.host
     lines = [Text(line) for line in _notes(host)]
+    faults = [printable(gpu.fault) for gpu in host.gpus if gpu.fault]
+    lines += [Text(line, colours[StatusColor.BAD]) for line in faults[:_MOST_FAULTS]]
     foreign = [f"GPU {gpu.index}: {one.text}" for gpu in host.gpus for one in gpu.foreign]
     if len(foreign) > _MOST_FOREIGN:
         others = len(foreign) - _MOST_FOREIGN + 1
@@ -503,7 +508,9 @@ def _state(load: HostLoad, phase: RunPhase) -> tuple[str, StatusColor]:
 
 def _notes(host: HostView) -> list[str]:
     """Why the host is in its state, and what is being brought there or back."""
-    notes = [printable(text) for text in (host.reason, host.gpu_problem) if text]
+    known = any(gpu.problem == host.gpu_problem for gpu in host.gpus)
+    problem = "" if known else host.gpu_problem
+    notes = [printable(text) for text in (host.reason, problem) if text]
     if host.staged_total and host.staged_bytes < host.staged_total:
         staged = f"staged {size(host.staged_bytes)} of {size(host.staged_total)}"
         notes.append(f"{staged}, {host.staged_files} of {host.staged_total_files} files")

@@ -144,6 +144,24 @@ async def test_titles_and_header_warn_of_a_tasks_gpu(
     run.logs.close()
 
 
+async def test_a_long_sentence_about_a_gpu_hides_no_task(tmp_path: Path) -> None:
+    """Given nvidia-smi's sentence about a GPU that is lost, then the row of the GPU still has its
+    task, that of the host its tasks, and the sentence stands as a whole over these."""
+    lost = "Unable to determine the device handle for GPU0000:07:00.0: Unknown Error"
+    run = training(tmp_path, problem=lost)
+    hosts = run.snapshot().hosts
+    run.change(hosts=(hosts[0], replace(hosts[1], gpu_problem=lost), *hosts[2:]))
+    async with showing(run, (200, 50)) as (app, pilot):
+        await pilot.press("H", "j")
+        await shows(pilot, "GPU0000:07:00.0: Unknown Error  ")  # the end of the sentence
+        assert any(
+            "cannot be used: " in row and "worker:13" in row for row in rows_of(app, "#gpus")
+        )
+        (row,) = (row for row in rows_of(app, "#hosts") if " tf2 " in row)
+        assert "! GPU 3" in row and "R 8" in row and "Unable" not in row
+    run.logs.close()
+
+
 async def test_without_gpus_nothing_speaks_of_them(tmp_path: Path) -> None:
     """No column, no empty table; columns that say nothing leave their room to the others. After the
     end of a run nobody measures its GPUs."""

@@ -88,6 +88,9 @@ def test_the_header_names_the_worst_and_who_has_it() -> None:
     assert alert(task_warnings(run(*idle), NOW)) == "! worker:0–2: GPU idle 60 s"
     hot = gpu(3, temperature=92.0)
     assert alert(task_warnings(run(*idle, hot), NOW)) == "! worker:3: GPU hot 92 C"
+    broken = gpu(0, problem="ERR!"), gpu(1, problem="GPU is lost"), gpu(2, problem="ERR!")
+    said = alert(task_warnings(run(*broken, hot), NOW))
+    assert said == "! worker:0, 2: GPU cannot be used: ERR!"
 
 
 def test_whose_a_gpu_is() -> None:
