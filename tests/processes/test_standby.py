@@ -248,6 +248,19 @@ def test_a_run_outlives_the_process_that_was_to_be_told(ready: Standby) -> None:
     assert client.snapshot().clean
 
 
+def test_a_process_that_waits_is_told_once(ready: Standby) -> None:
+    """Given one launcher process that waits, when a person launches twice, then each run has a
+    launcher process of its own."""
+    ready.prepare(ssh=False)
+    pid = waiting().pid
+    clients = [launched(ready) for _ in range(2)]
+    wait_until(lambda: all(client.folder.launcher_pid() for client in clients), "both have one")
+    first, second = (client.folder.launcher_pid() for client in clients)
+    assert first == pid != second
+    for client in clients:
+        end(client)
+
+
 def change_environment(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """A variable is set."""
     monkeypatch.setenv("SAID", "changed")
