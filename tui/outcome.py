@@ -234,7 +234,9 @@ def failure_text(
         return text.append_text(_last_lines(said, tail, width))
     if is_victim:
         text.append_text(_last_lines(said, tail, width))
-    return text.append_text(_first_failure_text(snapshot, colours, tail, said))
+    return text.append_text(
+        _first_failure_text(snapshot, colours, tail, said, titled=verdict is None)
+    )
 
 
 def up_to_evidence(lines: Sequence[str], verdict: Verdict | None) -> Sequence[str]:
@@ -269,9 +271,15 @@ def _cut(line: str, width: int) -> str:
 
 
 def _first_failure_text(
-    snapshot: Snapshot, colours: Colours, tail: int, lines: Sequence[str] = ()
+    snapshot: Snapshot,
+    colours: Colours,
+    tail: int,
+    lines: Sequence[str] = (),
+    *,
+    titled: bool = True,
 ) -> StyledText:
-    """First failure, what it means, and the last ones of its log's `lines` but for remarks."""
+    """First failure, what it means, and the last ones of its log's `lines` but for remarks. Not
+    `titled` below a cause that names the same task."""
     text = StyledText()
     failure, verdict = snapshot.first_failure, snapshot.verdict
     if failure is None:
@@ -285,7 +293,8 @@ def _first_failure_text(
 
     title = f"first failure: {failure.task} on {failure.host}: {failure.how}"
     title += lead_text(snapshot, failure)
-    text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
+    if titled:
+        text.append(printable(title) + "\n", f"bold {colours[StatusColor.BAD]}")
     hang = snapshot.hang
     if hang is not None and hang.reason is not Hang.STALLED:
         where = f"{hang.text} (all stacks: {hang.file})"
@@ -311,7 +320,8 @@ def cause_text(snapshot: Snapshot, colours: Colours, evidence: int = _MOST_EVIDE
     if verdict is None:
         return text
     text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
-    for one in verdict.evidence[:evidence]:
+    others = [one for one in verdict.evidence if one.text not in verdict.text]
+    for one in others[:evidence]:
         text.append(f"  · {printable(str(one))}\n")
     return text
 

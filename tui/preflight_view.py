@@ -144,10 +144,11 @@ def verdict(report: Report, colours: Colours) -> Text:
     text = Text()
     if errors:
         text.append("✗ a launch would fail", f"bold {colours[StatusColor.BAD]}")
-        text.append(f"   {counted(errors, 'error')}, {counted(warnings, 'warning')}")
+        text.append(f"   {counted(errors, 'error')}")
     else:
         text.append("✓ ready to launch", f"bold {colours[StatusColor.GOOD]}")
-        text.append(f"   {counted(warnings, 'warning')}" if warnings else "")
+    if warnings:
+        text.append(f"{', ' if errors else '   '}{counted(warnings, 'warning')}")
     return text
 
 

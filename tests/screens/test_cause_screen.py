@@ -76,6 +76,7 @@ async def test_each_line_leads_to_its_place_in_the_log(
         await shows(pilot, "this is sure")
         await shows(pilot, "! worker:1")
         await shows(pilot, "Connection closed by peer [10.0.0.3]")
+        assert "Esc back" in screen_text(app)[-1], "the keys are at the lower edge"
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await pilot.press("C", "down")

@@ -102,6 +102,28 @@ async def test_the_exception_is_in_sight_on_a_low_screen(run: ScriptedRun) -> No
         await shows(pilot, "no process is left")
 
 
+async def test_what_the_cause_says_is_not_said_again(run: ScriptedRun) -> None:
+    """Given a task that has raised, which is the cause, when its run is over, then the panel has no
+    second line for that task and none for evidence that the cause repeats; the footer names no key
+    that means something else in the panel."""
+    guilty, error = TaskId("worker", 2), "ValueError: bad shard"
+    async with showing(run, (200, 50)) as (app, pilot):
+        run.all_tasks(state=TaskState.RUNNING, attempt=1)
+        run.change(state=RunPhase.RUNNING)
+        await shows(pilot, "e errors")
+        run.task("worker:2", state=TaskState.FAILED, exit_code=1)
+        evidence = (Evidence(guilty, error), Evidence(TaskId("worker", 1), "connection lost"))
+        run.change(
+            verdict=Verdict((guilty,), Kind.RAISED, True, f"worker:2 raised {error}", evidence)
+        )
+        run.end(Outcome.FAILED, 1, failure=Failure(guilty, "tf4", "exit 1", 1.0, (), (error,)))
+        await shows(pilot, "worker:1: connection lost")
+        await shows(pilot, f"| {error}")
+        assert not visible(app, f"· worker:2: {error}")
+        assert not visible(app, "first failure: worker:2 on tf4")
+        assert not visible(app, "e errors")
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_a_host_that_is_not_clean_has_a_line_of_its_own(
     run: ScriptedRun, size: tuple[int, int]
@@ -118,6 +140,8 @@ async def test_a_host_that_is_not_clean_has_a_line_of_its_own(
         wanted = ("tf2: not confirmed: 2 processes signalled, 1 left", "tf2: pid 4121 (D) python")
         places = rows_with(app, *wanted, "3 other hosts: no process is left")
         assert -1 not in places and places == sorted(places), screen_text(app)
+        last, cause = rows_with(app, "3 other hosts: no process is left", f"cause: {CAUSE}")
+        assert last < cause, "what may be left comes before what the run has died of"
         assert not visible(app, "tf1: ")
 
 

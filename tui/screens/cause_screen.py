@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import ClassVar
 
+from rich.cells import cell_len
 from rich.text import Text
 from textual import on, work
 from textual.app import ComposeResult
@@ -32,7 +33,7 @@ from tui.screens.run_page import RunPage
 from tui.screens.stacks_screen import StacksScreen
 from tui.tables import Cells, TableRow
 from tui.widgets.colours import status_colours
-from tui.widgets.footer import KeyFooter
+from tui.widgets.footer import KeyFooter, stacks_hint
 from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
@@ -42,6 +43,8 @@ _MOST_LINES = 64
 _SEARCHED_LINES, _SEARCHED_BYTES = 2_000, 2_000_000
 """The end of a log in which evidence is looked for: the verdict has read far less."""
 _TITLES: list[str | Text] = ["task", "host", "what points to it"]
+_TEXT = 2
+"""The column with the texts."""
 
 
 @frozen
@@ -72,7 +75,7 @@ class CauseScreen(RunPage):
     def compose(self) -> ComposeResult:
         yield RunHeader()
         yield Static(id="sentence", markup=False)
-        yield Table("evidence", "Evidence", fills=2, fits=True)
+        yield Table("evidence", "Evidence", fills=_TEXT, fits=True)
         yield Static(id="whole", markup=False)
         yield KeyFooter()
 
@@ -90,7 +93,8 @@ class CauseScreen(RunPage):
         if self.app.screen is not self:
             return
         hints = [("cause.back", "back"), ("cause.go", "to its place"), ("report", "copy report")]
-        snapshot = self.show_run([*hints, ("stacks", "stacks"), ("help", "help")])
+        hints += stacks_hint(self._control.snapshot().state)
+        snapshot = self.show_run([*hints, ("help", "help")])
         bad = status_colours(self.app)[StatusColor.BAD]
         text, surety = cause_sentence(snapshot)
         sentence = Text(text, f"bold {bad}" if surety else "")
@@ -108,9 +112,10 @@ class CauseScreen(RunPage):
 
     @on(DataTable.RowHighlighted, "#evidence")
     def _show_whole(self) -> None:
-        """Shows the row under the cursor as a whole: its line may have no room in the table."""
-        row = self._row
-        self.query_one("#whole", Static).update(Content(row.text if row is not None else ""))
+        """Shows the row under the cursor as a whole, where its line has no room in the table."""
+        row, table = self._row, self.query_one(Table)
+        cut = row is not None and cell_len(row.text) > table.ordered_columns[_TEXT].width
+        self.query_one("#whole", Static).update(Content(row.text if row and cut else ""))
 
     @property
     def _row(self) -> EvidenceRow | None:
@@ -155,8 +160,7 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
     if verdict is not None:
         kind = str(verdict.kind).replace("-", " ")
         sure = "this is sure" if verdict.sure else "probable, not sure: another task may be guilty"
-        tasks = counted(len(verdict.tasks), "task")
-        return printable(verdict.text), f"{kind}; {tasks}; {sure}"
+        return printable(verdict.text), f"{kind}; {sure}"
     if snapshot.first_failure is not None:
         return "Nothing points to one cause. This task failed first:", ""
     if snapshot.halted:

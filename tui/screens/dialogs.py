@@ -34,7 +34,7 @@ from tui.widgets.colours import status_colours
 from tui.widgets.line_input import LineInput, ProblemLine
 
 Choice = TypeVar("Choice", bound=str)
-TAIL = 20
+TAIL = 5
 """Last lines of the first failure under a receipt."""
 
 
@@ -258,7 +258,9 @@ class ReceiptScreen(Dialog[None]):
         lines = guilty_lines(now, self._control.logs)
         failure = failure_text(now, colours, LOW_LINES if brief else TAIL, brief=brief, lines=lines)
         receipt = receipt_text(now, colours).append_text(results_text(now))
-        return paragraphs(headline(now, colours), failure, receipt).rich
+        # A host on which something may be left comes before what the run has died of.
+        rest = (failure, receipt) if now.clean else (receipt, failure)
+        return paragraphs(headline(now, colours), *rest).rich
 
     async def action_report(self) -> None:
         """Copies what a colleague needs to know of the end of the run."""

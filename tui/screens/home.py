@@ -311,7 +311,8 @@ class HomeScreen(Page):
             hints.append(("home.all", "all rows"))
         if self._deleted:
             hints.append(("home.undo", "undo"))
-        hints += [("home.new", "add"), ("kill_all", "kill all"), ("leave", "leave")]
+        kill = [("kill_all", "kill all")] if self._entries.active else []
+        hints += [("home.new", "add"), *kill, ("leave", "leave")]
         return [*hints, ("help", "help"), ("home.filter", "filter"), ("home.again", "refresh")]
 
     # commands

@@ -65,6 +65,8 @@ _GPU_MEMORY_LEVELS = ((0.98, StatusColor.BUSY), (0.0, StatusColor.GOOD))
 _GPU_SPARK_CELLS = 10
 _LONGEST_ILL = 30
 """Characters about what is wrong with a GPU in its row; the whole stands over the host's tasks."""
+_ADDRESS_CELLS = 32
+"""Cells of a host's address, which may be a whole command (`via`)."""
 
 Colours = dict[StatusColor, str]
 
@@ -351,6 +353,8 @@ def host_cells(
     heard, lease = host.last_heard, host.lease_until
     left = "" if lease is None else age(lease - now) if lease > now else "ended"
     note = Text(" ".join(_notes(host)), colours[color] if color is StatusColor.BAD else "")
+    named = Text(printable(host.destination) if host.destination != host.name else "", "dim")
+    named.truncate(_ADDRESS_CELLS, overflow="ellipsis")
     return {
         "host": Text(printable(host.name), "bold"),
         "state": Text(state, f"bold {colours[color]}"),
@@ -361,9 +365,7 @@ def host_cells(
         "note": note,
         "heard": right("" if heard is None else f"{age(now - heard)} ago", "dim"),
         "lease": right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
-        "address": Text(
-            printable(host.destination) if host.destination != host.name else "", "dim"
-        ),
+        "address": named,
     }
 
 

@@ -45,7 +45,7 @@ from tui.screens.copied_report import LOW_LINES, REPORT_ABOUT, TALL, copy_report
 from tui.screens.dialogs import Confirm, ask
 from tui.screens.page import fit
 from tui.task_monitor import TaskMonitor
-from tui.widgets.colours import status_colours
+from tui.widgets.colours import status_colours, theme_colour
 from tui.widgets.fit import Part
 from tui.widgets.footer import KeyFooter, kill_hint, stacks_hint
 from tui.widgets.header import RunHeader
@@ -377,10 +377,11 @@ class RunScreen(Screen[None]):
         pages = len(layout.pages())
         if layout.effective is Arrangement.GRID and pages > 1:
             hints += [("page.previous page.next", f"page {layout.page + 1}/{pages}")]
-        hints += [("filter", "filter"), ("error.next", "errors"), ("scroll.follow", "follow")]
+        own = [] if self.outcome.display else [("error.next", "errors"), ("log.copy", "copy")]
+        hints += [("filter", "filter"), *own[:1], ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
         hints += stacks_hint(self.snapshot.state)
-        hints += [("log.copy", "copy"), ("pane.name", "go to")]
+        hints += [*own[1:], ("pane.name", "go to")]
         return [*hints, ("log.remarks", "routine")]
 
     # keys and clicks
@@ -528,8 +529,13 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         keys += [("back", "hide")]
         if snapshot.culprit is not None:
             keys = [("failure", "log"), ("cause", "cause"), *keys]
-        named = (f"{hint.keys} {hint.does}" for hint in key_hints(self, keys))
-        self.border_title = Content("  ".join(named))
+        key = f"bold {theme_colour(self.app, 'accent-text')}"
+        words = (
+            piece
+            for hint in key_hints(self, keys)
+            for piece in (("  ", ""), (hint.keys, key), (f" {hint.does}", ""))
+        )
+        self.border_title = Content.assemble(" ", *[*words][1:], " ")
         self.display = True
 
 

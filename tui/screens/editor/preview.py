@@ -39,6 +39,9 @@ class PlanPreview(Vertical):
         scrollbar-size: 1 1;
     }
     PlanPreview OptionList:focus { border: none; }
+    PlanPreview OptionList:focus > .option-list--option-highlighted {
+        color: $foreground; background: $primary-muted; text-style: bold;
+    }
     PlanPreview VerticalScroll { height: 1fr; padding: 0 1; scrollbar-size: 1 1; }
     """
 
