@@ -53,7 +53,8 @@ chaos: .venv/ready
 screenshots: .venv/ready
 	@$(BIN)/python -m docs.screenshots
 
-# The README's moving picture: a run on the testbed of four hosts, with real digits; needs root.
+# The README's moving picture: a run on the testbed of four hosts; needs root, ip and sshd. TFMUX_TEST_DATA
+# names a folder with the digits of MNIST.
 recording: .venv/ready
 	@$(BIN)/python -m docs.recording
 

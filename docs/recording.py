@@ -1,8 +1,9 @@
 """Records the README's moving picture, `docs/recording.svg`, from a real run: `make recording`.
 
 Four hosts of the testbed (network namespaces with real OpenSSH; needs root, ip and sshd) train on
-real MNIST, 1 ps and 3 workers. They start in order; then a worker is killed on its host, as the
-kernel does when memory is full; F9 ends the rest.
+1 ps and 3 workers. A worker is killed on its host, as the kernel does when memory is full; the
+cause is named, one key launches the run again, F9 ends it. How fast the machine is makes no
+difference: what a scene waits for is cut to the scene's length.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,15 +18,23 @@ from textual.pilot import Pilot
 
 from bench.report import own_home
 from docs.moving_picture import MovingPicture
+from docs.screenshots import launched, press, until
 from launcher.cluster import load
 from launcher.ids import TaskId
+from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tests.testbed.namespaces import Testbed
 from tui.app import TfmuxApp
+from tui.run_clients import RunClients
+from tui.screens.prompt_dialogs import PromptDialogs
 
 TARGET = Path(__file__).with_name("recording.svg")
-SIZE = (120, 34)
+SIZE = (104, 30)
+"""Columns and lines that can be read where GitHub shows a page 900 pixels wide."""
+LARGEST = 600_000
+"""Bytes of the moving picture, which every reader of the README loads."""
+STEPS = 10_000
 CLUSTER = """
 name = "mnist"
 {hosts}
@@ -37,17 +45,17 @@ tasks = ["tf2:2222", "tf3:2222", "tf4:2222"]
 [run]
 command = ["{{python}}", "{{trainer}}", "async", "--job_name={{job}}", "--task_index={{index}}",
            "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
-           "--data=/opt/data", "--steps=20000"]
+           {data}"--steps={steps}"]
 workdir = ""
-on_failure = "keep"
 [metrics]
-total = 20000
+total = {steps}
 """
-_EVERY = 0.4
-"""Seconds between two pictures."""
-_SPEED = 1.6
-"""Times faster than it was."""
-_PATIENCE = 240.0
+_VICTIM = TaskId("worker", 2)
+_EVERY = 0.3
+"""Seconds between two looks at the screen."""
+_SHOWN = 0.3
+"""Seconds for which a picture of a scene is shown."""
+_PATIENCE = 300.0
 
 
 class _Recorder:
@@ -56,74 +64,88 @@ class _Recorder:
         self._pilot = pilot
         self.picture = MovingPicture(*SIZE)
 
-    def record(self, seconds: float) -> None:
-        """One picture, to be shown so long."""
-        self.picture.add(self._app.export_screenshot(simplify=True), seconds)
+    def now(self) -> Snapshot:
+        """The run on the screen, as it is."""
+        assert self._app.control is not None
+        return self._app.control.snapshot()
 
-    async def until(self, condition: Callable[[], bool], *, longest: float = _PATIENCE) -> None:
-        """Records until something is so; at most `longest` seconds of it are kept."""
-        started = time.monotonic()
-        while not condition():
-            now = time.monotonic()
-            if now - started > _PATIENCE:
-                raise TimeoutError
-            if now - started < longest:
-                self.record(_EVERY / _SPEED)
-            await self._pilot.pause(_EVERY)
-        self.record(_EVERY)
+    async def scene(self, caption: str, seconds: float, until: Callable[[], bool]) -> None:
+        """Records until something is so, and shows it for some seconds, however long it took: some
+        of its pictures, at equal distances, and the last."""
+        taken = [self._screen()]
+        async with asyncio.timeout(_PATIENCE):
+            while not until():
+                await asyncio.sleep(_EVERY)
+                taken.append(self._screen())
+        count = min(len(taken), round(seconds / _SHOWN))
+        for number in range(1, count + 1):
+            self.picture.add(taken[number * len(taken) // count - 1], seconds / count, caption)
 
-    async def press(self, *keys: str, seconds: float) -> None:
-        """Presses keys, and shows for so long what comes of it."""
-        await self._pilot.press(*keys)
-        await self._pilot.pause(0.3)
-        self.record(seconds)
+    async def press(self, key: str, caption: str, seconds: float) -> None:
+        """Presses a key, and shows for some seconds what comes of it."""
+        await press(self._pilot, key)
+        self.picture.add(self._screen(), seconds, caption)
+
+    def _screen(self) -> str:
+        return self._app.export_screenshot(simplify=True)
 
 
-async def _record(session: RunClient, testbed: Testbed) -> MovingPicture:
-    app = TfmuxApp(session)
+async def _record(run: RunClient, clients: RunClients, testbed: Testbed) -> MovingPicture:
+    app = TfmuxApp(run, prompts=PromptDialogs(), clients=clients)
     async with app.run_test(size=SIZE) as pilot:
         recorder = _Recorder(app, pilot)
+        now = recorder.now
 
-        def steps() -> int:
-            return session.snapshot().step or 0
+        def past(step: int) -> Callable[[], bool]:
+            return lambda: (now().step or 0) > step
 
-        await recorder.until(
-            lambda: all(t.step for t in session.snapshot().tasks if t.id.job == "worker")
+        def trains() -> bool:
+            return all(task.step for task in now().tasks if task.id.job == "worker")
+
+        await until(lambda: trains() and past(1500)())
+        await recorder.scene("1 ps and 3 workers on four hosts", 5.0, past(3000))
+        await recorder.press("M", "M: loss and speed of all tasks", 3.0)
+        await recorder.press("escape", "Esc: back to the logs", 0.8)
+        testbed["tf4"].run(["kill", "-KILL", str(now().task(_VICTIM).pid)])
+        await recorder.scene(
+            "worker:2 is killed on its host", 2.0, lambda: now().state is RunPhase.ENDED
         )
-        base = steps()
-        await recorder.until(lambda: steps() > base + 2500, longest=5)
-        await recorder.press("M", seconds=2.0)
-        await recorder.press("escape", seconds=0.4)
-        victim = session.snapshot().task(TaskId("worker", 2))
-        testbed["tf4"].run(["kill", "-KILL", str(victim.pid)])
-        await recorder.until(lambda: session.snapshot().first_failure is not None)
-        await recorder.press("4", seconds=4.0)
-        await recorder.press("f9", seconds=0.6)
-        await recorder.until(lambda: session.snapshot().state is RunPhase.ENDED)
-        await pilot.pause(0.5)
-        recorder.record(5.0)
-        await pilot.press("q")
+        await asyncio.sleep(0.6)
+        await recorder.press("!", "The cause is named; the other tasks have been ended", 5.0)
+        await recorder.press("l", "l: launch it again", 0.8)
+        await recorder.scene("Hosts are connected, then ps, chief and workers start", 5.0, trains)
+        await recorder.scene("It trains again", 3.0, past(1500))
+        await recorder.press("f9", "F9: kill all, on all hosts", 0.8)
+        await recorder.scene(
+            "F9: kill all, on all hosts", 0.8, lambda: now().state is RunPhase.ENDED
+        )
+        await asyncio.sleep(0.6)
+        await recorder.scene("Every host has confirmed: no process is left", 4.0, lambda: True)
+        await press(pilot, "q")
     return recorder.picture
 
 
 def main() -> None:
-    """One run, one picture."""
+    """One picture of two runs."""
     os.environ.update(TERM="xterm-256color", COLORTERM="truecolor")
-    data = Path(os.environ["TFMUX_TEST_DATA"])
+    digits = os.environ.get("TFMUX_TEST_DATA")
+    data = Path(digits) if digits else None
     with own_home() as home, Testbed(data) as testbed:
-        text = CLUSTER.format(hosts=testbed.hosts_toml())
-        file = home / "mnist-async.toml"
+        flag = f'"--data={testbed["tf1"].data}", ' if data else ""
+        text = CLUSTER.format(hosts=testbed.hosts_toml(), data=flag, steps=STEPS)
+        file = home / "mnist.toml"
         file.write_text(text)
-        session = RunClient.launch(load(file), text)
-        session.await_state()
+        run = launched(load(file), text)
+        clients = RunClients(launched=[run])
         try:
-            picture = asyncio.run(_record(session, testbed))
+            picture = asyncio.run(_record(run, clients, testbed))
         finally:
-            if session.living:
-                session.kill_all()
-            session.wait(60)
+            clients.close()
     picture.write(TARGET)
-    sys.stdout.write(f"{TARGET.name}: {TARGET.stat().st_size / 1e3:.0f} kB\n")
+    size = TARGET.stat().st_size
+    sys.stdout.write(f"docs/{TARGET.name}: {size / 1e3:.0f} kB\n")
+    if size > LARGEST:
+        sys.exit(f"larger than {LARGEST / 1e3:.0f} kB: show fewer pictures")
 
 
 if __name__ == "__main__":
