@@ -415,7 +415,7 @@ class _Case:
         moving, hanging = [one for one in self.tasks if one.moves], self.hanging
         if not moving or len(hanging) != 1:
             return None
-        where = f", in {_frame(hanging[0].stack)}" if hanging[0].stack else ""
+        where = f", in {own_frame(hanging[0].stack)}" if hanging[0].stack else ""
         others = counted(len(moving), "other goes", "others go")
         how = f"has made no step for {age(hanging[0].hangs_for)}{where}; {others} on"
         sure = not hanging[0].stack or _stays_elsewhere(hanging[0])
@@ -429,9 +429,9 @@ class _Case:
         if _is_elsewhere(hanging[0]):
             return None
         if _waits(hanging[0]) and self.early:
-            how = f"left with exit code 0; {hanging[0].task} is in {_frame(hanging[0].stack)}"
+            how = f"left with exit code 0; {hanging[0].task} is in {own_frame(hanging[0].stack)}"
             return self._verdict(self.early, Kind.LEFT_EARLY, False, how)
-        how = f"is in {_frame(hanging[0].stack)}"
+        how = f"is in {own_frame(hanging[0].stack)}"
         return self._verdict(hanging, Kind.STUCK, _stays_elsewhere(hanging[0]), how)
 
     def by_stacks(self) -> Verdict | None:
@@ -448,36 +448,34 @@ class _Case:
         alone = len(odd) == 1
         first = odd[0]
         if is_ending(first.stack):
-            how = f"is at its end, in {_frame(first.stack)}"
+            how = f"is at its end, in {own_frame(first.stack)}"
             sure = known and alone and first.seen_twice
             return self._verdict(odd, Kind.LEFT_EARLY, sure, how)
         sure = known and alone and _stays_elsewhere(first)
-        return self._verdict(odd, Kind.STUCK, sure, f"is in {_frame(first.stack)}")
+        return self._verdict(odd, Kind.STUCK, sure, f"is in {own_frame(first.stack)}")
 
     def by_votes(self) -> Verdict | None:
-        """Whom the victims name; else the one that is no victim among many."""
+        """Whom the victims name; else the one that is no victim among many. Where that one is in a
+        function in which one waits for nobody, it is stuck there."""
+        kind = Kind.NAMED
         if self.votes:
-            if not (named := self.named):
-                return None
-            (guilty, *more), missed = named, len(self.votes[named[0].task])
-            if guilty.stack and not more and _stays_elsewhere(guilty):
-                how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
-                return self._verdict(named, Kind.STUCK, missed > 2, how)
-            what = "are the peers" if more else "is the peer"
+            guilty = self.named
+            missed = len(self.votes[guilty[0].task]) if guilty else 0
+            what = "is the peer" if len(guilty) == 1 else "are the peers"
             how = f"{what} that {counted(missed, 'task has', 'tasks have')} lost"
-            return self._verdict(named, Kind.NAMED, False, how)
-        quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
-        waiting = [one for one in quiet if _waits(one)] if len(quiet) > 1 else []
-        quiet = [one for one in quiet if one not in waiting]
-        missed = len(self.victims) + len(waiting)
-        if self.victims and missed >= 2 and len(quiet) == 1:
-            (guilty,) = quiet
-            if guilty.stack and not _waits(guilty):
-                how = f"was in {_frame(guilty.stack)} while {missed} others waited for it"
-                return self._verdict(quiet, Kind.STUCK, missed > 2 and guilty.seen_twice, how)
-            how = f"has not come to the operation in which {missed} others waited"
-            return self._verdict(quiet, Kind.STUCK, False, how)
-        return None
+        else:
+            quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
+            waiting = [one for one in quiet if _waits(one)] if len(quiet) > 1 else []
+            guilty = [one for one in quiet if one not in waiting]
+            missed = len(self.victims) + len(waiting)
+            if not self.victims or missed < 2 or len(guilty) != 1:
+                return None
+            kind, how = Kind.STUCK, f"has not come to the operation in which {missed} others waited"
+        stack = guilty[0].stack if len(guilty) == 1 else ()
+        if not stack or _waits(guilty[0]) or joins(stack):
+            return self._verdict(guilty, kind, False, how) if guilty else None
+        how = f"was in {own_frame(stack)} while {missed} others waited for it"
+        return self._verdict(guilty, Kind.STUCK, missed > 2 and guilty[0].seen_twice, how)
 
     # --- sentences ------------------------------------------------------------------------
 
@@ -504,8 +502,8 @@ class _Case:
         else:
             text = f"{named_tasks(names)} {how}"
         others = [one for one in self.waiting if one not in guilty and not one.ended]
-        if kind is Kind.RAISED and not any(_WAITS.search(f.function) for f in _stack(others)):
-            others = []
+        if kind is Kind.RAISED:
+            others = [one for one in others if any(_WAITS.search(f.function) for f in one.stack)]
         if others and kind in (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.RAISED):
             text += f"; {counted(len(others), 'other waits', 'others wait')} in "
             text += _wait(others[0].stack)
@@ -525,7 +523,7 @@ class _Case:
             if one.stopped:
                 yield Evidence(one.task, f"its process {one.stopped}")
             elif one.stack:
-                yield Evidence(one.task, f"in {_frame(one.stack)}")
+                yield Evidence(one.task, f"in {own_frame(one.stack)}")
         for one in self.victims[:10]:
             if one not in guilty:
                 yield Evidence(one.task, one.words.victim, in_log=True)
@@ -656,16 +654,8 @@ def _stays_elsewhere(one: TaskEvidence) -> bool:
     return one.seen_twice and not (_waits(one) or joins(one.stack))
 
 
-def _stack(tasks: Sequence[TaskEvidence]) -> tuple[StackFrame, ...]:
-    return tasks[0].stack if tasks else ()
-
-
 def _function(one: TaskEvidence) -> tuple[str, str, int]:
     return one.stack[0].spot
-
-
-def _frame(stack: Sequence[StackFrame]) -> str:
-    return str(own_frame(stack))
 
 
 def _wait(stack: Sequence[StackFrame]) -> str:
