@@ -154,6 +154,7 @@ class Pane(Widget, can_focus=True):
         self._placeholder = ""
         self._placeholder_height = 0
         """The rows that it takes."""
+        self._placeholder_style = Style()
         self._painter: Painter | None = None
         self._cursor_painter: Painter | None = None
         self._rows: dict[int, list[Strip]] = {}
@@ -488,8 +489,7 @@ class Pane(Widget, can_focus=True):
         return _DrawnPage(drawn, _span(places), silent)
 
     def _placeholder_rows(self) -> list[Strip]:
-        width, base = self.size.width, self._paint().base
-        style = self.get_component_rich_style("pane--placeholder")
+        width, base, style = self.size.width, self._paint().base, self._placeholder_style
         rows = []
         for line in self._placeholder.splitlines():
             for part in wrap([Span(make_drawable(line), PLAIN)], width, 0):
@@ -557,6 +557,7 @@ class Pane(Widget, can_focus=True):
             tint = background.blend(foreground, 0.16)
             self._painter = Painter(foreground, background, palette, colourless, sixteen)
             self._cursor_painter = Painter(foreground, tint, palette, colourless, sixteen)
+            self._placeholder_style = self.get_component_rich_style("pane--placeholder")
         return self._painter
 
     # mouse
