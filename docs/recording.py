@@ -55,7 +55,7 @@ _EVERY = 0.3
 """Seconds between two looks at the screen."""
 _SHOWN = 0.3
 """Seconds for which a picture of a scene is shown."""
-_PATIENCE = 300.0
+_PATIENCE = 900.0
 
 
 class _Recorder:

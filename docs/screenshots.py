@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from textual.pilot import Pilot, WaitForScreenTimeout
-from textual.widgets import Static
+from textual.widgets import DataTable, Static
 
 from bench.report import own_home
 from launcher.cluster import ClusterModel, load
@@ -42,7 +42,7 @@ SHOWN_AS = {str(FOLDER.parent): "~/tfmux"}
 if not sys.base_prefix.startswith("/usr"):
     SHOWN_AS[sys.base_prefix] = "/usr/local"
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
-_PATIENCE = 300.0
+_PATIENCE = 900.0
 STEPS = 12000
 GPUS = """
 name = "llm"
@@ -119,7 +119,9 @@ async def running(session: RunClient) -> None:
         await press(pilot, "M")
         save(app, "metrics")
         await press(pilot, "escape", "b")
-        await asyncio.sleep(4.0)
+        while not app.screen.query_one("#groups", DataTable).row_count:  # hosts may be busy
+            await press(pilot, "f5")
+            await asyncio.sleep(4.0)
         save(app, "stacks")
         await press(pilot, "escape")
         await press(pilot, "tab", "z", "slash", *"loss", "enter")
@@ -251,7 +253,7 @@ def hosts_here(*names: str) -> str:
     """Tables of hosts that are all this machine; each finds its own programs first in the folder of
     its name in the home."""
     via = 'via = ["env", "PATH={home}/{name}:{path}"]\naddress = "127.0.0.1"\n'
-    home, path = Path.home(), os.environ["PATH"]
+    home, path = Path.home(), "/usr/local/bin:/usr/bin:/bin"
     return "".join(f"[hosts.{n}]\n{via.format(home=home, name=n, path=path)}" for n in names)
 
 

@@ -8,6 +8,7 @@ the log store.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Annotated, Literal
@@ -608,9 +609,12 @@ class Snapshot(RunView):
 
 
 def new_notes(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
-    """The notes that have come since; the oldest ones may have been dropped."""
-    for dropped in range(len(before) + 1):
+    """The notes that have come since; the oldest ones may have been dropped. Those of the run stand
+    before those of the screen's own connection to it: new ones may come between."""
+    for dropped in range(len(before)):
         rest = before[dropped:]
         if after[: len(rest)] == rest:
             return after[len(rest) :]
-    return after
+    known = Counter(before)
+    known.subtract(after)
+    return tuple(note for note in after if known[note] < 0)
