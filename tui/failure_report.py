@@ -45,18 +45,33 @@ _SECRET_WORD = (
 _SECRET_NAME = re.compile(rf"{_SECRET_WORD}|(?:^|_)(?:key|pat|pwd)$", re.IGNORECASE)
 _ASSIGNED = re.compile(r"(?<![\w-])([A-Z_][A-Z0-9_]*)=(?:\"[^\"]*\"|'[^']*'|\S+)")
 """A variable of a command: settings of a program, such as `lr=0.1`, have small letters."""
+_QUOTED = r"\"[^\"]*(?:\"|$)|'[^']*(?:'|$)"
+"""A text in quotes, or from one to the end of the line."""
 _CREDENTIALS = (
     re.compile(r"(?P<keep>\b(?:Bearer|Basic)\s+)[\w.~+/=-]{8,}", re.IGNORECASE),
+    re.compile(
+        r"(?P<keep>\b(?:Authorization|Cookie)[\"']?\s*:\s*)(?!Bearer|Basic).+", re.IGNORECASE
+    ),
+    # parts of an address, which sign it
+    re.compile(r"(?P<keep>[?&][\w-]*sig(?:nature)?=)[^\s&\"']+", re.IGNORECASE),
+    re.compile(r"(?P<keep>\bhooks\.[\w.-]+/|/webhooks?/)[^\s\"']+"),
     # key=value, key: value, "key": "value", --key value
     re.compile(
-        rf"(?P<keep>[\w-]*{_SECRET_WORD}[\w-]*[\"']?\s*[=:]\s*[\"']?)[^\s\"',;&]+", re.IGNORECASE
+        rf"(?P<keep>(?:[\w-]*{_SECRET_WORD}[\w-]*[\"']?\s*[=:]|\b[\w-]*(?:pwd|pass)=)\s*)"
+        rf"(?:{_QUOTED}|[^\s\"',;&]+)",
+        re.IGNORECASE,
     ),
-    re.compile(rf"(?P<keep>--?[\w-]*{_SECRET_WORD}[\w-]*\s+)(?!-)\S+", re.IGNORECASE),
+    re.compile(
+        rf"(?P<keep>--?(?:[\w-]*{_SECRET_WORD}[\w-]*|pass|pwd)\s+)(?!-)(?:{_QUOTED}|\S+)",
+        re.IGNORECASE,
+    ),
     re.compile(r"(?P<keep>\b[a-z][a-z0-9+.-]*://)[^\s/@]+@", re.IGNORECASE),
     re.compile(r"(?P<keep>)\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     re.compile(
         r"(?P<keep>)\b(?:gh[pousr]_|github_pat_|glpat-|hf_|sk-|xox[a-z]-|npm_|pypi-)[\w-]{16,}"
     ),
+    re.compile(r"(?P<keep>)\bAIza[\w-]{30,}"),
+    re.compile(r"(?P<keep>)(?<!\S)[A-Za-z0-9+][A-Za-z0-9+/=]{59,}(?!\S)"),  # a row of a key's file
     re.compile(r"(?P<keep>)\beyJ[\w-]{8,}\.[\w-]+(?:\.[\w-]*)?"),
     re.compile(r"(?P<keep>)\b[0-9a-f]{40}\b"),
     re.compile(r"(?P<keep>)(?<![\w.+-])[\w.+-]+@(?=[\w\[])"),  # an account on a host

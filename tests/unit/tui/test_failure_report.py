@@ -123,3 +123,31 @@ def test_lines_without_a_secret_stay_as_they_are(failed: ScriptedRun, line: str)
     """Given a line that only resembles one with a credential, then the report has it whole."""
     failed.write("worker:1", line.encode() + b"\n")
     assert f"  | {line}\n" in failure_report(failed.snapshot(), failed.logs, ENVIRON)
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        ("train --password 'correct horse battery' --lr 0.1", "--lr 0.1"),
+        ('{"password": "correct horse battery", "lr": 0.1}', '"lr": 0.1'),
+        ("db_password='correct horse battery", "db_password="),
+        ("--pass horse --lr 0.1", "--lr 0.1"),
+        ("pwd=horse;host=db", "host=db"),
+        ("GET https://x.invalid/y?sv=1&sig=horse%2Fbattery&se=2", "se=2"),
+        ("GET https://s3.invalid/y?X-Amz-Signature=horse&X-Amz-Date=1", "X-Amz-Date=1"),
+        ("https://hooks.slack.com/services/T00/B00/horse", "hooks.slack.com"),
+        ("Authorization: token horse", "Authorization"),
+        ("Cookie: session=horse; lang=de", "Cookie"),
+        (f"AIza{'horse' * 7}", "  | "),
+        (f"horse{'b3BlbnNz' * 8}", "  | "),
+    ],
+)
+def test_credentials_are_masked_whatever_their_form(
+    failed: ScriptedRun, line: str, kept: str
+) -> None:
+    """Given a line with a credential in quotes, in the address of a page, in a header of a request
+    or in a key's file, then no word of it is in the report, and what is beside it is."""
+    failed.write("worker:1", line.encode() + b"\n")
+    (shown,) = failure_report(failed.snapshot(), failed.logs, ENVIRON).split("bad batch 17\n")[-1:]
+    assert "horse" not in shown and "battery" not in shown
+    assert MASK in shown and kept in shown
