@@ -41,7 +41,7 @@ from ..run.snapshot import (
     Snapshot,
     TaskView,
 )
-from ..run.states import Outcome, RunPhase
+from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 
 LONGEST = 16 << 20
@@ -75,7 +75,7 @@ class Summary:
     exit_code: fields.ExitCode | None = None
     """Exit code of `tfmux up FILE`; absent while there is none."""
     first_failure: str = ""
-    """The task that failed first, its host, and how, in words."""
+    """The task that failed first, its host, and how; else the first host that refused, and why."""
     cause_text: str = ""
     """Which task is guilty of the failure, and why; empty where nothing points to one."""
     attempt: fields.Attempt = 1
@@ -115,6 +115,9 @@ class Summary:
     def of(cls, seen: Snapshot, now: float) -> Summary:
         """The summary of a run as it stands; one that was left as detached goes on."""
         failure, left = seen.first_failure, seen.outcome is Outcome.DETACHED
+        refused = (
+            f"{one.name}: {one.reason}" for one in seen.hosts if one.state is HostState.REFUSED
+        )
         stalled = [t.stalled_since for t in seen.tasks if t.stalled_since is not None]
         return cls(
             seen.run_id,
@@ -124,7 +127,9 @@ class Summary:
             ended=None if left else seen.ended,
             outcome=None if left else seen.outcome,
             exit_code=None if left else seen.exit_code,
-            first_failure=f"{failure.task} @{failure.host} {failure.how}" if failure else "",
+            first_failure=f"{failure.task} @{failure.host} {failure.how}"
+            if failure
+            else next(refused, ""),
             cause_text=seen.verdict.text if seen.verdict is not None else "",
             attempt=seen.attempt,
             attempt_text=seen.attempt_text,
