@@ -339,3 +339,23 @@ async def test_releasing_the_mouse_copies(run: ScriptedRun) -> None:
         await until(pilot, lambda: app.clipboard == "one\ntwo\n")
         told = "2 lines sent to the terminal's clipboard"
         await until(pilot, lambda: any(told in note.message for note in app._notifications))
+
+
+async def test_a_question_is_shown_in_full(run: ScriptedRun) -> None:
+    """Given a run at 80×24, when a person asks to detach, then the question's last words are in
+    sight."""
+    run.change(state=RunPhase.RUNNING)
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("d")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await shows(pilot, "again.")
+
+
+async def test_an_empty_pane_has_nothing_to_copy(run: ScriptedRun) -> None:
+    """Given a pane without a line, when `y` is pressed, then a message says that none is copied."""
+    async with showing(run, (120, 40)) as (app, pilot):
+        await until(pilot, lambda: isinstance(app.focused, Pane))
+        await pilot.press("y")
+        await until(pilot, lambda: said(app, "there is no line to copy"))
+        assert not app.clipboard and not any("copied" in n.message for n in app._notifications)

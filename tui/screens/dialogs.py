@@ -174,7 +174,7 @@ class Confirm(Dialog[bool]):
         return f"{key_of(self, 'dialog.yes')} yes   {key_of(self, 'dialog.no')} no"
 
     def body(self) -> ComposeResult:
-        yield Label(self._why, markup=False)
+        yield Label(self._why, classes="dialog-why", markup=False)
 
 
 class LeaveAnswer(StrEnum):

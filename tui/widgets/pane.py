@@ -332,6 +332,9 @@ class Pane(Widget, can_focus=True):
             count += 1
         view.selection = None
         self.redraw()
+        if not count:
+            self.notify("there is no line to copy", timeout=3)
+            return
         where = await copy(self.app, text)
         cut = f" (the first of {len(numbers)})" if count < len(numbers) else ""
         self.notify(f"{counted(count, 'line')} {where}{cut}. The whole log: {view.path}", timeout=6)
