@@ -223,7 +223,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         kill.add_argument(
             "--forget",
             action="store_true",
-            help="take it from the list, too, where a host will never confirm that nothing is left",
+            help="take it from the list, even if a host will never confirm that no process is left",
         )
 
     if serve := command("serve", help="the same UI in a browser, on the loopback"):

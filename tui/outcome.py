@@ -425,7 +425,7 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"not confirmed{until}: {printable(host.doubt)}{said}", bad
     if host.unreachable_until is not None and host.unreachable_until > time.time():
         when = time_of_day(host.unreachable_until)
-        return f"unreachable; its agent acts by itself at {when} at the latest{said}", bad
+        return f"unreachable; its agent ends the tasks at {when} at the latest{said}", bad
     return f"unreachable{said}", bad
 
 

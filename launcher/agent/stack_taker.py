@@ -195,6 +195,8 @@ class _Dump:
         first = looks.get(process.pid)
         if first is None:
             self.report.note = "it has just ended"
+        elif self.report.state == "is stopped":
+            self.report.note = f"kill -CONT {process.pid} lets it go on, or restart the task"
         elif self.report.state.startswith("is stopped"):
             self.report.note = "a stopped process answers no signal"
         elif not first.caught:

@@ -352,7 +352,9 @@ class Tasks:
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
             asked = event.stopped_why or _ASKED[event.stopped_by]
             data.update_task(task, reason=asked)
-            return self._failed(task, f"{how}, not by itself: {asked}", event.tail, outside=True)
+            return self._failed(
+                task, f"{how}, ended from outside: {asked}", event.tail, outside=True
+            )
         if event.status == 0:
             left = event.left if data.plan.task(task).in_cluster else None
             if left is not None and left.text:

@@ -32,7 +32,7 @@ async def test_o_opens_the_page_in_a_browser(
         run.task("worker:1", url=f"{URL}other")
         await shows(pilot, f"{URL}other")
         await pilot.press("o")
-        await until(pilot, lambda: "ps:0 has no page" in str([*app._notifications]))
+        await until(pilot, lambda: "nothing to open: ps:0" in str([*app._notifications]))
         await pilot.press("tab", "o")
         await until(pilot, lambda: opened == [URL, URL])
 

@@ -354,7 +354,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "SSH",
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"|kex_exchange_identification|Permission denied \((?:publickey|password|gssapi|keyboard)",
-        "the program logs in to another host by itself, and is refused: its keys and known_hosts "
+        "the program itself logs in to another host, and is refused: its keys and known_hosts "
         "on this host, or MaxStartups of the other's sshd",
     ),
     _sign(
@@ -381,7 +381,7 @@ SIGNATURES: tuple[_Signature, ...] = (
 
 _SIGNALS = {
     "KILL": (
-        "sent by another program",
+        "not sent by tfmux",
         "most often by the kernel, when memory is full (`dmesg` on the host says so), or by Slurm "
         "or a container at its limit",
     ),

@@ -58,7 +58,7 @@ class HelpScreen(Dialog[None]):
                     for column in self._columns():
                         yield Static(column, markup=False)
                 yield Static(self._letters(), markup=False)
-            hint = f"Other keys: [keys] in {tilde(config_path())}; ids: docs/keys.md"
+            hint = f"To change keys: [keys] in {tilde(config_path())}; names: docs/keys.md"
             yield Label(hint, classes="dialog-note", markup=False)
 
     def _columns(self) -> tuple[Text, Text]:
@@ -82,7 +82,7 @@ class HelpScreen(Dialog[None]):
 
     def _letters(self) -> Text:
         colours = status_colours(self.app)
-        text = Text("Marks of the status strip:\n")
+        text = Text("Letters of the status strip:\n")
         for i, (state, (letter, color)) in enumerate(STATE_MARKS.items()):
             text.append("\n" if i == _LETTERS_A_ROW else "")
             text.append(letter, f"bold {colours[color]}")

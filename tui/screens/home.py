@@ -261,7 +261,7 @@ class HomeScreen(Page):
             name, sentences = GROUP_DETAILS.get(self._table.key or "", ("", ""))
             about = Text(sentences, "dim")
         if not whole:
-            name, about = "", self._table.filled
+            name, about = "", Text() if self._table.key == NEW else self._table.filled
         box.border_title = Content(name) if name else None
         self.query_one("#about", Static).update(about)
         box.display = whole or bool(about)

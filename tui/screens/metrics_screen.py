@@ -68,8 +68,14 @@ class MetricsScreen(RunPage):
         Binding("escape,M", "app.pop_screen", "Back to the logs", id="metrics.back"),
         Binding("plus", "smooth(1)", "More smoothing", id="metrics.smoother"),
         Binding("minus", "smooth(-1)", "Less smoothing", id="metrics.rougher"),
-        Binding("left", "cursor(-1)", "Values earlier", id="metrics.earlier", priority=True),
-        Binding("right", "cursor(1)", "Values later", id="metrics.later", priority=True),
+        Binding(
+            "left",
+            "cursor(-1)",
+            "Move the cursor back in time",
+            id="metrics.earlier",
+            priority=True,
+        ),
+        Binding("right", "cursor(1)", "Move the cursor forward", id="metrics.later", priority=True),
         Binding("t", "axis", "By time, or by step", id="metrics.axis"),
         Binding(
             "o",

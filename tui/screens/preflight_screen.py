@@ -82,7 +82,7 @@ class PreflightScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "repair", "Repair: the setting, or what is offered", id="check.repair"),
         Binding("l", "launch", "Launch", id="check.launch"),
-        Binding("tab", "other_table", "Checks, or reachability or nodes", id="check.other"),
+        Binding("tab", "other_table", "Switch to the other table", id="check.other"),
         Binding("e", "finding(1)", "Next finding", id="check.next"),
         Binding("E", "finding(-1)", "Previous finding", id="check.previous"),
         Binding("ctrl+d", "scroll_findings(1)", "Findings down", id="check.down"),

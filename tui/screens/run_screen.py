@@ -333,7 +333,7 @@ class RunScreen(Screen[None]):
             name = pane.view.task if pane.view else None
             if name is None:
                 count = len(self.area.views.merged)
-                text = f"all logs, {count} of {len(tasks)} tasks, by time of receipt"
+                text = f"all logs, {count} of {len(tasks)} tasks, in order of arrival"
                 self._titles[None] = Title((Part(0, text, NAME),))
             elif name in tasks:
                 self._titles[name] = task_title(
@@ -434,8 +434,8 @@ class RunScreen(Screen[None]):
         if not url and len(pages) == 1:
             url = pages[0]
         if not url:
-            why = "it has no forward = true, or is not ready"
-            self.notify(f"{name} has no page: {why}", timeout=3)
+            why = "does not forward a port (forward = true), or is not ready"
+            self.notify(f"nothing to open: {name} {why}", timeout=5)
         elif self.app.is_web or sys.platform == "darwin" or any(map(os.environ.get, _GRAPHIC)):
             # The standard library would start a text browser over this screen.
             self.app.open_url(url)

@@ -132,7 +132,7 @@ class PaneArea(Horizontal, can_focus=True):
             "merged",
             "Merged log",
             id="layout.merged",
-            tooltip="The lines of all tasks, by time of receipt",
+            tooltip="The lines of all tasks, in order of arrival",
             group=_LAYOUT,
         ),
         Binding(

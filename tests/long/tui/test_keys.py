@@ -56,7 +56,8 @@ FIXED = {"Enter", "Tab", "→", "Ctrl-Z"}
 DEFAULTS = {display_name(key) for key in IDS.values()} - FIXED
 _NAMED = re.compile(
     r"(?<![\w-])(?:" + "|".join(re.escape(n) for n in DEFAULTS if len(n) > 1) + r")(?![\w-])"
-    r"|(?:^|[\s:;,(])[A-Za-z] (?:adds?|makes|brings|goes|pastes|copies|saves|leaves?|kills?)\b"
+    r"|(?:^|[\s:;,(])[A-Za-z] "
+    r"(?:adds?|creates|removes|edits|brings|goes|pastes|copies|saves|leaves?|kills?)\b"
 )
 
 
@@ -84,7 +85,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
             ("layout.merged", "task on/off", "layout.merged"),
             ("metrics", "smoothing", "metrics.back"),
             ("hosts", "tf1:2222", "hosts.back"),
-            ("help", "Marks of the status strip", "help"),
+            ("help", "Letters of the status strip", "help"),
             ("leave", "Stay", "leave"),
         ):
             await pilot.press(OTHERS[command])
@@ -150,15 +151,15 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
         await press("dialog.back", "demos")
         await press("home.open", "this machine")
         await press("edit.add", "Add hosts")
-        await press("dialog.back", "adds a task")
+        await press("dialog.back", "adds a ps task")
         await press("edit.form", "Enter accepts")
-        await press("dialog.back", "adds a task")
+        await press("dialog.back", "adds a ps task")
         await press("edit.settings", "[metrics]")
-        await press("dialog.back", "adds a task")
+        await press("dialog.back", "adds a ps task")
         await press("tab", f"{display_name(OTHERS['edit.to_table'])} table")
-        await press("edit.to_table", "adds a task")
+        await press("edit.to_table", "adds a ps task")
         await press("edit.plan", "TF_CONFIG")
-        await press("edit.back", "adds a task")
+        await press("edit.back", "adds a ps task")
         await press("edit.back", "demos")
         path.write_text("name = 7\n")
         await press("home.again", "the file has no jobs")
@@ -166,9 +167,9 @@ async def test_no_page_names_a_default_key(tmp_path: Path, monkeypatch: pytest.M
         await press("edit.test", "fix the problems first")
         await press("edit.back", "demos")
         await press("home.remove", "brings it back")
-        await press("home.again", "makes one from a template")
+        await press("home.again", "creates one from a template")
         await press("home.new", "Enter chooses")
-        await press("dialog.back", "makes one from a template")
+        await press("dialog.back", "creates one from a template")
         seen = Summary("mine-1", "mine", RunPhase.RUNNING, 1000.0)
         run = ListedRun(seen, RunFolder(tmp_path), launcher=4121)
         app.push_screen(KillRunsDialog([run], clients, home.prompts))

@@ -102,7 +102,7 @@ async def test_an_unclean_receipt_stays(run: ScriptedRun) -> None:
         )
         run.end(Outcome.KILLED, 4, receipt=Receipt(hosts))
         await shows(pilot, "tf1: pid 4121 (D) python -m trainer")
-        await shows(pilot, "unreachable; its agent acts by itself at")
+        await shows(pilot, "unreachable; its agent ends the tasks at")
         await pilot.pause(2)
         assert app.return_value is None
         await pilot.press("x")

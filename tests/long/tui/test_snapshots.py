@@ -173,9 +173,9 @@ def pages() -> Iterator[TfmuxApp]:
 @pytest.mark.parametrize(
     ("keys", "text", "size"),
     [
-        ([], "adds a task of ps on every host", (200, 50)),
-        ([], "adds a task of ps on every host", (120, 40)),
-        ([], "adds a task of ps on every host", (80, 24)),
+        ([], "adds a ps task on every host", (200, 50)),
+        ([], "adds a ps task on every host", (120, 40)),
+        ([], "adds a ps task on every host", (80, 24)),
         (["down", "home", "right", "enter", *":0"], "out of range", (120, 40)),
         (["tab", "ctrl+end", "x", "="], "needs a file in valid TOML", (120, 40)),
         (["space"], "environment", (80, 24)),

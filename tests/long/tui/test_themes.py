@@ -45,7 +45,7 @@ async def test_every_screen_is_drawn_in_every_theme(run: ScriptedRun, theme: str
             (("m",), "all logs"),
             (("M",), "Loss, smoothing"),
             (("escape", "H"), "Tasks on tf1"),
-            (("escape", "question_mark"), "Marks of the status strip"),
+            (("escape", "question_mark"), "Letters of the status strip"),
             (("escape", "q"), "Stay"),
         ):
             await pilot.press(*keys)

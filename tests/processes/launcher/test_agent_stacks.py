@@ -169,7 +169,10 @@ for _ in range(3):
 
 
 HARDENED = {
-    "stopped": ("os.kill(os.getpid(), signal.SIGSTOP)", "a stopped process answers no signal"),
+    "stopped": (
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+        "kill -CONT {pid} lets it go on, or restart the task",
+    ),
     "ignores": (
         "signal.signal(signal.SIGRTMAX - 7, signal.SIG_IGN)\ntime.sleep(1000)",
         "the program does not catch the signal any more",
@@ -201,7 +204,7 @@ def test_a_program_with_other_plans_for_the_signal_loses_nothing(client: Client,
     wait_until(lambda: state(pid) in ("S", "T"), "it has got there")
     for _ in range(2):
         (process,) = look(client).processes
-        assert (process.way, process.note) == ("proc", note)
+        assert (process.way, process.note) == ("proc", note.format(pid=pid))
         assert process.state == ("is stopped" if how == "stopped" else process.state)
     assert b"woken" not in client.logs[0]
     assert state(pid) in ("S", "T")

@@ -110,7 +110,7 @@ async def test_from_a_template_to_a_launch_takes_eleven_keys_beside_the_words() 
     app = TfmuxApp(pages=[HomeScreen(clients)])
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         person = Typing(pilot)
-        await shows(pilot, "a makes one from a template")
+        await shows(pilot, "a creates one from a template")
         await person.press("a", "2")
         await shows(pilot, "Name")
         await person.press("enter")
@@ -628,7 +628,7 @@ async def test_keys_under_the_cursor_in_the_colours_of_the_theme() -> None:
     """The table's keys with their sentences, in a list; the one under the cursor also above the
     footer. The text follows the cursor of the table. No colour of the theme before is left."""
     async with editor(size=(120, 40)) as pilot:
-        await shows(pilot, "keys of jobs")
+        await shows(pilot, "settings of [jobs")
         await shows(pilot, "when a task is ready and the next stage may start")
         await shows(pilot, "✓")
         before = [theme_colour(pilot.app, name) for name in ("accent-text", "status-good")]
@@ -638,13 +638,13 @@ async def test_keys_under_the_cursor_in_the_colours_of_the_theme() -> None:
             pilot, lambda: not any(colour in pilot.app.export_screenshot() for colour in before)
         )
         await pilot.press("down", "home", "right")
-        await shows(pilot, "keys of hosts")
+        await shows(pilot, "settings of [hosts")
         await shows(pilot, "ssh: ")
         text = screen_of(pilot).query_one(ClusterText)
         await until(pilot, lambda: text.get_line(text.cursor_location[0]).plain == "[hosts.tf1]")
         await to_text(pilot)
         await pilot.press("ctrl+end", "up")
-        await shows(pilot, "keys of metrics")
+        await shows(pilot, "settings of [metrics")
         await shows(pilot, "total: ")
 
 

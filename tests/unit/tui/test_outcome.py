@@ -341,7 +341,7 @@ def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
     soon, past = time.time() + 60, time.time() - 1
     hosts = [HostReceipt("a", unreachable_until=soon), HostReceipt("b", unreachable_until=past)]
     _, acts, unreachable = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
-    assert "a: unreachable; its agent acts by itself at " in acts
+    assert "a: unreachable; its agent ends the tasks at " in acts
     assert unreachable.strip() == "b: unreachable"
 
 

@@ -12,6 +12,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
+from textual.content import Content
 from textual.widgets import Static, TextArea
 from textual.widgets.text_area import (
     Document,
@@ -165,5 +166,5 @@ class KeyList(VerticalScroll, can_focus=False):
             row.truncate(max(20, self.size.width - 2), overflow="ellipsis")
             text.append_text(row).append("\n")
         self.query_one(Static).update(text)
-        self.border_title = f"keys of {table or 'the file'}"
+        self.border_title = Content(f"settings of [{table}]" if table else "settings of the file")
         self.scroll_to(y=max(0, at - 2), animate=False)
