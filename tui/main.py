@@ -96,11 +96,16 @@ def _ignore_interrupts_at_exit() -> None:
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
+_WITHOUT_SCREEN = frozenset(("--headless", "--json"))
+"""Options with which a cluster file is launched, not opened."""
+
+
 def parse(words: list[str]) -> argparse.Namespace:
     """The command of a command line with words, and its arguments; a usage error ends the
     program."""
     if not words[0].startswith("-") and words[0] not in COMMANDS:
-        words = ["open", *words] if _is_file(words[0]) else _complain(words[0])
+        opens = "open" if _WITHOUT_SCREEN.isdisjoint(words) else "up"
+        words = [opens, *words] if _is_file(words[0]) else _complain(words[0])
     one = words[0] in COMMANDS and words[0] != "completion"
     parser = build_parser(words[0] if one else None)
     if words[0] == "run":  # where `-npernode` would be `-n pernode`

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tui.exits import Exit
-from tui.main import main
+from tui.main import main, parse
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,19 @@ def test_a_word_that_is_near_to_none(capsys: pytest.CaptureFixture[str]) -> None
     with pytest.raises(SystemExit):
         main(["quit"])
     assert "see tfmux --help" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(["--headless"], "up"), (["--json"], "up"), ([], "open")],
+    ids=["headless", "json", "screen"],
+)
+def test_a_file_without_a_screen_is_launched(
+    tmp_path: Path, words: list[str], command: str
+) -> None:
+    """Given a cluster file as the first word, when an option says that there is to be no screen,
+    then the file is launched; without one it is opened."""
+    file = tmp_path / "c.toml"
+    file.write_text("name = 'c'\n")
+    arguments = parse([str(file), *words])
+    assert arguments.command == command
