@@ -180,7 +180,7 @@
       } else if (!this.#drawn) {
         title = "Opening again …";
       }
-      if (lost && !this.#refusal) {
+      if ((lost || this.#ended) && !this.#refusal) {
         why = "If this stays: start tfmux serve again, and open the address that it prints.";
       }
       const banner = document.getElementById("banner");
