@@ -702,18 +702,23 @@ async def test_problems_and_the_plan_before_them_are_in_sight() -> None:
 
 
 async def test_a_file_changed_or_deleted_meanwhile_is_noticed() -> None:
-    """The screen asks which version counts; reading the file again can be undone. That it was
+    """Where nothing is unsaved the file is read again, and that is said; otherwise the screen asks
+    which version counts. Reading the file again can be undone. That it was
     deleted is said, and saving brings it back. What is not saved is asked about by Escape, once,
     also where that is pressed faster than the question appears: Escape stays, `d` leaves without
     saving."""
     async with editor() as pilot:
         path = library.path_of("mission")
         path.write_text(path.read_text() + "# by another\n")
+        await shows(pilot, "changed on disk, read again")
+        assert "# by another" in text_of(pilot)
+        await pilot.press("plus")
+        path.write_text(path.read_text() + "# by a third\n")
         await shows(pilot, "The file has changed on disk")
         await pilot.press("r")
-        await until(pilot, lambda: "# by another" in text_of(pilot))
+        await until(pilot, lambda: "# by a third" in text_of(pilot))
         await pilot.press("ctrl+z")
-        await until(pilot, lambda: "# by another" not in text_of(pilot))
+        await until(pilot, lambda: "# by a third" not in text_of(pilot))
 
         path.unlink()
         await shows(pilot, "the file was deleted")
@@ -752,6 +757,7 @@ async def test_the_question_about_a_changed_file_waits_for_its_answer(
     monkeypatch.setattr(Draft, "file_status", counted)
     async with editor() as pilot:
         path = library.path_of("mission")
+        await pilot.press("plus")
         path.write_text(path.read_text() + "# by another\n")
         await shows(pilot, "The file has changed on disk")
         dialog, before = pilot.app.screen, looks

@@ -527,7 +527,8 @@ class EditorScreen(Page):
 
     @work(group="dialog")
     async def _tell_of_disk(self) -> None:
-        """Tells, once, that the file was deleted or changed on disk."""
+        """Tells, once, that the file was deleted or changed on disk; reads it again where nothing
+        here is unsaved."""
         disk = self.draft.file_status()
         if disk is self._reported:
             return
@@ -538,8 +539,22 @@ class EditorScreen(Page):
             # The next letter typed would answer the question.
             text = "the file has changed on disk; saving asks whether to overwrite it"
             self.notify(text, severity="warning", timeout=10)
+        elif disk is FileStatus.CHANGED and not self.modified:
+            if self._reload():
+                self.notify("changed on disk, read again", timeout=5)
         elif disk is FileStatus.CHANGED:
             await self._resolve("overwrite the file when saving")
+
+    def _reload(self) -> bool:
+        """Reads the file again; undo brings the text from here back. False if it cannot be read."""
+        try:
+            self._text.put(self.draft.reload())
+        except SaveError as error:
+            self._error("Not reloaded", error)
+            return False
+        self._reported = FileStatus.UNCHANGED
+        self._look()
+        return True
 
     async def _resolve(self, keep: str) -> bool:
         """Asks whether the text on disk or the one here is to be kept; True if the one here."""
@@ -549,16 +564,11 @@ class EditorScreen(Page):
         }
         answer = await ask(self, Choose("The file has changed on disk", choices))
         if answer == "r":
-            try:
-                self._text.put(self.draft.reload())
-            except SaveError as error:
-                self._error("Not reloaded", error)
+            self._reload()
         elif answer == "k":
             self.draft.accept_disk()
-        else:
-            return False
-        self._reported = FileStatus.UNCHANGED
-        self._look()
+            self._reported = FileStatus.UNCHANGED
+            self._look()
         return answer == "k"
 
     @work(group="dialog")
