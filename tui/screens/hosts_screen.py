@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -258,11 +259,31 @@ def host_loads(snapshot: Snapshot) -> list[HostLoad]:
         tasks.setdefault(task.host, []).append(task)
     receipts = {one.host: one for one in snapshot.receipt.hosts} if snapshot.receipt else {}
     loads = [
-        HostLoad(host, tasks.get(host.name, []), receipts.get(host.name)) for host in snapshot.hosts
+        HostLoad(_known(host, snapshot.state), tasks.get(host.name, []), receipts.get(host.name))
+        for host in snapshot.hosts
     ]
     if len(loads) > _MANY:
         loads.sort(key=lambda load: not load.in_trouble)
     return loads
+
+
+def _known(host: HostView, phase: RunPhase) -> HostView:
+    """The host without the load that it had before it was lost, which is no longer known."""
+    if host.state is not HostState.LOST or phase is RunPhase.ENDED:
+        return host
+    gpus = (
+        replace(
+            gpu,
+            utilisation=None,
+            memory_used=None,
+            temperature=None,
+            power=None,
+            throttled=(),
+            idle_since=None,
+        )
+        for gpu in host.gpus
+    )
+    return replace(host, cpu=None, memory_used=None, usage={}, gpus=tuple(gpus))
 
 
 _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {

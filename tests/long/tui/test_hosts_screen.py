@@ -95,6 +95,26 @@ async def test_every_gpu_has_a_row(tmp_path: Path, size: tuple[int, int]) -> Non
     run.logs.close()
 
 
+async def test_a_lost_host_has_no_load(tmp_path: Path) -> None:
+    """Given a host that is lost, then its row and those of its GPUs and tasks show no figures that
+    its agent told before; its neighbours keep theirs."""
+    run = training(tmp_path)
+    run.change(
+        hosts=tuple(
+            replace(host, cpu=0.37, state=HostState.LOST if host.name == "tf2" else host.state)
+            for host in run.snapshot().hosts
+        )
+    )
+    async with showing(run, (120, 40)) as (app, pilot):
+        await pilot.press("H", "j")
+        await shows(pilot, "GPUs of tf2: NVIDIA H100")
+        rows = {row.strip("│ ").split()[0]: row for row in rows_of(app, "#hosts")}
+        assert "37" in rows["tf1"] and "lost" in rows["tf2"] and "37" not in rows["tf2"], rows
+        row = next(row for row in rows_of(app, "#gpus") if "worker:1 " in row)
+        assert "90" not in row and "60 C" not in row, row
+    run.logs.close()
+
+
 async def test_gpus_can_be_scrolled_to(tmp_path: Path) -> None:
     """Given more GPUs than rows, then Tab goes to them."""
     run = training(tmp_path, hosts=1)
@@ -112,7 +132,7 @@ async def test_gpus_can_be_scrolled_to(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "text"),
     [
-        ({"utilisation": 0.0, "idle_since": -75.0}, "idle 75 s"),
+        ({"utilisation": 0.0, "idle_since": -12600.0}, "idle 3 h"),
         ({"temperature": 91.0}, "hot 91 C"),
         ({"throttled": (Throttle.POWER_BRAKE,)}, "throttled (power-brake)"),
         ({"problem": "GPU is lost"}, "cannot be used: GPU is lost"),
