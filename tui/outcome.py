@@ -231,9 +231,9 @@ def failure_text(
     is_victim = failure is not None and verdict is not None and failure.task not in verdict.tasks
     said = lines or (failure.tail if failure is not None and not is_victim else ())
     if brief and verdict is not None:
-        return text.append_text(_last_lines(said, tail, width))
+        return text.append_text(_last_lines(said, tail, verdict, width))
     if is_victim:
-        text.append_text(_last_lines(said, tail, width))
+        text.append_text(_last_lines(said, tail, verdict, width))
     return text.append_text(
         _first_failure_text(snapshot, colours, tail, said, titled=verdict is None)
     )
@@ -250,14 +250,18 @@ def up_to_evidence(lines: Sequence[str], verdict: Verdict | None) -> Sequence[st
     return lines
 
 
-def _last_lines(lines: Sequence[str], most: int, width: int = 0) -> StyledText:
+def _last_lines(
+    lines: Sequence[str], most: int, verdict: Verdict | None, width: int = 0
+) -> StyledText:
     """The last lines of a log but for routine messages of libraries, and for the marks that Python
-    puts below a line of a traceback."""
+    puts below a line of a traceback; none where there is only the one that the verdict quotes."""
     from tui.log.remarks import remark_source
 
     text = StyledText()
     telling = (line for line in lines if line.strip(" ^~"))
     lines = [line for line in telling if remark_source(line.encode(errors="replace")) is None]
+    if verdict is not None and len(lines) == 1 and lines[0].strip() in verdict.text:
+        return text
     for line in lines[-most:] if most else ():
         shown = f"  | {printable(line)}"
         text.append(f"{_cut(shown, width) if width else shown}\n")
@@ -303,7 +307,7 @@ def _first_failure_text(
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
-    text.append_text(_last_lines(up_to_evidence(lines or failure.tail, verdict), tail))
+    text.append_text(_last_lines(up_to_evidence(lines or failure.tail, verdict), tail, verdict))
     if failure.others:
         names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])
         more = len(failure.others) - _MOST_TASKS + failure.unlisted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -88,6 +89,26 @@ async def test_each_line_leads_to_its_place_in_the_log(
         await pilot.press("C", "down", "down", "enter")
         await until(pilot, lambda: isinstance(app.screen, RunScreen))
         await until(pilot, lambda: focused_task(app) == "worker:2")
+
+
+async def test_a_message_comes_before_where_it_was_written(run: ScriptedRun) -> None:
+    """Given evidence that TensorFlow has printed with time, thread and place in its source, then
+    the row begins with the severity and the message; Enter still finds the line."""
+    fail(run)
+    line = "E0000 00:00:1795816131.093980   12586 ring_alg.cc:291] Aborting RingReduce"
+    run.write("worker:2", line.encode() + b"\n")
+    run.change(
+        verdict=replace(FAILED, evidence=(Evidence(TaskId("worker", 2), line, in_log=True),))
+    )
+    async with showing(run, (80, 24)) as (app, pilot):
+        await shows(pilot, "cause: worker:1 on tf3 raised")
+        await pilot.press("C")
+        await shows(pilot, "E Aborting RingReduce")
+        assert not visible(app, "ring_alg.cc")
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: isinstance(app.screen, RunScreen))
+        await until(pilot, lambda: focused_task(app) == "worker:2")
+        await shows(pilot, "ring_alg.cc:291] Aborting RingReduce")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -83,6 +83,12 @@ def render_line(
     return before + result, sum(cell_len(span.text) for span in before)
 
 
+def without_prefix(text: str) -> str:
+    """A line without what TensorFlow, absl and XLA put before its message, but for its severity."""
+    short: bytes = _PREFIXES.sub(_severity, text.encode(errors="replace"), count=1)
+    return short.decode()
+
+
 def _before(line: Line, options: RowOptions, colours: dict[TaskId, int]) -> list[Span]:
     """The time of a line and, where logs are merged, its task."""
     before: list[Span] = []

@@ -26,6 +26,7 @@ from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.format import StatusColor
 from tui.log.document import Document
+from tui.log.rows import without_prefix
 from tui.log.sanitise import plain_text
 from tui.screens.copied_report import REPORT_ABOUT, copy_report
 from tui.screens.page import fit
@@ -192,7 +193,7 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
             yield EvidenceRow(printable(str(one)))
             continue
         host, line = printable(tasks[one.task].host), one.text if one.in_log else None
-        yield EvidenceRow(printable(one.text), one.task, host, line)
+        yield EvidenceRow(without_prefix(printable(one.text)), one.task, host, line)
 
 
 def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
