@@ -60,6 +60,7 @@ def by_key(text: str, command: Sequence[str]) -> tuple[float, ...]:
         file.write(text)
         file.flush()
         terminal = Terminal([*TFMUX, "up", file.name])
+        terminal.until(b"running")  # a person presses the key on a screen that shows the run
         pids = started(command)
         client = RunClient.attach(RunFolder(max(runs_home().iterdir())))
         began = time.perf_counter()

@@ -53,6 +53,8 @@ _MOST_HOSTS = 16
 _MOST_ENGINES = 3
 _MOST_EVIDENCE = 6
 """Sentences below a cause."""
+_AFTERWORD = 2
+"""Lines behind the last that points to a cause which may explain it; more are a library's."""
 _MOST_TASKS = 32
 """Tasks from which on only those that went wrong are named."""
 
@@ -240,13 +242,14 @@ def failure_text(
 
 
 def up_to_evidence(lines: Sequence[str], verdict: Verdict | None) -> Sequence[str]:
-    """Lines of a guilty task up to the last that points to it; all where none does."""
+    """Lines of a guilty task up to the last that points to it; all where none does, or where only
+    a word or two of the program itself follow."""
     if verdict is None:
         return lines
     texts = [one.text for one in verdict.evidence if one.in_log and one.task in verdict.tasks]
     for end in range(len(lines), 0, -1):
         if any(text in lines[end - 1] for text in texts):
-            return lines[:end]
+            return lines if len(lines) - end <= _AFTERWORD else lines[:end]
     return lines
 
 

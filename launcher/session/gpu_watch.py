@@ -16,7 +16,6 @@ from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..run.gpus import GpuView, gpu_memory, gpu_sample, holders
 from ..run.snapshot import TaskView
-from ..run.states import AT_WORK
 
 if TYPE_CHECKING:
     from .run_shell import RunShell
@@ -43,7 +42,7 @@ class GpuWatch:
         """GPUs of the last look that found a process of the task on one of them."""
         self._compared: set[str] = set()
         """Hosts whose GPUs were compared with what the plan gives away."""
-        self._looks: dict[str, asyncio.Task[None]] = {}
+        self.looks: dict[str, asyncio.Task[None]] = {}
         """Questions about GPUs of hosts on which a task has failed."""
         self._errors: dict[tuple[str, str], int] = {}
         """ECC errors that each GPU had when it was seen first."""
@@ -70,19 +69,18 @@ class GpuWatch:
 
     def look(self, host: str) -> None:
         """Asks for the GPUs of a host on which a task has failed: an Xid error of the last seconds
-        would come with the next report, which is never made. Whoever ends the run himself does not
-        ask why it ended."""
-        if self._data.phase in AT_WORK and self._data.hosts[host].gpus and host not in self._looks:
-            self._looks[host] = self._shell.spawn(self._ask(host), f"GPUs of {host}")
+        would come with the next report, which is never made."""
+        if self._data.hosts[host].gpus and host not in self.looks:
+            self.looks[host] = self._shell.spawn(self._ask(host), f"GPUs of {host}")
 
     async def looked(self, host: str) -> None:
         """Waits for such an answer, not for long."""
-        if look := self._looks.get(host):
+        if look := self.looks.get(host):
             await asyncio.wait([look])
 
     def give_up(self) -> None:
         """Has nobody wait for an answer any more."""
-        for look in self._looks.values():
+        for look in self.looks.values():
             look.cancel()
 
     async def _ask(self, host: str) -> None:
@@ -93,7 +91,7 @@ class GpuWatch:
                 if answer.gpus:
                     self.seen(host, answer.gpus, answer.why)
         finally:
-            del self._looks[host]
+            del self.looks[host]
 
     def of_task(self, task: TaskView) -> tuple[GpuView, ...]:
         """The GPUs of a task, or their MIG instances, with the processes that were there beside its

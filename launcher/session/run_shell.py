@@ -270,7 +270,9 @@ class RunShell:
                     self.allocation.poll_soon()
                 case ev.HostUp(host=host) if not self.attached:
                     self.preparation.expect_files(host)
-            if isinstance(event, ev.TaskExited) and event.status != 0:
+            # Whoever ends the run himself does not ask why it ended.
+            at_work = self.data.phase in AT_WORK
+            if at_work and isinstance(event, ev.TaskExited) and event.status != 0:
                 self.hosts.stats.gpus.look(self.data.tasks[event.task].host)
             for instruction in self.machine.handle(event):
                 self._executor.carry_out(instruction)
@@ -479,7 +481,9 @@ class Executor:
                 shell.spawn(self._finish(), END)
 
     async def _release(self, host: str) -> None:
-        await self._shell.hosts.stats.gpus.looked(host)
+        gpus = self._shell.hosts.stats.gpus
+        if host in gpus.looks:
+            await gpus.looked(host)
         await self._shell.teardown.release(host)
 
     async def _pick_ports(self, tasks: tuple[TaskId, ...]) -> None:
