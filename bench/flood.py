@@ -43,7 +43,7 @@ LINE = "\x1b[32mINFO\x1b[0m 12:04:11 batch {:07d} of \x1b[1mepoch 3\x1b[0m took 
 SSH_TASKS = 4
 SSH_MEGABYTES = 400
 SETTLE_SECONDS = 0.5
-"""After the last exit, for the last frames of the screen."""
+"""For the first frames of the screen, and after the last exit for the last ones."""
 PROGRAMS = {
     # `cat FILE > OUT` would let the kernel share the blocks, which no output of a program can have.
     "plain files": "dd if={file} of={out} bs=128K status=none",
@@ -151,6 +151,8 @@ def by_tfmux(flood: Flood, folder: Path) -> Took:
     env = {"XDG_DATA_HOME": str(folder / "data"), "XDG_STATE_HOME": str(folder / "state")}
     words_of = ["-m", "bench.timed", str(arrivals), "up", str(file)]
     terminal = Terminal([sys.executable, *words_of], env)
+    terminal.until(b"running")  # tasks are there before the screen is
+    time.sleep(SETTLE_SECONDS)
     began = flood.open_gate()
     (path,) = (folder / "data" / "tfmux" / "runs").iterdir()
     run_folder = RunFolder(path)

@@ -176,8 +176,9 @@ _RESET = re.compile(rb"\x1b\[0*m")
 # Neither wide nor combining, nor moving: as many cells as characters.
 _NARROW_RANGES = ((0x20, 0x7E), (0xA1, 0x2FF), (0x2010, 0x2027), (0x2030, 0x205E), (0x2500, 0x25FC))
 _NARROW = re.compile("[" + "".join(f"{chr(a)}-{chr(b)}" for a, b in _NARROW_RANGES) + "]*")
-_REWRITES = re2.compile(rb"[\r\x08]|\x1b\[[0-9;?]*[A-HJKPXdfsu`@]|\x1b[78]", _OPTIONS)
-"""What makes a line other than its characters one after the other."""
+_REWRITES = re2.compile(rb"\x1b\[[0-9;?]*[A-HJKPXdfsu`@]|\x1b[78]", _OPTIONS)
+"""What makes a line other than its characters one after the other, beside carriage returns and
+backspaces: an expression that begins with one character is the faster for it."""
 
 
 class Row:
@@ -561,7 +562,7 @@ def style_after(data: bytes, style: TextStyle) -> TextStyle:
 
 def rewrites(line: bytes) -> bool:
     """Whether a line is not its characters one after the other."""
-    return _REWRITES.search(line) is not None
+    return b"\r" in line or b"\x08" in line or _REWRITES.search(line) is not None
 
 
 def latest(line: bytes) -> bytes:
