@@ -197,6 +197,11 @@ class _Case:
     def victims(self) -> tuple[TaskEvidence, ...]:
         return tuple(one for one in self.tasks if one.words.victim)
 
+    @cached_property
+    def ranks(self) -> tuple[TaskEvidence, ...]:
+        """Tasks that compute, or all where none does: servers stay though all ranks fail alike."""
+        return tuple(one for one in self.tasks if not one.serves) or self.tasks
+
     @property
     def early(self) -> list[TaskEvidence]:
         """Tasks that have left with 0 by themselves."""
@@ -302,8 +307,9 @@ class _Case:
             return None
         alike = Counter(_likeness(one) for one in found)
         (likeness, number), *_ = alike.most_common(1)
-        if likeness and number >= 2 and number == len(self.tasks):
-            return self._alike([one for one in found if _likeness(one) == likeness])
+        same = [one for one in found if _likeness(one) == likeness]
+        if likeness and number >= 2 and all(one in same for one in self.ranks):
+            return self._alike(same)
         found.sort(key=_end)
         lost = self._lost_before(found[0])
         if lost:
@@ -311,8 +317,8 @@ class _Case:
         if not found:
             return None
         first = found[0]
-        same = [one for one in self.tasks if _raises_like(one, first)]
-        if len(same) == len(self.tasks) > 1:  # some were ended by us before they had left
+        same = [one for one in self.ranks if _raises_like(one, first)]
+        if len(same) == len(self.ranks) > 1:  # some were ended by us before they had left
             return self._alike(same)
         sure = len(found) == 1 or first in self.named
         if not sure and first.ended_at is not None and found[1].ended_at is not None:

@@ -1016,6 +1016,28 @@ case(
     Kind.ALIKE,
 )
 case(
+    "all workers raise the same, and their ps is ended with most of them",
+    [
+        task(0, name="ps", serves=True, status=0, by_us=True),
+        task(0, tail=BAD, status=1, ended_at=20.0),
+        ended(1, tail=BAD, status=1, signal=None),
+        ended(2, tail=BAD, status=1, signal=None),
+    ],
+    (0, 1, 2),
+    Kind.ALIKE,
+)
+case(
+    "two servers crash, and the worker lives",
+    [
+        task(0, name="ps", serves=True, signal="SEGV", ended_at=20.0),
+        task(1, name="ps", serves=True, signal="SEGV", ended_at=20.1),
+        ended(0),
+    ],
+    0,
+    Kind.KILLED,
+    False,
+)
+case(
     "another rank has raised elsewhere before it was ended",
     [
         task(0, tail=BAD, status=1, ended_at=20.0),
