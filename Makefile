@@ -2,7 +2,7 @@
 # PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test quick slow soak check bench screenshots recording docs chaos lock dist clean
+.PHONY: demo test quick soak check bench screenshots recording docs chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -19,10 +19,6 @@ test: .venv/ready
 # Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Each worker imports all: three.
 quick: .venv/ready
 	@.ci/pytest $(BIN)/pytest -n 3 -W error::ResourceWarning tests/unit tests/screens
-
-# What `make test` has beside `make quick`, where that has just run.
-slow: TESTS = tests/tensorflow tests/hosts tests/processes tests/long
-slow: test
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1
