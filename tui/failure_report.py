@@ -125,13 +125,11 @@ def _command(found: Mapping[str, Any], job: str) -> Iterator[str]:
 
 
 def guilty_lines(snapshot: Snapshot, logs: LogStore) -> Sequence[str] | None:
-    """Lines of the guilty task's log up to the last that points to it, where one does: what
-    libraries say of the end comes behind it. None where nobody is guilty."""
+    """The last lines of the guilty task's log. None where nobody is guilty."""
     verdict = snapshot.verdict
     if verdict is None or not verdict.tasks:
         return None
-    name = verdict.tasks[0]
-    return up_to_evidence(_last_lines(snapshot, name, logs), verdict)
+    return _last_lines(snapshot, verdict.tasks[0], logs)
 
 
 def _last_lines(snapshot: Snapshot, name: TaskId, logs: LogStore) -> Sequence[str]:
@@ -158,12 +156,10 @@ def _task(snapshot: Snapshot, name: TaskId, logs: LogStore) -> Iterator[str]:
     task = snapshot.task(name)
     words = [task.exit_text, *([f"attempt {task.attempt}"] if task.attempt > 1 else [])]
     words += [] if task.step is None else [f"step {task.step}"]
-    verdict = snapshot.verdict
-    is_guilty = verdict is not None and name in verdict.tasks[:1]
-    lines = guilty_lines(snapshot, logs) if is_guilty else _last_lines(snapshot, name, logs)
+    lines = up_to_evidence(_last_lines(snapshot, name, logs), snapshot.verdict)
     yield ""
     yield printable(f"{name} on {task.host}: {', '.join(words)}; its last lines:")
-    yield from (f"  | {printable(line)}" for line in (lines or ())[-_LINES:])
+    yield from (f"  | {printable(line)}" for line in lines[-_LINES:])
 
 
 def _versions() -> Iterator[str]:

@@ -256,12 +256,13 @@ def up_to_evidence(lines: Sequence[str], verdict: Verdict | None) -> Sequence[st
 def _last_lines(
     lines: Sequence[str], most: int, verdict: Verdict | None, width: int = 0
 ) -> StyledText:
-    """The last lines of a log but for routine messages of libraries, and for the marks that Python
-    puts below a line of a traceback; none where there is only the one that the verdict quotes."""
+    """The last lines of a log up to what points to its task, but for routine messages of libraries
+    and for the marks that Python puts below a line of a traceback; none where there is only the one
+    that the verdict quotes."""
     from tui.log.remarks import remark_source
 
     text = StyledText()
-    telling = (line for line in lines if line.strip(" ^~"))
+    telling = (line for line in up_to_evidence(lines, verdict) if line.strip(" ^~"))
     lines = [line for line in telling if remark_source(line.encode(errors="replace")) is None]
     if verdict is not None and len(lines) == 1 and lines[0].strip() in verdict.text:
         return text
@@ -310,7 +311,7 @@ def _first_failure_text(
     if hint is not None:
         meaning = explain_hint(hint, failure.task, task_contexts(snapshot))
         text.append(f"  ◂ {printable(meaning)}\n", f"italic {colours[StatusColor.BUSY]}")
-    text.append_text(_last_lines(up_to_evidence(lines or failure.tail, verdict), tail, verdict))
+    text.append_text(_last_lines(lines or failure.tail, tail, verdict))
     if failure.others:
         names = ", ".join(str(other) for other in failure.others[:_MOST_TASKS])
         more = len(failure.others) - _MOST_TASKS + failure.unlisted
