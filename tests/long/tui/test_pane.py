@@ -135,6 +135,20 @@ async def second_tick(app: TfmuxApp, pilot: Pilot[int]) -> None:
         await until(pilot, lambda last=last: screen._second != last)  # type: ignore[misc]
 
 
+def drawn_rows(pane: Pane, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The rows of a pane that are drawn from now on."""
+    drawn: set[int] = set()
+    render = StylesCache.render_line
+
+    def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
+        if cache is pane._styles_cache:
+            drawn.add(y)
+        return render(cache, styles, y, *rest)
+
+    monkeypatch.setattr(StylesCache, "render_line", spy)
+    return drawn
+
+
 async def test_unchanged_lines_are_not_drawn_again(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -144,16 +158,8 @@ async def test_unchanged_lines_are_not_drawn_again(
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "worker:1 @tf3  running")
         pane = app.screen.query(Pane)[2]
-        drawn: set[int] = set()
-        render = StylesCache.render_line
-
-        def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
-            if cache is pane._styles_cache:
-                drawn.add(y)
-            return render(cache, styles, y, *rest)
-
         await second_tick(app, pilot)
-        monkeypatch.setattr(StylesCache, "render_line", spy)
+        drawn = drawn_rows(pane, monkeypatch)
         run.task("worker:1", step=120)
         await shows(pilot, "step 120")
         await shows(pilot, "12 %")
@@ -170,16 +176,8 @@ async def test_an_empty_pane_draws_the_text_that_tells_the_time_and_no_more(
     async with showing(run, (120, 40)) as (app, pilot):
         await shows(pilot, "running: no output yet")
         pane = app.screen.query(Pane)[2]
-        drawn: set[int] = set()
-        render = StylesCache.render_line
-
-        def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
-            if cache is pane._styles_cache:
-                drawn.add(y)
-            return render(cache, styles, y, *rest)
-
         await second_tick(app, pilot)
-        monkeypatch.setattr(StylesCache, "render_line", spy)
+        drawn = drawn_rows(pane, monkeypatch)
         run.task("worker:1", started=time.time() - 1000)
         await shows(pilot, "running, 16 min: no output yet")
         assert drawn - {0, pane.outer_size.height - 1} == {1}
