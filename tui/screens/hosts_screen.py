@@ -289,11 +289,11 @@ def _known(host: HostView, phase: RunPhase) -> HostView:
 _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
     "host": lambda load: load.host.name,
     "state": lambda load: load.host.state,
-    "cpu": lambda load: load.host.cpu or 0.0,
-    "memory": lambda load: load.memory or 0.0,
-    "gpu": lambda load: load.gpu or 0.0,
-    "heard": lambda load: load.host.last_heard or 0.0,
-    "lease": lambda load: load.host.lease_until or 0.0,
+    "cpu": lambda load: load.host.cpu,
+    "memory": lambda load: load.memory,
+    "gpu": lambda load: load.gpu,
+    "heard": lambda load: load.host.last_heard,
+    "lease": lambda load: load.host.lease_until,
     "address": lambda load: load.host.destination,
     "note": lambda load: load.host.reason,
     "tasks": lambda load: len(load.tasks),
@@ -319,11 +319,11 @@ _LAST_TITLES: Mapping[str, str | Text] = {
 _GPU_ORDERS: Mapping[str, Callable[[tuple[HostLoad, GpuView]], Any]] = {
     "host": lambda one: (one[0].host.name, one[1].index),
     "gpu": lambda one: one[1].index,
-    "load": lambda one: one[1].utilisation or 0.0,
-    "lately": lambda one: one[1].utilisation or 0.0,
-    "memory": lambda one: one[1].memory or 0.0,
-    "temperature": lambda one: one[1].temperature or 0.0,
-    "power": lambda one: one[1].power or 0.0,
+    "load": lambda one: one[1].utilisation,
+    "lately": lambda one: one[1].utilisation,
+    "memory": lambda one: one[1].memory,
+    "temperature": lambda one: one[1].temperature,
+    "power": lambda one: one[1].power,
     "whose": lambda one: [str(process.task) for process in one[1].processes],
 }
 """The columns of GPUs, and what each orders by."""

@@ -55,9 +55,9 @@ _READ = (
 _TITLES: Sequence[str | Text] = ["task", right("step"), right("loss"), right("steps/s"), "others"]
 _ORDERS: Sequence[Callable[[TaskView], Any]] = (
     lambda task: task.id,
-    lambda task: task.step or 0,
-    lambda task: task.loss or 0.0,
-    lambda task: task.rate or 0.0,
+    lambda task: task.step,
+    lambda task: task.loss,
+    lambda task: task.rate,
 )
 
 

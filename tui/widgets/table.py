@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, TypeVar
 
 from rich.text import Text
@@ -116,11 +117,16 @@ class Table(DataTable[Text]):
         self, items: Iterable[Item], columns: Sequence[Callable[[Item], Any]]
     ) -> list[Item]:
         """The items in the order that a person has asked for; `columns` gives what each column
-        orders by. Without such a wish they stay as they are."""
+        orders by: those of which it has no value (None, nan) come last either way. Without
+        such a wish they stay as they are."""
         if self._order is None or self._order[0] >= len(columns):
             return list(items)
         column, largest_first = self._order
-        return sorted(items, key=columns[column], reverse=largest_first)
+        valued = [(columns[column](item), item) for item in items]
+        known = [pair for pair in valued if _is_known(pair[0])]
+        known.sort(key=itemgetter(0), reverse=largest_first)
+        unknown = [item for value, item in valued if not _is_known(value)]
+        return [*(item for _, item in known), *unknown]
 
     @on(DataTable.HeaderSelected)
     def _order_by(self, event: DataTable.HeaderSelected) -> None:
@@ -261,3 +267,8 @@ class Table(DataTable[Text]):
         if self.cursor_row >= self.row_count - 1:
             self.post_message(self.PastEnd(self, 1))
         super().action_cursor_down()
+
+
+def _is_known(value: object) -> bool:
+    """False for None and nan, which have no place in an order."""
+    return value is not None and value == value
