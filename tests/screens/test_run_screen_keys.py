@@ -286,6 +286,7 @@ async def test_arrows_scroll_where_one_pane_is_shown(run: ScriptedRun) -> None:
         await shows(pilot, "line 199")
         layout = run_screen(app).area.pane_layout
         await until(pilot, lambda: layout.zoomed and layout.focused == TaskId("worker", 0))
+        await until(pilot, lambda: visible(app, "line 180") and not visible(app, "line 179"))
         await pilot.press(*["up"] * 3)
         await until(pilot, lambda: not visible(app, "line 199") and visible(app, "line 196"))
         assert layout.focused == TaskId("worker", 0)

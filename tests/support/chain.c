@@ -4,16 +4,21 @@
  *
  * setsid: each generation is in a session of its own.  empty: the environment is emptied.
  * parent: the second generation kills the first one's parent.
- * It ends when its program has been removed, or by itself after ten minutes, and is slow where
- * nobody but init reaps it: a chain that has got away must not fill the process table.
+ * It ends when its program has been removed, or by itself after ten minutes. It is slow where
+ * nobody but init reaps it, and where the machine has MOST processes, with the dead ones that
+ * nobody has reaped yet: chains must not fill the process table. A fork that fails is tried again.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 #include <time.h>
 #include <unistd.h>
+
+#define MOST 4000
+#define SLOW 50000
 
 static int given(char **argv, const char *word) {
     for (; *argv; argv++)
@@ -43,11 +48,14 @@ int main(int argc, char **argv) {
         kill(parent, SIGKILL);
     }
     while (time(NULL) < end && !access(argv[0], F_OK)) {
-        if (fork() != 0)
+        struct sysinfo machine = {0};
+        int child = fork();
+        if (child > 0)
             _exit(0);
-        if (given(argv, "setsid"))
+        if (child == 0 && given(argv, "setsid"))
             setsid();
-        usleep(getppid() == 1 ? 50000 : microseconds);
+        sysinfo(&machine);
+        usleep(child < 0 || getppid() == 1 || machine.procs > MOST ? SLOW : microseconds);
     }
     return 0;
 }

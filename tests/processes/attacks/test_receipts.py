@@ -27,7 +27,7 @@ PAUSES = (500, 2_000, 5_000, 50_000)
 
 KILLS = budget(5, 500)
 GRACES = (0.0, 0.05, 0.2)
-MOST_ESCAPED = 5
+MOST_ESCAPED = 2
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def test_a_single_kill_claims_no_more_than_a_look(
 ) -> None:
     """Given tasks that are fork chains, when one is killed, then its receipt confirms nothing and
     its neighbours live; when everything is killed, then that is confirmed, and no chain lives.
-    Chains that have got away end by and by: hundreds of them leave no process id for others."""
+    Of the chains that have got away only two live on: they take the processors of others."""
     other = copy(chain, tmp_path / f"{chain.name}n")
     programs = [copy(chain, tmp_path / f"{number}" / chain.name) for number in range(KILLS)]
     quiet = client.start("quiet:0", ["sleep", "1000"])
