@@ -98,18 +98,24 @@ ALIASES = {
     "shards": "num-shards",
 }
 GRACE = Flag("grace", "time between TERM and KILL", 10.0, POSITIVE, "SECONDS")
-THREADS = Flag("threads", "threads of an operation; 0: the task's share of the cores", 0, NATURAL)
+THREADS = Flag(
+    "threads", "threads for each operation; 0: the task's share of the cores", 0, NATURAL
+)
 DATA = Flag("data", "IDX or TFRecord files (default: embedded digits)", metavar="DIR")
 STEPS = Flag("steps", "global steps to train for", 2000, COUNT)
-RESUME = Flag("resume", "also take this run's checkpoint (default: TFMUX_RESUME)", metavar="RUN")
-MODEL = Flag("model", "which network", "mlp", choices=("mlp", "cnn", "cnn-tutorial"))
-LOGDIR = Flag("logdir", "the chief's directory; without it nothing is kept", metavar="DIR")
+RESUME = Flag(
+    "resume", "accept the checkpoint of this run, too (default: TFMUX_RESUME)", metavar="RUN"
+)
+MODEL = Flag("model", "network to train", "mlp", choices=("mlp", "cnn", "cnn-tutorial"))
+LOGDIR = Flag(
+    "logdir", "directory for the chief's checkpoints (default: none are saved)", metavar="DIR"
+)
 ROLE = (
-    Flag("job-name", "this task's job: ps, worker …", metavar="JOB"),
-    Flag("task-index", "this task's index", None, _index),
-    Flag("ps-hosts", "the ps tasks' addresses", metavar="HOST:PORT,…"),
-    Flag("worker-hosts", "the worker tasks' addresses", metavar="HOST:PORT,…"),
-    Flag("chief-hosts", "the chief's address", metavar="HOST:PORT"),
+    Flag("job-name", "job of this task: ps, worker, …", metavar="JOB"),
+    Flag("task-index", "index of this task in its job", None, _index),
+    Flag("ps-hosts", "addresses of the ps tasks", metavar="HOST:PORT,…"),
+    Flag("worker-hosts", "addresses of the worker tasks", metavar="HOST:PORT,…"),
+    Flag("chief-hosts", "address of the chief", metavar="HOST:PORT"),
 )
 GROUPS: dict[str, tuple[Flag, ...]] = {
     "role": (
@@ -117,21 +123,28 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         GRACE,
         THREADS,
         Flag("reconnect-secs", "how long to wait for a lost ps", 60.0, POSITIVE, "SECONDS"),
-        Flag("stay", "a ps stays when all workers are done, as under tfmux", kind=bool),
+        Flag("stay", "keep a ps running when all workers are done, as tfmux does", kind=bool),
     ),
-    "data": (DATA, Flag("batch", "images a step", 100, COUNT)),
+    "data": (DATA, Flag("batch", "images per step", 100, COUNT)),
     "training": (
         STEPS,
-        Flag("learning-rate", "at step 0 (default: 0.2; 0.02 for a cnn)", None, POSITIVE),
-        Flag("learning-rate-decay", "factor of it an epoch", 0.99, POSITIVE),
+        Flag(
+            "learning-rate",
+            "learning rate at step 0 (default: 0.2; 0.02 for a cnn)",
+            None,
+            POSITIVE,
+        ),
+        Flag("learning-rate-decay", "factor of the learning rate per epoch", 0.99, POSITIVE),
         Flag("l2", "weight of the L2 regularisation", 0.0001, NOT_NEGATIVE),
-        Flag("average-decay", "of the moving averages, per global step", 0.99, FRACTION),
-        Flag("seed", "of initial weights and shuffling", 1, NATURAL),
-        Flag("log-every", "local steps a line", 100, COUNT),
+        Flag("average-decay", "decay of the moving averages per global step", 0.99, FRACTION),
+        Flag("seed", "random seed of weights and shuffling", 1, NATURAL),
+        Flag("log-every", "local steps between two lines of the log", 100, COUNT),
     ),
-    "devices": (Flag("devices", "GPUs, else logical CPU devices; a batch for each", 1, COUNT),),
+    "devices": (
+        Flag("devices", "number of GPUs, else of logical CPU devices; one batch each", 1, COUNT),
+    ),
     "calls of the session": (
-        Flag("steps-per-call", "steps of one call; 1: as a classic loop", 10, A_CALL),
+        Flag("steps-per-call", "training steps in one call; 1: a classic loop", 10, A_CALL),
     ),
     "Downpour SGD": (
         Flag("fetch-every", "local steps between two fetches of all weights", 1, COUNT),
@@ -144,20 +157,27 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
             None,
             _index,
         ),
-        Flag("slow-secs", "how long it sleeps at each step", 0.05, FINITE, "SECONDS"),
+        Flag("slow-secs", "seconds that this worker sleeps at each step", 0.05, FINITE, "SECONDS"),
     ),
     "synchronous updates": (
         Flag(
             "replicas-to-aggregate",
-            "gradients that an update waits for; the slowest are backups (default: all)",
+            "gradients for one update; the slowest workers are backups (default: all)",
             kind=COUNT,
         ),
-        Flag("log-batches", "where the chief logs each update's batches", metavar="FILE"),
+        Flag(
+            "log-batches", "file in which the chief logs the batches of each update", metavar="FILE"
+        ),
     ),
     "towers": (
         MODEL,
-        Flag("update", "from all towers, or from each", "sync", choices=("sync", "async")),
-        Flag("epochs", "instead of --steps", None, FINITE),
+        Flag(
+            "update",
+            "one update from all towers, or one from each",
+            "sync",
+            choices=("sync", "async"),
+        ),
+        Flag("epochs", "epochs to train for, instead of --steps", None, FINITE),
         Flag("momentum", "Nesterov momentum of a cnn", 0.9, FRACTION),
         THREADS,
         GRACE,
@@ -168,31 +188,37 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         RESUME,
     ),
     "following": (
-        LOGDIR._replace(help="where the chief saves", required=True),
+        LOGDIR._replace(help="directory of the chief's checkpoints", required=True),
         MODEL,
         DATA,
-        Flag("poll-secs", "how often to look for a new checkpoint", 0.5, FINITE, "SECONDS"),
-        Flag("steps", "leave after this global step (default: on TERM)", None, COUNT),
+        Flag("poll-secs", "time between checks for a new checkpoint", 0.5, FINITE, "SECONDS"),
+        Flag("steps", "exit after this global step (default: at TERM)", None, COUNT),
         RESUME,
         GRACE,
     ),
     "conversion": (
         DATA,
-        Flag("to", "where to write; made if missing", metavar="DIR", required=True),
-        Flag("format", "what to write", "tfrecord", choices=("tfrecord", "idx")),
-        Flag("shards", "TFRecord files a split; 1: with the names that tutorials read", 4, COUNT),
+        Flag("to", "directory to write to; created if missing", metavar="DIR", required=True),
+        Flag("format", "format to write", "tfrecord", choices=("tfrecord", "idx")),
+        Flag("shards", "TFRecord files per split; 1: named as tutorials expect", 4, COUNT),
     ),
     "tf.data service": (
-        Flag("part", "what this task is", choices=PARTS, required=True),
+        Flag("part", "role of this task", choices=PARTS, required=True),
         Flag(
             "dispatcher",
-            "where the dispatcher is",
+            "address of the dispatcher",
             None,
             _address("--dispatcher"),
             "HOST:PORT",
             required=True,
         ),
-        Flag("address", "where this server listens", None, _address("--address"), "HOST:PORT"),
+        Flag(
+            "address",
+            "address that this server listens on",
+            None,
+            _address("--address"),
+            "HOST:PORT",
+        ),
         GRACE,
     ),
     "classic": (

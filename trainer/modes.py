@@ -50,11 +50,24 @@ class Mode(NamedTuple):
 
 
 _MODES = (
-    Mode("classic", "classic", "the tutorials' program, in one file", ("classic",)),
-    Mode("async", "asynchronous", "between-graph, gradients applied as they come", ASYNC, PS),
-    Mode("sync", "synchronous", "between-graph, one update from several workers", SYNC, PS),
-    Mode("in-graph", "in_graph", "one client feeds all workers' devices", GRAPH, PS, "chief"),
-    Mode("towers", "towers", "one machine, a tower a device", TOWERS, defaults={"log-every": 10}),
+    Mode("classic", "classic", "the program of the tutorials, in one file", ("classic",)),
+    Mode("async", "asynchronous", "between-graph replication, asynchronous updates", ASYNC, PS),
+    Mode("sync", "synchronous", "between-graph replication, synchronous updates", SYNC, PS),
+    Mode(
+        "in-graph",
+        "in_graph",
+        "one client computes on the devices of all workers",
+        GRAPH,
+        PS,
+        "chief",
+    ),
+    Mode(
+        "towers",
+        "towers",
+        "one machine, a tower on each device",
+        TOWERS,
+        defaults={"log-every": 10},
+    ),
     Mode(
         "ps-strategy",
         "ps_strategy",
@@ -63,19 +76,39 @@ _MODES = (
         ("chief", *PS),
         "chief",
     ),
-    Mode("all-reduce", "all_reduce", "MultiWorkerMirroredStrategy: no ps", GRAPH, ("worker",)),
-    Mode("evaluate", "evaluate", "tests each checkpoint of a directory", ("following",)),
-    Mode("tf1", "tf1", "runs a program of TensorFlow 1 unchanged: tf1 SCRIPT ARGUMENTS…"),
-    Mode("convert", "convert", "IDX to TFRecord files and back", ("conversion",)),
-    Mode("placement", "examples.placement", "on which device operations run", ("devices",)),
+    Mode(
+        "all-reduce",
+        "all_reduce",
+        "MultiWorkerMirroredStrategy: all-reduce, no ps",
+        GRAPH,
+        ("worker",),
+    ),
+    Mode("evaluate", "evaluate", "test each checkpoint of a directory", ("following",)),
+    Mode("tf1", "tf1", "run a program for TensorFlow 1 unchanged: tf1 SCRIPT ARGUMENTS…"),
+    Mode("convert", "convert", "convert IDX files to TFRecord files, or back", ("conversion",)),
+    Mode("placement", "examples.placement", "on which devices operations run", ("devices",)),
     Mode("tour hello", "examples.hello", "the smallest cluster: one server, one session"),
     Mode("tour two-tasks", "examples.two_tasks", "one job of two tasks, each a client", ("role",)),
-    Mode("tour shared-variable", "examples.shared_variable", "variables shared by name, and not"),
+    Mode(
+        "tour shared-variable", "examples.shared_variable", "variables that sessions share by name"
+    ),
     Mode("tour trace", "examples.trace", "on which task each node of a graph ran", ("role",), PS),
     Mode("tour graphs", "examples.graphs", "two clients, two graphs, one state", ("role",), PS),
-    Mode("tour initialise", "examples.initialise", "who initialises, who waits", ("role",), PS),
-    Mode("tour counter", "examples.counter", "lost updates of a variable, and none", ("role",), PS),
-    Mode("tour data-service", "examples.data_service", "tf.data's service", ("tf.data service",)),
+    Mode(
+        "tour initialise",
+        "examples.initialise",
+        "one worker initialises the variables, the others wait",
+        ("role",),
+        PS,
+    ),
+    Mode(
+        "tour counter",
+        "examples.counter",
+        "lost updates of a variable, and how to avoid them",
+        ("role",),
+        PS,
+    ),
+    Mode("tour data-service", "examples.data_service", "the tf.data service", ("tf.data service",)),
     Mode("tour keras-fit", "examples.keras_fit", "a Keras model on several workers", ("data",)),
 )
 MODES = {mode.name: mode for mode in _MODES}

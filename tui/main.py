@@ -136,7 +136,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         description="Configure, launch, watch and kill TensorFlow clusters from one terminal.",
         epilog=EPILOG,
     )
-    parser.add_argument("--version", action="store_true", help="print the version and leave")
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
 
     def command(name: str, **options: Any) -> argparse.ArgumentParser | None:
@@ -144,24 +144,26 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         added = commands.add_parser(name, formatter_class=formatter, **options)
         return added if only in (None, name) else None
 
-    if demo := command("demo", help="train on this machine at once, no configuration"):
-        demo.add_argument("name", nargs="?", default="async", help="which demo (default: async)")
+    if demo := command("demo", help="run a demo training on this machine, without configuration"):
+        demo.add_argument(
+            "name", nargs="?", default="async", help="name of the demo (default: async)"
+        )
         demo.add_argument("--list", action="store_true", help="list the demos")
         _output_options(demo)
 
-    if up := command("up", help="launch a cluster file at once"):
+    if up := command("up", help="launch a cluster file"):
         up.add_argument("file", type=_path, nargs="?", metavar="FILE", help="the cluster file")
         up.add_argument(
             "--again",
             metavar="RUN",
             nargs="?",
             const="",
-            help="instead of FILE: launch this run again as it was (default: the last one)",
+            help="launch this run again as it was, instead of a FILE (default: the last run)",
         )
         up.add_argument(
             "--resume",
             metavar="RUN",
-            help="continue in the log directory of this run: its id, or a prefix of it",
+            help="continue from the checkpoints of this run (run id, or a prefix of one)",
         )
         _hosts_options(up)
         _output_options(up)
@@ -173,20 +175,24 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
     ):
         _placement_options(run)
         run.add_argument(
-            "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="and its arguments"
+            "words", nargs=argparse.REMAINDER, metavar="COMMAND", help="program and its arguments"
         )
         _output_options(run)
 
-    if opened := command("open", help="open cluster files, one of them ready to launch"):
-        opened.add_argument("files", type=_path, nargs="+", metavar="FILE", help="cluster files")
+    if opened := command("open", help="open cluster files in the UI, ready to launch"):
+        opened.add_argument(
+            "files", type=_path, nargs="+", metavar="FILE", help="cluster files to open"
+        )
 
-    if plan := command("plan", help="print order, commands and environments; start nothing"):
+    if plan := command(
+        "plan", help="print the start order, commands and environments; start nothing"
+    ):
         plan.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-        plan.add_argument("--json", action="store_true", help="one JSON object")
+        plan.add_argument("--json", action="store_true", help="print a JSON object")
         _hosts_options(plan)
 
     if imported := command(
-        "import", help="print the cluster file of a TF_CONFIG, a host file, a TFJob, a command line"
+        "import", help="convert a TF_CONFIG, host file, TFJob or command line to a cluster file"
     ):
         imported.add_argument(
             "file",
@@ -194,17 +200,17 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             nargs="?",
             default="-",
             metavar="FILE",
-            help="the text (default: stdin)",
+            help="file to convert (default: stdin)",
         )
         imported.add_argument(
-            "--save", type=_path, metavar="FILE", help="write the cluster file there"
+            "--save", type=_path, metavar="FILE", help="write the cluster file to FILE"
         )
 
-    if check := command("check", help="look at every host before a launch; start nothing"):
+    if check := command("check", help="check every host before a launch; start nothing"):
         check.add_argument("file", type=_path, metavar="FILE", help="the cluster file")
-        check.add_argument("--json", action="store_true", help="one JSON object")
+        check.add_argument("--json", action="store_true", help="print a JSON object")
         check.add_argument(
-            "--accept-new", action="store_true", help="trust unknown host keys and print them"
+            "--accept-new", action="store_true", help="trust unknown host keys, and print them"
         )
         _hosts_options(check)
 
@@ -212,59 +218,73 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
     if ps := command("ps", help="list active runs"):
         form = ps.add_mutually_exclusive_group()
-        form.add_argument("-q", "--quiet", action="store_true", help="only their names")
-        form.add_argument("--json", action="store_true", help="one JSON array")
+        form.add_argument("-q", "--quiet", action="store_true", help="print run ids only")
+        form.add_argument("--json", action="store_true", help="print a JSON array")
 
-    if attach := command("attach", help="come back to an active run"):
+    if attach := command("attach", help="show an active run again"):
         _run_options(attach)
         _output_options(attach)
 
-    if kill := command("kill", help="end a run, or all, and print the receipt"):
+    if kill := command("kill", help="end one run or all runs, and print the receipt"):
         _run_options(kill)
-        kill.add_argument("--all", action="store_true", help="every active run")
+        kill.add_argument("--all", action="store_true", help="kill every active run")
         kill.add_argument(
-            "--force", action="store_true", help="KILL at once: no grace, no results brought back"
+            "--force",
+            action="store_true",
+            help="send KILL at once: no grace period, no results fetched",
         )
         kill.add_argument(
             "--forget",
             action="store_true",
-            help="take it from the list, even if a host will never confirm that no process is left",
+            help="remove the run from the list, even if a host has not confirmed its end",
         )
 
-    if serve := command("serve", help="the same UI in a browser, on the loopback"):
+    if serve := command("serve", help="serve the UI to browsers, on the loopback address"):
         serve.add_argument(
-            "file", type=_path, nargs="?", metavar="FILE", help="opened in each page"
+            "file", type=_path, nargs="?", metavar="FILE", help="cluster file to open in each page"
         )
         serve.add_argument(
-            "--host", default="127.0.0.1", help="where to listen (default: %(default)s)"
+            "--host", default="127.0.0.1", help="address to listen on (default: %(default)s)"
         )
         serve.add_argument(
-            "--port", type=int, default=8000, help="0: any free one (default: %(default)s)"
+            "--port",
+            type=int,
+            default=8000,
+            help="port to listen on; 0: any free port (default: %(default)s)",
         )
         serve.add_argument(
-            "--tls-cert", type=_path, metavar="FILE", help="serve over TLS: certificate"
+            "--tls-cert", type=_path, metavar="FILE", help="certificate (PEM); serves over TLS"
         )
-        serve.add_argument("--tls-key", type=_path, metavar="FILE", help="its key (PEM)")
         serve.add_argument(
-            "--insecure", action="store_true", help="serve beyond the loopback without TLS"
+            "--tls-key", type=_path, metavar="FILE", help="private key of the certificate (PEM)"
+        )
+        serve.add_argument(
+            "--insecure",
+            action="store_true",
+            help="allow other addresses than the loopback without TLS",
         )
 
-    if logs := command("logs", help="print the stored logs of any run"):
+    if logs := command("logs", help="print the logs of an active or past run"):
         _run_argument(logs)
-        logs.add_argument("task", nargs="?", metavar="TASK", help="such as worker:0 (default: all)")
-        logs.add_argument("-f", "--follow", action="store_true", help="follow them as they grow")
         logs.add_argument(
-            "--raw", action="store_true", help="on a terminal, too, the bytes as they are"
+            "task", nargs="?", metavar="TASK", help="task, such as worker:0 (default: all tasks)"
+        )
+        logs.add_argument("-f", "--follow", action="store_true", help="follow log output")
+        logs.add_argument(
+            "--raw", action="store_true", help="print bytes unchanged, on a terminal too"
         )
 
-    if stacks := command("stacks", help="print where the tasks of a run stand, grouped"):
+    if stacks := command("stacks", help="print what every task of a run is doing (stack traces)"):
         _run_argument(stacks)
         stacks.add_argument(
-            "tasks", nargs="*", metavar="TASK", help="such as worker:0: all stacks of these in full"
+            "tasks",
+            nargs="*",
+            metavar="TASK",
+            help="tasks whose stacks are printed in full, such as worker:0",
         )
-        stacks.add_argument("--json", action="store_true", help="one JSON object")
+        stacks.add_argument("--json", action="store_true", help="print a JSON object")
 
-    if collect := command("collect", help="bring what tasks have left on a run's hosts"):
+    if collect := command("collect", help="fetch results of a run from its hosts"):
         _run_argument(collect)
         collect.add_argument(
             "patterns",
@@ -273,21 +293,23 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
             help="paths in the workdir, such as out, '*.ckpt' or 'out/*/best' (default: all)",
         )
 
-    if remove := command("rm", help="delete past runs: records, logs, collected results"):
+    if remove := command("rm", help="delete past runs with their logs and fetched results"):
         remove.add_argument(
             "runs",
             nargs="+",
             metavar="RUN",
-            help="its id, or the beginning of it",
+            help="run id, or a prefix of one",
         )
         remove.add_argument(
-            "--force", action="store_true", help="also those with results that would be lost"
+            "--force",
+            action="store_true",
+            help="delete runs with results too, although these are lost",
         )
 
-    command("doctor", help="print what a bug report needs to know")
+    command("doctor", help="print versions and paths for a bug report")
 
-    if completion := command("completion", help="print a completion script for a shell"):
-        completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="which one")
+    if completion := command("completion", help="print a shell completion script"):
+        completion.add_argument("shell", choices=("bash", "zsh", "fish"), help="shell")
         completion.set_defaults(parser=parser)
     return parser
 
@@ -311,7 +333,11 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
     from launcher.cluster import Framework
 
     parser.add_argument(
-        "-n", "-np", type=int, metavar="N", help="tasks (default: one for each slot of the hosts)"
+        "-n",
+        "-np",
+        type=int,
+        metavar="N",
+        help="number of tasks (default: one for each slot of the hosts)",
     )
     parser.add_argument(
         "-H",
@@ -320,7 +346,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         "-host",
         "-hosts",
         metavar="HOST[:SLOTS],…",
-        help="as ssh knows them (default: this machine)",
+        help="hosts, as ssh knows them (default: this machine)",
     )
     parser.add_argument(
         "--hostfile",
@@ -329,55 +355,57 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
         "--machinefile",
         type=_path,
         metavar="FILE",
-        help="lines such as: tf1 slots=2",
+        help="file of hosts, with lines such as: tf1 slots=2",
     )
-    parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of parameter servers")
-    parser.add_argument("--workers", metavar="HOST[:SLOTS],…", help="and of their workers")
+    parser.add_argument("--ps", metavar="HOST[:SLOTS],…", help="hosts of the parameter servers")
+    parser.add_argument(
+        "--workers", metavar="HOST[:SLOTS],…", help="hosts of the workers, with --ps"
+    )
     parser.add_argument(
         "-x",
         "--env",
         action="append",
         default=[],
         metavar="NAME[=VALUE]",
-        help="variable of the tasks (default: its value in this shell); may be given again",
+        help="environment variable for the tasks (default: its value in this shell); repeatable",
     )
     parser.add_argument(
         "--identity",
         "-i",
         metavar="FILE",
-        help="private key for the hosts (default: the keys of ssh)",
+        help="private key for the hosts (default: as ssh chooses)",
     )
     parser.add_argument(
         "--framework",
-        help=f"sets the ranks: {', '.join(Framework)} (default: {Framework.TENSORFLOW})",
+        help=f"framework of the ranks: {', '.join(Framework)} (default: {Framework.TENSORFLOW})",
     )
     parser.add_argument(
         "--max-restarts",
         type=int,
         metavar="N",
-        help="where a task fails, start all again, N times at most (torch, jax, mpi-like)",
+        help="restart all tasks when one fails, at most N times (torch, jax, mpi-like)",
     )
-    parser.add_argument("--name", help="name of the cluster (default: that of the script)")
+    parser.add_argument("--name", help="name of the cluster (default: name of the script)")
     parser.add_argument(
-        "--workdir", help="directory to copy to the hosts (default: this one; '': none)"
+        "--workdir", help="directory to copy to the hosts (default: the current one; '': none)"
     )
     parser.add_argument(
         "--directory",
         metavar="DIR",
-        help="directory that the hosts have already: tasks start there, and nothing is copied",
+        help="existing directory on the hosts: tasks start in it, and nothing is copied",
     )
     parser.add_argument(
         "--address",
-        help="address of localhost for the other hosts (default: that of the route to them)",
+        help="address of this machine for the other hosts (default: from the route to them)",
     )
     parser.add_argument(
         "--collect",
         action="append",
         default=[],
         metavar="PATTERN",
-        help="path in the workdir, or pattern, to bring back at the end; may be given again",
+        help="path or pattern in the workdir to fetch at the end; repeatable",
     )
-    parser.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file there")
+    parser.add_argument("--save", type=_path, metavar="FILE", help="write the cluster file to FILE")
 
 
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
@@ -386,13 +414,13 @@ def _hosts_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--hosts-from",
         choices=tuple(HostSource),
-        help="hosts node0, node1, …: of this shell's Slurm job, or of a list",
+        help="take node0, node1, … from this shell's Slurm job, or from a host file",
     )
     parser.add_argument(
         "--hostfile",
         type=_path,
         metavar="FILE",
-        help="the list (default: that which PBS or mpirun names in the environment)",
+        help="host file (default: the one that PBS or mpirun names in the environment)",
     )
 
 
@@ -401,22 +429,26 @@ def _run_argument(parser: argparse.ArgumentParser) -> None:
         "run",
         metavar="RUN",
         nargs="?",
-        help="its id, or the beginning of it (default: the one active run)",
+        help="run id, or a prefix of one (default: the only active run)",
     )
 
 
 def _run_options(parser: argparse.ArgumentParser) -> None:
     _run_argument(parser)
-    parser.add_argument("--file", type=_path, help="its cluster file, on a machine that lacks it")
+    parser.add_argument(
+        "--file", type=_path, help="cluster file of the run, on a machine that did not launch it"
+    )
 
 
 def _output_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--headless", action="store_true", help="no screen: the logs on stdout")
-    parser.add_argument("--json", action="store_true", help="no screen: events on stdout")
+    parser.add_argument("--headless", action="store_true", help="without the UI: logs on stdout")
+    parser.add_argument(
+        "--json", action="store_true", help="without the UI: events on stdout, as JSON lines"
+    )
     parser.add_argument(
         "--quiet-remarks",
         action="store_true",
-        help="headless: leave out TensorFlow's routine messages at every start and end",
+        help="with --headless: leave out TensorFlow's routine messages",
     )
 
 

@@ -33,7 +33,7 @@ def test_help_and_mistakes_answer_without_tensorflow() -> None:
     )
     for words, status, said in (
         (["async", "--help"], 0, "--worker-hosts"),
-        (["--help"], 0, "gradients applied as they come"),
+        (["--help"], 0, "asynchronous updates"),
         (["asink"], 2, "did you mean async?"),
         (["tf1", "--help"], 0, "tf1 SCRIPT ARGUMENTS…"),
         (["tour"], 2, "no tour given; one of hello, two-tasks"),
