@@ -549,10 +549,6 @@ class ClusterModel(FileTable):
         copy._base, copy._lines = folder.absolute(), lines
         return copy
 
-    def line_of(self, *path: str) -> int | None:
-        """Returns the line of a key in the file, or of the nearest table around it."""
-        return self._lines.of(path)
-
     def place(self, *path: str | int) -> str:
         """Returns where a key or an element of a list stands: `exclude in [run], line 12`; the same
         for a run's own copy of its file."""
@@ -562,7 +558,7 @@ class ClusterModel(FileTable):
 
     def where(self, *path: str) -> str:
         """Returns a key and where it stands: `run.workdir (c.toml:12)`."""
-        line = self.line_of(*path)
+        line = self._lines.of(path)
         place = f" ({self._lines.source}:{line})" if line else ""
         return f"{'.'.join(path)}{place}"
 

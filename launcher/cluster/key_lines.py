@@ -11,6 +11,7 @@ import bisect
 import re
 import tomllib
 from dataclasses import field
+from functools import cached_property
 
 from ..frozen import frozen
 
@@ -32,33 +33,51 @@ _SCALAR = re.compile(r"[^,\]}#\n]+")
 
 
 class KeyLines:
-    """Line numbers of one text, counted from 1."""
+    """Line numbers of one text, counted from 1. It is scanned when the first is asked for: of a
+    file without problems nobody asks."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0
-        self._breaks = [match.start() for match in re.finditer("\n", text)]
-        self._lines: dict[KeyPath, int] = {}
-        self._repeats: dict[KeyPath, int] = {}
-        self.last = 1
+
+    @cached_property
+    def _found(self) -> _Scan:
+        return _Scan(self._text)
+
+    @property
+    def last(self) -> int:
         """The line of the last key or element."""
-        self._paths: dict[int, KeyPath] = {}
-        try:
-            self._document()
-        except (_SyntaxError, RecursionError):
-            pass  # not TOML from here on; tomllib reports it
+        return self._found.last
 
     def of(self, path: KeyPath) -> int | None:
         """Returns the line of a key, else of the nearest table or list around it."""
         while path:
-            if path in self._lines:
-                return self._lines[path]
+            if path in self._found.lines:
+                return self._found.lines[path]
             path = path[:-1]
         return None
 
     def on(self, line: int) -> KeyPath:
         """Returns the last key or element that begins on a line; empty if there is none."""
-        return self._paths.get(line, ())
+        return self._found.paths.get(line, ())
+
+
+class _Scan:
+    """Scan of a text, from its begin to its end or to what is not TOML, which tomllib reports."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._breaks = [match.start() for match in re.finditer("\n", text)]
+        self._repeats: dict[KeyPath, int] = {}
+        self.lines: dict[KeyPath, int] = {}
+        """The line of each key and element."""
+        self.paths: dict[int, KeyPath] = {}
+        """The last key or element that begins on a line."""
+        self.last = 1
+        try:
+            self._document()
+        except (_SyntaxError, RecursionError):
+            pass
 
     def _document(self) -> None:
         table: KeyPath = ()
@@ -151,8 +170,8 @@ class KeyLines:
             self._at += 1
 
     def _mark(self, path: KeyPath, line: int) -> None:
-        self._lines.setdefault(path, line)
-        self._paths[line] = path
+        self.lines.setdefault(path, line)
+        self.paths[line] = path
 
     def _line(self) -> int:
         return bisect.bisect_left(self._breaks, self._at) + 1

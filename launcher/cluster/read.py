@@ -102,8 +102,9 @@ def model_of(toml: TomlText, source: str, base: Path, *, for_launch: bool = Fals
     if toml.problem is not None:
         raise ClusterFileError(source, [toml.problem])
     raw, lines = dict(toml.values or {}), toml.lines
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
-    raw.setdefault("name", stem or "cluster")
+    if nameless := "name" not in raw:
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source).stem).strip("-._")[:64]
+        raw["name"] = stem or "cluster"
     if beyond := list(limits(raw)):
         raise _error(source, beyond, lines)
     try:
@@ -112,6 +113,8 @@ def model_of(toml: TomlText, source: str, base: Path, *, for_launch: bool = Fals
         details = error.errors(include_url=False)
         wrong = value_problems(details[: _MOST_PROBLEMS + 1])
         raise _error(source, wrong, lines, error.error_count()) from None
+    if nameless:
+        cluster.model_fields_set.remove("name")  # by which a copy of the file is given one
     place = FileLines(lines, _lines_added(toml.text), source)
     cluster = cluster.based_on(base, place).with_pending_nodes()
     found = violations(cluster, raw, for_launch=for_launch)

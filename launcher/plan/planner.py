@@ -102,8 +102,6 @@ class TaskPlan:
     stop_signal: StopSignal = StopSignal.TERM
     directory: bool = False
     """The task starts in a directory that the host has, not in a copy of the workdir."""
-    ready_key: str = ""
-    """Key of the cluster file that says when it is ready, and its line, for people."""
     warm: WarmStart | None = None
     """None: it always starts cold."""
 
@@ -342,7 +340,6 @@ class _Planner:
             variables=variables,
             gpus=self._gpu_names(task, variables),
             ready=readiness(cluster, task.job),
-            ready_key=ready_key(cluster, task.job),
             in_cluster=cluster.in_spec(task.job),
             forward=job.forward,
             cwd=values["workdir"],
@@ -723,33 +720,29 @@ def readiness(cluster: ClusterModel, job: str) -> Readiness:
     return PortListens() if tensorflow and job in ROLES else Auto()  # they run a server
 
 
-def ready_key(cluster: ClusterModel, job: str) -> str:
-    """Names the key that says so, or would, and its line in the file."""
-    in_start = cluster.jobs[job].ready is None and job in cluster.start.ready
-    table, key = (("start", "ready"), job) if in_start else (("jobs", job), "ready")
-    line = cluster.line_of(*table, key)
-    return f"{key} in [{'.'.join(table)}]{'' if line is None else f', line {line}'}"
-
-
-def missing(task: TaskPlan, *, started: bool) -> str:
+def missing(cluster: ClusterModel, task: TaskPlan, *, started: bool) -> str:
     """Says what a task has not done that was waited for, and which key of the file changes it."""
     match task.ready:
-        case PortListens() if started:
-            return (
-                f"it does not listen on port {task.port}; for a program that opens no port write "
-                f'ready = "auto" ({task.ready_key})'
-            )
-        case LogMatches(pattern) if started:
-            return f"no line of its log matches {pattern!r} ({task.ready_key})"
-        case After(seconds) if started:
-            return f"it was to live for {seconds:g} s ({task.ready_key})"
-        case Auto() if started:
+        case _ if not started:
+            return "its process was not started"
+        case PortListens():
+            open_no_port = 'for a program that opens no port write ready = "auto"'
+            what = f"it does not listen on port {task.port}; {open_no_port}"
+        case LogMatches(pattern):
+            what = f"no line of its log matches {pattern!r}"
+        case After(seconds):
+            what = f"it was to live for {seconds:g} s"
+        case Auto():
             signs = ["printed a metric line", f"lived for {AUTO_SECONDS:g} s"]
             if task.port is not None:
                 signs.insert(0, f"listened on port {task.port}")
-            return f"it has neither {', nor '.join(signs)} ({task.ready_key})"
+            what = f"it has neither {', nor '.join(signs)}"
         case _:
             return "its process was not started"
+    job = task.id.job
+    in_start = cluster.jobs[job].ready is None and job in cluster.start.ready
+    place = ("start", "ready", job) if in_start else ("jobs", job, "ready")
+    return f"{what} ({cluster.place(*place)})"
 
 
 def cannot_run(tasks: Sequence[TaskId], host: str, why: str) -> str:

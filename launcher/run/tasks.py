@@ -295,7 +295,8 @@ class Tasks:
         view = data.tasks[task]
         held = f" ({view.reason})" if view.reason else ""
         waited = f"not ready after {data.plan.start_timeout:g} s{held}"
-        reason = f"{waited}: {missing(data.plan.task(task), started=view.pid is not None)}"
+        plan = data.plan.task(task)
+        reason = f"{waited}: {missing(data.cluster, plan, started=view.pid is not None)}"
         data.update_task(task, reason=reason)
         return self._failed(task, reason, ())
 

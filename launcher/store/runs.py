@@ -80,10 +80,10 @@ class RunFolder:
         Raises:
             OSError: the disk is full or gone; what was there is there.
         """
-        if cluster.line_of("name") is None:
+        if "name" not in cluster.model_fields_set:
             from ..cluster.read import with_file_name
 
-            # A file without a name has that of the file, and this copy is called otherwise.
+            # It has that of the file, and this copy is called otherwise.
             text = with_file_name(text, cluster.name)
         new = self.path / "cluster.toml.new"
         new.write_text(text, encoding="utf-8", newline="")
