@@ -288,7 +288,8 @@ class HangWatch:
         time."""
         with suppress(Exception):
             async with asyncio.timeout(_JUDGE_SECONDS):
-                verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving)
+                judge, moving = self._shell.judge, self._stalls.moving
+                verdict, _ = await judge.judge_waiting(found, moving, judge.outputs())
                 return None if verdict is None else verdict.doubted()
         return None
 
@@ -304,22 +305,21 @@ class HangWatch:
 
         Most of them are well, so only this is a hang: the others wait in a framework for one that
         does nothing, or do nothing since a host was lost, and two looks some time apart have found
-        it so. It is no stall: nobody knows
-        the pace of such a run, and no hook is run.
+        it so. It is no stall: nobody knows the pace of such a run, and no hook is run.
         """
         with suppress(Exception):  # a look is never a reason to end anything
             if not self._may_look(Hang.SILENT):
                 return
-            before = {view.id: view.last_output for view in self._cluster}
-            found = await self._shell.stacks.take()
-            verdict = await self._shell.judge.judge_waiting(found, self._stalls.moving, _QUIET_LOOK)
-            loud = [view.id for view in self._cluster if view.last_output != before.get(view.id)]
+            judge = self._shell.judge
+            outputs, found = judge.outputs(), await self._shell.stacks.take()
+            moving = self._stalls.moving
+            verdict, loud = await judge.judge_waiting(found, moving, outputs, _QUIET_LOOK)
             if verdict is None or not verdict.sure:
                 return
             if loud and verdict.kind is not Kind.HOST_LOST:
                 return
             if self._data.run.verdict is None:
-                self._loud = frozenset(loud)
+                self._loud = loud
                 self._stood = self._standing(self._loud)
                 self._tell(Hang.SILENT, (), found, verdict.text, verdict)
 

@@ -114,19 +114,28 @@ class Judge:
         return judge(await self._facts((found, await self._shell.stacks.take()), hanging, moving))
 
     async def judge_waiting(
-        self, found: Stacks, moving: Collection[TaskId], seconds: float = _SECOND_LOOK
-    ) -> Verdict | None:
+        self,
+        found: Stacks,
+        moving: Collection[TaskId],
+        outputs: Mapping[TaskId, float | None],
+        seconds: float = _SECOND_LOOK,
+    ) -> tuple[Verdict | None, frozenset[TaskId]]:
         """The task for which all others wait, in a run of which nothing says that it hangs, by the
-        stacks that were taken now, and, where there is one, a second look some seconds later."""
-        before = {view.id: view.last_output for view in self._views()}
+        stacks that were taken now, and, where there is one, a second look some seconds later; and
+        the tasks that have written since their last outputs were these `outputs`."""
         facts = await self._facts((found,), {}, moving)
         if judge_waiting([replace(one, seen_twice=True) for one in facts]) is None:
-            return None
+            return None, frozenset()
         await asyncio.sleep(seconds)
         again = await self._shell.stacks.take()
         facts = await self._facts((found, again), {}, moving)
-        wrote = {view.id for view in self._views() if view.last_output != before.get(view.id)}
-        return judge_waiting([replace(one, wrote=one.task in wrote) for one in facts])
+        now = self.outputs()
+        wrote = frozenset(task for task, last in now.items() if last != outputs.get(task))
+        return judge_waiting([replace(one, wrote=one.task in wrote) for one in facts]), wrote
+
+    def outputs(self) -> dict[TaskId, float | None]:
+        """When each task that is judged wrote last."""
+        return {view.id: view.last_output for view in self._views()}
 
     async def _facts(
         self,
