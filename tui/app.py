@@ -541,7 +541,7 @@ class TfmuxApp(App[int]):
     def action_edit_file(self) -> None:
         """Opens the cluster file of the ended run, where its trouble is."""
         from launcher.store.runs import RunFolder
-        from tui.screens.editor.screen import editor_of_run
+        from tui.screens.editor.screen import edit_run
 
         if self.control is None or self.screen.is_modal:
             return
@@ -552,9 +552,7 @@ class TfmuxApp(App[int]):
                 self.close_run(0)
                 self._pages[0].edit_run(folder, snapshot)
             elif self._clients is not None and self._prompts is not None:
-                editor, note = editor_of_run(folder, snapshot, self._clients, self._prompts)
-                self.push_screen(editor)
-                self.notify(note, timeout=12)
+                edit_run(self, folder, snapshot, self._clients, self._prompts)
         except (TfmuxError, OSError) as error:
             self.notify(str(error), severity="error", timeout=12)
 

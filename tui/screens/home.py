@@ -23,7 +23,6 @@ from launcher.cluster.saved_file import SaveError
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
-from launcher.session.again import place_to_edit
 from launcher.session.control import RunControl
 from launcher.session.deletion import delete_runs, results_of
 from launcher.session.run_list import ListedRun
@@ -35,7 +34,7 @@ from tui.format import StatusColor
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Confirm, ask
-from tui.screens.editor.screen import EditorScreen, editor_of_run
+from tui.screens.editor.screen import EditorScreen, edit_run
 from tui.screens.editor.templates import TemplateDialog
 from tui.screens.home_rows import (
     CLUSTER_ORDERS,
@@ -408,16 +407,9 @@ class HomeScreen(Page):
 
     def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:
         try:
-            editor, note = editor_of_run(folder, snapshot, self.clients, self.prompts)
+            edit_run(self.app, folder, snapshot, self.clients, self.prompts)
         except (TfmuxError, OSError) as error:
             self._complain(error)
-            return
-        below = self.app.screen
-        if isinstance(below, EditorScreen) and below.edits(editor):
-            below.show_place(place_to_edit(snapshot))
-        else:
-            self.app.push_screen(editor)
-        self.notify(note, timeout=12)
 
     def action_test(self) -> None:
         """Checks every host of the cluster, and starts nothing."""

@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from rich.text import Text
 from textual import events, on, work
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -161,9 +161,9 @@ class EditorScreen(Page):
         assert self._draft is not None
         return self._draft
 
-    def edits(self, other: EditorScreen) -> bool:
-        """Both screens are about the same file."""
-        return self._draft is not None and self.draft.path.absolute() == other._path.absolute()
+    def edits(self, path: Path) -> bool:
+        """Whether the screen is about this file."""
+        return self._draft is not None and self.draft.path.absolute() == path.absolute()
 
     @property
     def text(self) -> str:
@@ -708,17 +708,27 @@ class EditorScreen(Page):
         self.notify(str(error), title=title, severity="error", timeout=12)
 
 
-def editor_of_run(
-    folder: RunFolder, snapshot: Snapshot, clients: RunClients, prompts: PromptDialogs
-) -> tuple[EditorScreen, str]:
-    """The editor of the file that a run was launched from, its cursor where the trouble of the run
-    is, and a sentence about the file. Where that has gone, what the run has of it is a new file.
+def edit_run(
+    app: App[Any],
+    folder: RunFolder,
+    snapshot: Snapshot,
+    clients: RunClients,
+    prompts: PromptDialogs,
+) -> None:
+    """Opens the file that a run was launched from, its cursor where the trouble of the run is; in
+    the editor that is open on it, if one is. Where the file has gone, what the run has of it is a
+    new one.
 
     Raises:
         ClusterFileError: the stored cluster file cannot be read.
     """
     path, text, note = editable_file(folder)
-    return EditorScreen(path, clients, prompts, text, place_to_edit(snapshot)), note
+    place, below = place_to_edit(snapshot), app.screen
+    if isinstance(below, EditorScreen) and below.edits(path):
+        below.show_place(place)
+    else:
+        app.push_screen(EditorScreen(path, clients, prompts, text, place))
+    app.notify(note, timeout=12)
 
 
 _JOBS = (*USUAL_JOBS, "tensorboard")
