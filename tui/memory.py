@@ -37,8 +37,8 @@ class Remembered:
 class Memory:
     """The choices, as they were read and have been changed since."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self._path = path or state_home() / "screens.json"
+    def __init__(self) -> None:
+        self._path = state_home() / "screens.json"
         self.choices = _read(self._path)
         self._writing = threading.Lock()
 

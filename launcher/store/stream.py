@@ -277,9 +277,9 @@ class LineReader:
     """Whole lines of a file that grows; `read` goes on where the last call has ended, also in a
     file that was put in its place, with older lines left out (`thinning`)."""
 
-    def __init__(self, path: Path, offset: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self.offset = offset
+        self.offset = 0
         self.damage = Damage()
         self._before = b""
         """The bytes before the offset, by which it is found again."""

@@ -135,15 +135,12 @@ class Choices(OptionList):
 class Choose(Dialog[Choice]):
     """Asks for one of a few choices; each is a key of its own."""
 
-    def __init__(self, title: str, choices: Mapping[Choice, str], text: str = "") -> None:
+    def __init__(self, title: str, choices: Mapping[Choice, str]) -> None:
         """`choices` maps each key, which is the answer, to what it does."""
         super().__init__(title)
         self._choices = choices
-        self._text = text
 
     def body(self) -> ComposeResult:
-        if self._text:
-            yield Label(self._text, classes="dialog-text", markup=False)
         options = (Option(f"{key}  {does}") for key, does in self._choices.items())
         yield Choices(*options, markup=False)
 
