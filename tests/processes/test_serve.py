@@ -122,11 +122,14 @@ async def test_a_run_in_a_browser_from_launch_to_receipt(serve: Serve, chromium:
     assert not guard.tasks_here()
 
     await second.close()
-    await first.keys("Escape", "Escape")
+    await first.keys("Escape")
+    await first.wait_until(lambda screen: "Receipt" not in screen, "the run without its receipt")
+    await first.keys("Escape")  # a key in the same tenth of a second would be one with Alt
+    await first.wait_until(lambda screen: "launch again" not in screen, "the editor")
     await first.wait_for("l launch")
     await until(lambda: runs[0].launcher_pid() is None, "the launcher has gone")
     await first.keys("l")
-    await until(lambda: len(RunFolder.all()) == 2, "another run")
+    await first.wait_until(lambda _: len(RunFolder.all()) == 2, "another run")
     await stepping(first)
     (folder,) = [each for each in RunFolder.all() if each.run_id != runs[0].run_id]
     launcher = folder.launcher_pid()
