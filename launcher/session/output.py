@@ -31,7 +31,7 @@ from ..run.states import Hang, TaskState
 from ..store.disk import DiskThread
 from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail, tail_lines
 from ..store.metric_lines import Extractor
-from ..store.metrics import NO_METRICS, count_of, latest_metrics
+from ..store.metrics import NO_METRICS, count_of, latest_metrics, with_newer
 from ..store.runs import SLOW_DISK_SECONDS
 from .stack_collector import look_after
 from .waiting import awaited_in
@@ -352,7 +352,7 @@ class LogMonitor:
             if points:
                 _, values, _ = self._found.metrics.get(task, _NO_LINE)
                 for point in points:
-                    values = {**values, **point.values}
+                    values = with_newer(values, point.values)
                 self._found.metrics[task] = (now, values, self._extractors[task].rate)
         self._notify()
 
@@ -484,7 +484,7 @@ class Outputs:
                 asyncio.get_running_loop().call_later(METRIC_SECONDS, self._publish_metrics)
             for task, (now, values, rate) in found.metrics.items():
                 _, before, _ = self._metrics.get(task, _NO_LINE)
-                self._metrics[task] = (now, {**before, **values}, rate)
+                self._metrics[task] = (now, with_newer(before, values), rate)
         for task, attempt in found.ready:
             self._shell.feed(ev.TaskReady(time.time(), task, attempt))
         if found.trouble:

@@ -2,8 +2,9 @@
 
 One line is read by evidence. `figures_of` knows how the field's programs print their progress; what
 a line says of data, downloads and evaluation, of epochs, ranks, dates and versions is no progress
-of a training, and a wrong figure is worse than none. Which of a task's forms counts when it prints
-several is decided in `metric_lines`, over many lines.
+of a training, and a wrong figure is worse than none. A step or a bar that could be any program's is
+`weak`: it counts in a task that has shown that it trains. Which of a task's forms counts when it
+prints several is decided in `metric_lines`, over many lines.
 
 A line is the text that a terminal shows, without escape sequences, in bytes. All expressions are
 RE2's: a line may hold anything.
@@ -32,11 +33,15 @@ class FormRank(IntEnum):
     figures say only that the task works."""
     LOSS = 0
     """A loss, of an unknown step."""
-    BAR = 1
+    EPOCHS = 1
+    """A bar that counts epochs."""
+    BAR = 2
     """A bar without a loss."""
-    STEP = 2
+    STEP = 3
     """A step that is called so, without a loss."""
-    BOTH = 3
+    SUMMARY = 4
+    """A step with its loss, and with that of an evaluation: programs sum up so now and then."""
+    BOTH = 5
     """A step with its loss."""
 
 
@@ -51,6 +56,9 @@ class Figures:
     loss: float | None = None
     unsure: bool = False
     """The number may be that of a rank or a host: a step is what grows."""
+    weak: bool = False
+    """Nothing in the line says that it is about a training: it counts in a task that has told so
+    elsewhere."""
 
 
 _OPTIONS = re2.Options()
@@ -155,6 +163,7 @@ _FORMS = (
     ("bar", rf"\| *{_STEP}/{_TOTAL} \["),
     ("bar", rf"%\|[^|]*\| *{_STEP}/{_TOTAL}(?: \d|\s*$)"),
     ("bar", rf"\[ *{_STEP}/{_TOTAL} \d+:\d\d(?::\d\d)? ?< ?\d"),
+    ("bar", rf"% +{_STEP}/{_TOTAL} \[\d+:\d\d"),
     ("bar", r"(?:^|[\s:|])(?P<step>\d{1,15})it \[\d+:\d\d"),
     # 12%|█▏        | 1.20k/10.0k [12:34<1:32:10, 1.59it/s]
     (
@@ -170,18 +179,27 @@ _FORMS = (
     ("pair", rf"\[\d+/\d+\]\s*\[\s*{_STEP}{_OF}\]"),
     ("pair", rf"^\[batch={_STEP}{_OF}\]"),
     # Train Epoch: 1 [640/60000 (1%)]    Epoch: [0][ 10/5005]    Epoch(train) [1][ 50/7330]
-    ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*\[\s*{_STEP}{_OF}[\s\](]"),
+    ("epoch", rf"(?i)\bepoch\S*\s*:?\s*\[?\s*\d+(?:/\d+)?\]?,?:?\s*[\[(]\s*{_STEP}{_OF}[\s\]()]"),
     # epoch 001: 100 / 1234 loss=11.2    Epoch 1 | 200/2000 | 1.21 it/sec
     ("epoch", rf"(?i)\bepoch\s+\d+(?::| \|)\s+{_STEP}{_OF}\s"),
     # loss: 2.31  [   64/60000]
     ("epoch", rf"\bloss: {_NUMBER}\s+\[\s*{_STEP}{_OF}\]"),
     # Train: 0 [ 50/1251 ( 4%)]    Iter(train) [ 50/90000]    [Train](1200/24000)
-    ("train", rf"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+\s)?\s*[\[(]\s*{_STEP}{_OF}[\s\](,)]"),
+    (
+        "train",
+        r"(?i)\b(?:train|iter)\S*\s*:?\s*(?:\d+(?:/\d+)?\s(?:\([^()]*\) )?|\[\d+\])?\s*"
+        rf"[\[(]\s*{_STEP}{_OF}[\s\](,)]",
+    ),
     # | epoch 1 | 200/ 2983 batches |
     ("batches", rf"(?i)(?:^|[\s|]){_STEP}{_OF}\s+(?:batches|iterations|steps|it)\b"),
     # [1,  2000] loss: 2.153    120 | loss 2.5 | lr 3e-4
     ("tutorial", rf"^\[\d+, +{_STEP}\] loss: "),
     ("tutorial", rf"^\s*{_STEP} \| loss "),
+    # 100 iter, 0 epoch / 100 epochs    3epoch:train:376-750batch: loss=2.3
+    ("chainer", rf"^\s*{_STEP} iter, \d+ epoch / \d+ epochs"),
+    ("espnet", rf"epoch:train:\d+-{_STEP}batch: "),
+    # 43587/50000: episode: 588, duration: 0.930s
+    ("tutorial", rf"^\s*{_STEP}{_OF}: episode: "),
     # 120:	learn: 0.5	total: 1.2s	remaining: 8.7s
     ("boosting", rf"^{_STEP}:\s+learn: "),
     # 10	images/sec: 123.4 +/- 0.5 (jitter = 1.2)	7.832
@@ -190,13 +208,14 @@ _FORMS = (
     ("darknet", rf"^\s*{_STEP}: {_NUMBER}, {_NUMBER} avg"),
     # Downloading: 37%|███▋      | 3.1M/9.9M [00:03<00:06, 1.2MB/s]
     ("percent", r"(?P<step>\d{1,3})%\|"),
-    # |    total_timesteps      | 2048        |
-    ("timesteps", rf"^\|\s+total_timesteps\s+\|\s+{_STEP}\s+\|"),
+    # |    total_timesteps      | 2048        |    timesteps_total: 4000
+    ("timesteps", rf"^\s*\|\s+total_timesteps\s+\|\s+{_STEP}\s+\|"),
+    ("timesteps", rf"^\s*timesteps_total: {_STEP}\s*$"),
     # step 500    Iteration 12,    iter: 20/500    Step [100/600]    Minibatch[ 101- 200]
     (
         "named",
         rf"(?i)(?:^|[^\w./-])(?:(?P<train>{_TRAIN})[ _/])?(?P<name>{_NAMES})[\"']?"
-        r"(?P<sign>\s*(?:[:=#\[(]|\.\.\. \()|\s)\s*[\"'\[(]?\s*(?:\d+ ?- *)?"
+        r"(?P<sign>\s*(?:[:=#\[(]|\xef\xbc\x9a|\.\.\. \()|\s)\s*[\"'\[(]?\s*(?:\d+ ?- *)?"
         rf"{_STEP}(?:{_OF})?{_END}",
     ),
     # [10] learning_rate=0.1, loss=2.3    [10]	train-logloss:0.31: a step, or a rank
@@ -204,6 +223,10 @@ _FORMS = (
 )
 """How programs say a step; where a line has several, the first of these counts."""
 _BARS = ("bar", "keras", "rich")
+_SURE = frozenset(
+    "ours global epoch boosting images darknet timesteps tutorial chainer espnet".split()
+)
+"""Forms that nothing but a training has."""
 _IN_EPOCH = ("epoch", "train", "pair", "batches")
 _EXPRESSIONS = [_Expression(source) for _, source in _FORMS]
 _NAMED = _EXPRESSIONS[[form for form, _ in _FORMS].index("named")]
@@ -216,10 +239,10 @@ _WHOLE = {b"step": 0, b"upda": 1, b"iter": 2, b"itr": 2}
 
 _LOSS = _Expression(
     r"(?i)(?P<name>(?:\b(?:train(?:ing)?|lm|avg|average|mean|total|val|valid|validation|eval|test"
-    r"|dev|best|final|min|student|teacher|batch|epoch|step|running|current|reconstruction)"
+    r"|dev|best|final|min|student|teacher|(?:mini-?)?batch|epoch|step|running|current|reconstruction)"
     r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
     r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
-    r"(?:[\"'], |[\"']?\s*(?:is\b|[:=(|])?)\s*[\"'\[(]{0,2}"
+    r"(?:[\"'], |[\"']?\s*(?:is\b|[:=(|]|\xef\xbc\x9a)?)\s*[\"'\[(]{0,2}"
     r"(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
     rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|\W|$))"
 )
@@ -233,12 +256,17 @@ _AT_STEP = _Expression(
 )
 _SOURCE = _Expression(r"^ {4}.*\bloss = ")
 """A line of a program, as tracebacks quote it."""
+_RESULT = _Expression(r"^ +(?:\w+ = |\"\w+\": )[^ ]+$")
+"""A line of the results of an evaluation, as Estimator lists them, or of a file of JSON."""
+_WHOLE_LOSS = _Expression(r"^\D*\d+(?:\D\D|\D?$)")
+"""A whole number where a loss stands alone: games have such."""
 _JITTER = _Expression(rf"\(jitter = [^)]*\)\s+(?P<loss>{_NUMBER})")
 _EXACT = _Expression(r"^loss(?: value| on training batch)?$")
 _GOOD = _Expression(
-    r"^(?:(?:train(?:ing)?|tr|lm|av[gre]\.?|average|mean|total|step|batch|running|current|cur)"
+    r"^(?:(?:train(?:ing)?|tr|lm|av[gre]\.?|average|mean|total|step|(?:mini-?)?batch|running|current|cur)"
     r"[ _./-](?:step_|epoch_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss train"
-    r"|(?:train )?loss[_/](?:train/)?(?:total|avg\w*|train|value|loss)(?:_loss)?"
+    r"|(?:train metrics/train/|train )?loss[_/](?:train/)?"
+    r"(?:total|avg\w*|train|value|loss)(?:_loss)?"
     r"|losses/(?:total_)?loss)$"
 )
 _FAIR = _Expression(
@@ -246,16 +274,19 @@ _FAIR = _Expression(
     r"|mlm_loss|nll_?loss|mse_?loss|crossentropyloss)$"
 )
 
-_EPOCH = _Expression(r"^Epoch \d+/\d+\s*$")
+_EPOCH = _Expression(r"^Epoch \d+/\d+\s*$|^\s+Epoch\s+(?i:GPU_)?(?i:mem)\s")
 _ASIDE = _Expression(
     r"(?i)\b(?:val|valid|validat\w*|eval|evals|evaluat\w*|cv|test|testing|sanity|predict\w*"
-    r"|infer|inference|dev|vis|map[\d@]*|val_(?:iter|step|epoch)|restor\w*|resum\w*|sav(?:ing|ed)|checkpoint\w*|best"
+    r"|infer|inference|dev|vis|map[\d@]*|val_(?:iter|step|epoch)|restor\w*|resum\w*"
+    r"|start\w* (?:training )?(?:from|at)|sav(?:ing|ed)|checkpoint\w*|best"
     r"|loss for final step|wandb"
     # what bars and lines say of data
     r"|download\w*|filter\w*|tokeni[sz]\w*|load\w*|shuffl\w*|cach\w*|extract\w*|(?:pre)?process\w*"
     r"|prepar\w*|compil\w*|upload\w*|fetch\w*|build\w*|unpack\w*|pull\w*|warm-?up|deduplicat\w*)\b"
 )
 """Words before the figures of a line that is not about the training itself."""
+_EVALUATED = _Expression(r"(?i)\b(?:val|valid\w*|eval|test)[ _-]loss\b")
+_OF_EPOCHS = _Expression(r"(?i)\bepochs?\W*\d{1,3}%\|")
 _DOING = _Expression(r"(?i)(?:^|[^\w])(?P<word>[a-z]+ing)\b")
 _TRAINING = (b"training", b"learning", b"tuning", b"fitting", b"optimizing", b"optimising")
 """What a bar without a loss says that the program does: all else is done to data."""
@@ -266,8 +297,28 @@ _MORE = _Expression(
     r"|[:=] ?-?\d+\.\d+\b.*[:=] ?-?\d+\.\d"
 )
 """Figures beside a step, which a sentence does not have."""
+_TRAINS = _Expression(
+    r"(?i)(?:^|[^\w=/.-])(?:train(?:ing|er)?|(?:pre-?|fine-?)?(?:train|tun)ing)(?:\b|[\d_])"
+    r"|\bepochs?(?:\W{0,4}\d{1,6}(?:\D|$)|\W{0,2}\d{1,3}%\||:?$)"
+    r"|\b(?:lr|learning[ _]rate|grad(?:ient)?[ _]?norm)\b"
+    r"|\b(?:acc|accuracy|top-?[15]|ppl|perplexity|mfu)\W{1,3}\d+\.\d|\b(?:loss_\w+|\w+_loss)[\"']?\s*[:=]\s*-?\d+\.\d"
+)
+"""Words that show that a line is about a training."""
+_RATES = _Expression(r"(?i)\b(?:images?|imgs?|examples?|samples|tokens|words)(?:/|_per_)s(?:ec)?\b")
+_COSTS = _Expression(r"(?i)\b(?:mini-?batch|pass|up\.) ")
+"""Words beside which a cost is that of a training, and no price."""
+_UNIT = _Expression(
+    r"^\s?(?:%|\$|\xe2\x82\xac|\.\.|(?:dBm?|m?s|[kM]?W|[kKMG]i?B|kg|USD|EUR|per)\b)"
+)
+"""Units behind a number that is no loss of a training."""
+_OTHER_TRADES = _Expression(r"(?i)\b(?:profit|pnl|wins?|draws?|packets?|jitter|rx|price)\b")
+"""Words beside which a loss is one of money, games or networks."""
+_IDEOGRAPH = _Expression(r"[\xe3-\xe9][\x80-\xbf]{2}\s*$")
+_CHINESE_TRAINING = "训练".encode()
 _IN_EPOCH_NOW = _Expression(r"(?i)\bepoch\W{0,3}\d+(?:/\d+)?\W{1,4}$")
-_OTHER_STEPS = _Expression(r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps)[ _-]$")
+_OTHER_STEPS = _Expression(
+    r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps|episode|eval)[ _-]$"
+)
 """Words before `step` in settings."""
 _PREFIX = _Expression(
     r"^(?:\[\d+,\d+\]<std(?:out|err)>:|\[(?:default|rank)\d+\]:|\([^() ]+ (?:pid|ip)=[^()]*\)) ?"
@@ -276,7 +327,8 @@ _PREFIX = _Expression(
 
 
 def is_epoch(line: bytes) -> bool:
-    """Keras begins an epoch: it says so before the bars of `fit`, not before one of `evaluate`."""
+    """An epoch begins: Keras says so before the bars of `fit`, not before one of `evaluate`, and
+    YOLO before its bars."""
     return _EPOCH.search(line) is not None
 
 
@@ -284,6 +336,8 @@ def figures_of(line: bytes) -> Figures | None:
     """Reads one line; None where it has no figures."""
     if line[:1] in b"[(" and (prefix := _PREFIX.search(line)) is not None:
         line = line[len(prefix.match.group()) :]
+    if line[:1] == b" " and _RESULT.search(line) is not None:
+        return None
     loss, loss_at = _loss_of(line)
     if loss is None and (found := _AT_STEP.search(line)) is not None:
         loss, loss_at = _number(found), found.match.start()
@@ -300,7 +354,7 @@ def figures_of(line: bytes) -> Figures | None:
         elif form == "darknet":
             loss = _number(_AVERAGE.search(line))
         return _checked(line, form, found, loss, loss_at)
-    if loss is None or _SOURCE.search(line):
+    if loss is None or _SOURCE.search(line) or _WHOLE_LOSS.search(line[loss_at:]):
         return None
     if _ASIDE.search(line[:loss_at]):
         return Figures("loss aside", FormRank.ASIDE)
@@ -322,7 +376,8 @@ def _best_named(line: bytes, has_loss: bool) -> _Hit | None:
         elif name.endswith(b"s") or (name.startswith(b"batch") and not found["total"]):
             fits = _IN_EPOCH_NOW.search(before) is not None and _MORE.search(line) is not None
         else:
-            fits = counted and (bool(found["train"]) or _MORE.search(line) is not None)
+            tells = not before.strip() and _TRAINS.search(line) is not None
+            fits = (counted or tells) and (bool(found["train"]) or _MORE.search(line) is not None)
         fits = fits and _OTHER_STEPS.search(before) is None
         place = _WHOLE.get(name[:4], len(_WHOLE))
         if fits and (best is None or place < best[0]):
@@ -347,20 +402,24 @@ def _checked(
         aside |= any(hit["word"].lower() not in _TRAINING for hit in _DOING.all(before))
     if aside:
         rank, loss = FormRank.ASIDE, None
+    elif form in _BARS and _OF_EPOCHS.search(before):
+        rank = FormRank.EPOCHS
     elif loss is not None:
-        rank = FormRank.BOTH
+        rank = FormRank.SUMMARY if _EVALUATED.search(line) else FormRank.BOTH
     else:
         rank = FormRank.BAR if form in (*_BARS, *_IN_EPOCH) else FormRank.STEP
+    sure = loss is not None or form in _SURE or _TRAINS.search(line) is not None
+    sure |= form == "named" and _RATES.search(line) is not None
     if form == "bar":  # bars of one program differ by what stands before them
         name = line[:first].partition(b"%|")[0][:80].decode(errors="replace")
-        form = f"bar {re.sub(r'[0-9.]+', '0', name).strip(' 0')} of {total}"
+        form = f"bar {re.sub(r'[0-9.% ]+', ' ', name).strip()} of {total}"
     elif form == "keras":  # an evaluation has another number of batches
         form = f"keras of {total}"
     elif form == "named":
         form = found["name"].lower().decode()
     if aside:
         form += " aside"
-    return Figures(form, rank, step, total, loss, form == "indexed")
+    return Figures(form, rank, step, total, loss, form == "indexed", not sure)
 
 
 def _loss_of(line: bytes) -> tuple[float | None, int]:
@@ -371,6 +430,8 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
         name = found["name"].lower().strip(b" .'\"/-")
         more = found["more"].strip().lower()
         if more in _OTHER_LOSSES or found["after"] in (b" at step", b" is"):
+            continue
+        if line[at - 1 : at] in (b"?", b"&") or _UNIT.search(line[found.span("loss")[1] :]):
             continue
         if found["loss"].isdigit() and found["after"][-1:].isdigit():
             continue  # `loss 2,5`, or `loss 120 0.625`
@@ -390,6 +451,8 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
             merit = 2
         else:
             continue
+        if b"cost" in name and not (_TRAINS.search(line) or _COSTS.search(line)):
+            continue
         if best is None or merit < best[0]:
             best = (merit, float(found["loss"]), at)
     return (None, len(line)) if best is None else (best[1], best[2])
@@ -399,7 +462,11 @@ def _is_plain(line: bytes, at: int) -> bool:
     """No word before `loss` says which of several losses it is (`policy loss`, `D loss`)."""
     before = line[max(0, at - 40) : at]
     word = _WORD.search(before.rstrip(b" "))
-    if word is None or not before.endswith(b" "):
+    if _OTHER_TRADES.search(line) or (
+        _IDEOGRAPH.search(before) and _CHINESE_TRAINING not in before
+    ):
+        return False
+    if word is None or not before.endswith(b" ") or before.endswith(b"  "):
         return True
     text = word["word"]
     return (text.isupper() and len(text) > 1) or text.lower() in _CONNECTING

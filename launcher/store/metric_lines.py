@@ -85,7 +85,8 @@ class Extractor:
         for line in _last_likely(text, _MOST_LINES_OF_FLOOD if flood else _MOST_LINES):
             figures = figures_of(line)
             if figures is None:
-                self._progress.new_epoch |= is_epoch(line)
+                if is_epoch(line):
+                    self._progress.begin_epoch()
                 continue
             if self._pattern is not None:
                 found = self._progress.works(figures, now)
@@ -143,35 +144,44 @@ class _TrainingForm:
         self._forms: dict[str, _LineForm] = {}
         self._chosen = ""
         self._alive_at = 0.0
-        self.new_epoch = False
+        self._trains = False
+        """A line has told of a training: what could be anything else's counts from then on."""
+        self._new_epoch = False
         """An epoch has begun since the last line that was taken."""
         self.changed = False
         """The last line that was taken is of another form than those before it."""
+
+    def begin_epoch(self) -> None:
+        """Takes note of a line that begins an epoch."""
+        self._new_epoch = self._trains = True
 
     def take(self, figures: Figures, now: float) -> dict[str, float] | None:
         """The figures of a line that count. Empty: it shows that the task works; None: nothing."""
         self.changed = False
         if figures.rank is FormRank.ASIDE:
             return self.works(figures, now)
+        self._trains |= not figures.weak
         form, moved = self._follow(figures, now)
         chosen = self._forms.get(self._chosen)
         has_step = figures.step is not None and not form.is_none
         if has_step and form is not chosen and self._follows(chosen, form, figures, now):
             self.changed, self._chosen, chosen = bool(self._chosen), figures.form, form
         if form is chosen:
-            self.new_epoch = False
+            self._new_epoch = False
+            if figures.unsure and form.is_none:  # it fell: the number is that of a line before
+                return self._moves(now, moved)
         values: dict[str, float] = {}
         if has_step and figures.step is not None and form is chosen:
             values["step"] = figures.step
             if figures.total is not None:
                 values["total"] = figures.total
         if figures.loss is not None and (
-            form is chosen or chosen is None or chosen.rank < FormRank.BOTH
+            form is chosen or chosen is None or chosen.rank < FormRank.SUMMARY
         ):
             values["loss"] = figures.loss
             if chosen is not None:
                 chosen.trained = True
-        return values or self._moves(now, moved)
+        return (self._trains and values) or self._moves(now, moved)
 
     def works(self, figures: Figures, now: float) -> dict[str, float] | None:
         """No figures where a line shows that the task works; None where it does not, or one has
@@ -200,7 +210,7 @@ class _TrainingForm:
         if figures.step is None:
             return form, True
         if figures.unsure:
-            form.is_none = form.is_none and figures.step <= (form.step or 0)
+            form.is_none = figures.step <= (form.step or 0) and (form.is_none or figures.step > 0)
         elif figures.total != form.total and figures.step == form.step:
             form.is_none = True
         form.rank = max(form.rank, figures.rank)
@@ -214,15 +224,15 @@ class _TrainingForm:
         self, chosen: _LineForm | None, form: _LineForm, figures: Figures, now: float
     ) -> bool:
         """A form takes the place of the one before it."""
-        if form.ended and figures.rank is FormRank.BAR:
+        if form.ended and figures.rank <= FormRank.BAR:
             return False  # seen for the first time at its end: nothing of it is to come
         if chosen is None or form.rank > chosen.rank or chosen.is_none:
             return True
-        if chosen.trained and form.rank is FormRank.BAR:
+        if chosen.trained and form.rank <= FormRank.BAR:
             return False
         keras = self._chosen.startswith("keras") and figures.form.startswith("keras")
         if chosen.ended and form.rank >= min(chosen.rank, FormRank.STEP):
-            if self.new_epoch or not keras:
+            if self._new_epoch or not keras:
                 return True
         return now - chosen.moved_at > max(_AT_LEAST, _SILENT * chosen.pause)
 

@@ -102,7 +102,7 @@ class LatestMetrics:
     ) -> LatestMetrics:
         """With what one more line named."""
         rate = self.rate if rate is None else rate
-        return LatestMetrics(time, {**self.values, **values}, rate)
+        return LatestMetrics(time, with_newer(self.values, values), rate)
 
     def figures(self, last_output: float | None) -> dict[str, Any]:
         """Fields of the view of a task that has written something at `last_output`."""
@@ -113,6 +113,14 @@ class LatestMetrics:
             "metrics": self.values,
             "last_output": max(last_output or 0.0, self.time),
         }
+
+
+def with_newer(before: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
+    """Figures with those of a later line. A total belongs to the step that was named with it: a
+    bar's, say, is not that of the training after it."""
+    if "step" in values and "total" not in values:
+        before = {name: value for name, value in before.items() if name != "total"}
+    return {**before, **values}
 
 
 class MetricsFile:

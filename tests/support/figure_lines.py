@@ -6,6 +6,10 @@ says it of something else than the training.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -17,6 +21,40 @@ class Case(NamedTuple):
     step: int | None = None
     total: int | None = None
     loss: float | None = None
+
+
+class Shown(NamedTuple):
+    """A line of a log, and the step, total and loss that are right to show after it. `unread`: the
+    line says them, but so that a reader may leave it."""
+
+    line: str
+    figures: tuple[float | None, ...]
+    unread: bool = False
+
+
+_ANSWER = re.compile(r" [⇒⇢] ([^ /]+)(?:/(\S+))? (\S+)$")
+
+
+def excerpts() -> Iterator[tuple[str, list[Shown]]]:
+    """Excerpts of logs, and what programs print that train nothing (`figure_logs.txt`)."""
+    text = Path(__file__).with_name("figure_logs.txt").read_text("utf-8")
+    name = ""
+    for is_name, lines in groupby(text.splitlines(), lambda line: line.startswith("# ")):
+        if is_name:
+            *_, name = lines
+            continue
+        shown: list[Shown] = []
+        right: tuple[float | None, ...] = (None, None, None)
+        for raw in lines:
+            found = _ANSWER.search(raw)
+            line = raw[: found.start()] if found else raw
+            if found:
+                right = tuple(
+                    None if text in (None, "-") else float(text) for text in found.groups()
+                )
+            unread = " ⇢ " in raw
+            shown.append(Shown(line.replace("\\e", "\x1b"), right, unread))
+        yield name[2:], shown
 
 
 _BAR = "█████▌    "
@@ -582,7 +620,7 @@ TRAINING = (
     Case(
         "espnet",
         "[gpu1] 2021-03-01 10:00:00,123 (trainer:679) INFO: 1epoch:train:1-50batch: iter_time=0.1, forward_time=0.2, loss_ctc=60.5, loss=123.5, acc=0.1",
-        None,
+        50,
         None,
         123.5,
     ),

@@ -7,8 +7,8 @@ import pytest
 from launcher.lines import versions
 from launcher.store.figures import FormRank, figures_of
 from launcher.store.metric_lines import Extractor
-from launcher.store.metrics import MAX_POINTS, Point, Series
-from tests.support.figure_lines import ASIDE, TRAINING, Case
+from launcher.store.metrics import MAX_POINTS, LatestMetrics, Point, Series
+from tests.support.figure_lines import ASIDE, TRAINING, Case, Shown, excerpts
 
 
 @pytest.mark.parametrize("case", TRAINING, ids=lambda case: case.program)
@@ -23,9 +23,47 @@ def test_a_line_that_is_about_something_else_has_no_figures(case: Case) -> None:
     assert read(case) == (None, None, None)
 
 
+LOGS = list(excerpts())
+
+
+@pytest.mark.parametrize("lines", [pytest.param(lines, id=name) for name, lines in LOGS])
+def test_a_log_is_read_right(lines: list[Shown]) -> None:
+    """After each line the screen shows the step, total and loss that the program has come to. In
+    doubt it shows none, or those of before: never a number that is another thing's. Programs that
+    train nothing show nothing."""
+    extractor, shown = Extractor(), LatestMetrics()
+    before: tuple[float | None, ...] = (None, None, None)
+    for second, (line, right, unread) in enumerate(lines):
+        for point in extractor.feed(line.encode() + b"\n", 1000.0 + second):
+            shown = shown.updated(point.time, point.values, None)
+        seen = tuple(shown.values.get(name) for name in ("step", "total", "loss"))
+        expected = pytest.approx(right, nan_ok=True)
+        if unread:
+            for at, value in enumerate(seen):
+                assert value in (None, before[at], pytest.approx(right[at], nan_ok=True)), line
+        else:
+            left = seen == before and _was_unread(lines[: second + 1])
+            assert left or seen == expected, line
+        before = seen
+
+
+def _was_unread(lines: list[Shown]) -> bool:
+    """The last line with figures of its own may have been left."""
+    return any(one.unread for one in lines if one.figures == lines[-1].figures)
+
+
 def test_the_corpus_is_large() -> None:
-    """A hundred lines of forty programs, at least."""
+    """A hundred lines of forty programs, at least, and as many logs; few lines are left."""
     assert len(TRAINING + ASIDE) >= 150 and len({case.program for case in TRAINING}) >= 70
+    told = [one for _, lines in LOGS for one in lines]
+    assert len(LOGS) >= 250 and len(told) >= 700 and sum(one.unread for one in told) < 30
+
+
+def test_a_total_goes_with_its_step() -> None:
+    """The total of a bar is not that of a training that names none."""
+    log = LatestMetrics().updated(1.0, {"step": 3, "total": 40, "loss": 0.5}, None)
+    assert log.updated(2.0, {"loss": 0.4}, None).values == {"step": 3, "total": 40, "loss": 0.4}
+    assert log.updated(2.0, {"step": 7}, None).values == {"step": 7, "loss": 0.5}
 
 
 def read(case: Case) -> tuple[float | None, ...]:
@@ -63,7 +101,8 @@ def test_a_bar_of_data_gives_way_to_the_training() -> None:
     for count in (100, 60):
         log = Log()
         log(*(BAR.format("Frobs", n, 100) for n in range(10, count + 1, 10)))
-        assert log("step 3 loss 0.5") == {"step": 3, "total": 100, "loss": 0.5}
+        assert log.shown == {}, "nothing has said that this trains"
+        assert log("step 3 loss 0.5") == {"step": 3, "loss": 0.5}
         log(BAR.format("Frobs", count, 100), "step 4 loss 0.4")
         assert log.shown["step"] == 4 and log.shown["loss"] == 0.4
 
@@ -80,8 +119,8 @@ def test_an_evaluation_between_two_steps_changes_no_figure_and_is_no_stall() -> 
     the loss, and the evaluation's bar has no name either."""
     log = Log()
     train, evaluation = " {}%|█   | {}/5000 [01:23<12:00, 6.1it/s]", " {}%|█ | {}/10 [00:00<00:01]"
+    assert log(train.format(1, 50)) == {}, "the bar may be of anything"
     log(
-        train.format(1, 50),
         "{'loss': 0.69, 'learning_rate': 4e-05, 'epoch': 0.1}",
         train.format(2, 100),
     )
@@ -192,7 +231,7 @@ def test_progress_bars_count_without_a_newline() -> None:
     """A carriage return ends a line, too."""
     extractor = Extractor()
     points = list(
-        extractor.feed(b" 11%|# | 1/9 [00:01]\r 22%|# | 2/9 [00:02]\r 33%|# | 3/9 [00:03]", 1.0)
+        extractor.feed(b"train 11%|# | 1/9 [00:01]\rtrain 22%|# | 2/9 [00:02]\rtrain 33%|# ", 1.0)
     )
     assert [point.values["step"] for point in points] == [1, 2]
 
