@@ -39,11 +39,6 @@ class TaskId(NamedTuple):
         return cls(job, int(index))
 
     @classmethod
-    def from_frame(cls, text: str) -> TaskId | None:
-        """The task that a frame names in its one accepted form; it becomes the name of a file."""
-        return cls.parse(text) if TASK_NAME.fullmatch(text) else None
-
-    @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         # Imported when a model needs it: the first frame of the UI has none.
         from pydantic_core import core_schema
@@ -54,11 +49,13 @@ class TaskId(NamedTuple):
 
 
 def _task_id(value: object) -> TaskId:
+    """The task that a frame or a record names in the one accepted form: it becomes the name of a
+    file."""
     if isinstance(value, TaskId):
         return value
-    if isinstance(value, str):
+    if isinstance(value, str) and TASK_NAME.fullmatch(value):
         return TaskId.parse(value)
-    raise ValueError("not a task: text such as worker:0 is needed")
+    raise ValueError("not the name of a task")
 
 
 _MOST_RANGES = 12

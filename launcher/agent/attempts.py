@@ -756,7 +756,7 @@ def _failed(attempt: Attempt, orphan: Ended) -> Json:
     if os.WIFSIGNALED(orphan.status):
         end: Json = {"signal": signal_name(os.WTERMSIG(orphan.status))}
     else:
-        end = {"status": os.WEXITSTATUS(orphan.status)}
+        end = {"exit_code": os.WEXITSTATUS(orphan.status)}
     return {
         "command": seen if name == orphan.name else orphan.name[1:-1],
         "cpu": round(orphan.cpu, 4),

@@ -23,6 +23,14 @@ if TYPE_CHECKING:
     import subprocess
 
 _THROTTLE, _THROTTLE_RENAMED = "clocks_throttle_reasons.active", "clocks_event_reasons.active"
+_THROTTLE_BITS = (
+    (0x04, "power-cap"),
+    (0x60, "thermal"),
+    (0x80, "power-brake"),
+    (0x08, "hardware"),
+)
+_HARDWARE, _ITS_CAUSES = 0x08, 0xC0
+"""Heat and the power brake set the bit of the hardware, too."""
 _RENAMED = {_THROTTLE: _THROTTLE_RENAMED}
 # The name stands last, since it may hold a comma.
 _FIELDS = (
@@ -312,8 +320,6 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
     load, power, limit = (
         _number(row, name) for name in ("utilization.gpu", "power.draw", "power.limit")
     )
-    reasons = row.get(_THROTTLE) or row.get(_THROTTLE_RENAMED, "")
-    known = re.fullmatch("0x[0-9a-fA-F]{1,16}", reasons)
     ecc = _number(row, "ecc.errors.uncorrected.volatile.total")
     temperature = _number(row, "temperature.gpu")
     return {
@@ -328,12 +334,19 @@ def _gpu(row: Mapping[str, str]) -> Json | None:
         "temperature": temperature,
         "power": power,
         "power_limit": limit,
-        "throttle": int(reasons, 16) & 0xFFFF if known else None,
+        "throttled": _throttled(row.get(_THROTTLE) or row.get(_THROTTLE_RENAMED, "")),
         "ecc_errors": None if ecc is None else int(ecc),
         "mode": row.get("compute_mode", "")[:40],
         "mig": row.get("mig.mode.current") == "Enabled",
         "problem": _problem(row)[:_MOST_TEXT],
     }
+
+
+def _throttled(bits: str) -> list[str]:
+    """The reasons for which a GPU is slowed down; none where it does not tell."""
+    told = int(bits, 16) if re.fullmatch("0x[0-9a-fA-F]{1,16}", bits) else 0
+    told &= ~_HARDWARE if told & _ITS_CAUSES else ~0
+    return [reason for bit, reason in _THROTTLE_BITS if told & bit]
 
 
 def _problem(row: Mapping[str, str]) -> str:

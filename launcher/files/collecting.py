@@ -26,7 +26,7 @@ from pydantic import Field
 from ..agent.folders import remove_tree
 from ..errors import AgentError, HostError, TfmuxError
 from ..frozen import frozen
-from ..hosts.frames import Frame, Number, Text
+from ..hosts.frames import Frame
 from ..hosts.link import Link
 from ..hosts.programs import HostProgram
 from ..on_host.transfer import MOST_LISTED, PIECE
@@ -34,6 +34,7 @@ from ..plan.planner import HostPlan
 from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev
+from ..run.fields import Count, Text
 from ..run.snapshot import KeptResults
 from .unpacking import Unpacker, UnpackError, display_name
 
@@ -138,8 +139,8 @@ class Results:
 class _LeftFiles(Frame):
     """What tasks have left in the workdir of a host."""
 
-    files: Number
-    bytes: Number
+    files: Count
+    bytes: Count
     folder: Text
     cut: bool
     problems: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
@@ -294,11 +295,11 @@ class _Announcement(Frame):
     """What a host has: bytes of the stream, files, links that are left out, absent paths, and the
     number of files that are here already."""
 
-    size: Number
-    files: Number
+    size: Count
+    files: Count
     links: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
     absent: Annotated[tuple[Text, ...], Field(max_length=MOST_LISTED)]
-    present: Number
+    present: Count
 
 
 class _Problems(Frame):

@@ -9,7 +9,7 @@ only of logs that were opened, in their order, within `log_limit` and the credit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..agent import wire
@@ -17,12 +17,12 @@ from ..errors import ProtocolError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import ASKED
+from ..run.gpus import GpuView
 from .frames import (
     MESSAGES,
     Credit,
     Frame,
     Gone,
-    GpuFrame,
     GpusAnswer,
     Kill,
     KillReceipt,
@@ -239,12 +239,10 @@ class FrameChecker:
             answer = answer.model_copy(update={"processes": ours})
         return Reply(head.id, answer)
 
-    def _own_gpu(self, gpu: GpuFrame) -> GpuFrame:
+    def _own_gpu(self, gpu: GpuView) -> GpuView:
         """A GPU without the processes of tasks that are no tasks of this host."""
         known = tuple(one for one in gpu.processes if one.task is None or one.task in self._limits)
-        return (
-            gpu if len(known) == len(gpu.processes) else gpu.model_copy(update={"processes": known})
-        )
+        return replace(gpu, processes=known)
 
     def _log_bytes(self, frame: wire.RawFrame) -> LogBytes:
         number, offset, chunk = frame.data()

@@ -1,7 +1,8 @@
 """Frames of the host protocol: what an agent says, and what it is asked.
 
-A host is not trusted: whatever comes from it is read by the models here, once. The agent is sent by
-this very version and acts for the account that speaks to it: there frames are plain dictionaries.
+A host is not trusted: whatever comes from it is read by the models here, once, and by the records
+of a run (`run`) of which they are made. The agent is sent by this very version and acts for the
+account that speaks to it: there frames are plain dictionaries.
 """
 
 from __future__ import annotations
@@ -10,15 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from ..agent import wire
 from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
@@ -27,42 +20,14 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.planner import Plan
 from ..printable import printable
-from ..run.gpus import GpuInstance, GpuProcess, GpuView, throttles
+from ..run.background import LeftProcesses
+from ..run.fields import Code, Count, ExitCode, Figure, Line, Pid, Seconds, SignalName, Text
+from ..run.gpus import GpuView
+from ..run.snapshot import Survivor
 from ..run.states import StoppedBy
 
-# --- types of fields ----------------------------------------------------------------------
-
-
-def _task(value: object) -> TaskId:
-    task = TaskId.from_frame(value) if isinstance(value, str) else value
-    if not isinstance(task, TaskId):
-        raise ValueError("not the name of a task")
-    return task
-
-
-def _shown(longest: int) -> AfterValidator:
-    """Makes text for a person printable, and cuts it."""
-
-    def made(text: str) -> str:
-        fits = len(text) <= longest and text.isprintable()  # as almost all that comes
-        return text if fits else printable(text, longest)
-
-    return AfterValidator(made)
-
-
-Task = Annotated[TaskId, PlainValidator(_task)]
-Text = Annotated[str, _shown(2000)]
-Line = Annotated[str, _shown(1000)]
-Code = Annotated[str, _shown(40)]
-Number = Annotated[int, Field(ge=0, le=1 << 62)]
 AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
-Pid = Annotated[int, Field(ge=0, le=1 << 22)]
 Port = Annotated[int, Field(ge=1, le=65535)]
-Figure = Annotated[float, Field(ge=-1e18, le=1e18, allow_inf_nan=False)]
-ExitStatus = Annotated[int, Field(ge=0, le=255)]
-Uuid = Annotated[str, Field(pattern=r"\A[A-Za-z0-9/_.\[\] -]{0,200}\z")]
-SignalName = Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")]
-Seconds = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]
 AbsolutePath = Annotated[str, Field(max_length=1 << 16, pattern=r"^/[^\x00-\x1f\x7f-\x9f]*$")]
 VariableName = Annotated[str, Field(max_length=1000)]
 VariableValue = Annotated[str, Field(max_length=1 << 17)]
@@ -140,42 +105,15 @@ class PortOwner(Frame):
         return f"port {self.port} is in use by {self}"
 
 
-class LeftProcessFrame(Frame):
-    """A process that a task's first process has left; `age` is its age when that ended, `cpu` the
-    processor's seconds that it had used when it was looked at. Where it has failed since, its
-    `status` or `signal`; `forked`: it had become no other program than the first process."""
-
-    pid: Pid
-    command: Line
-    age: Seconds
-    cpu: Seconds
-    status: ExitStatus | None = None
-    signal: SignalName | None = None
-    forked: bool = False
-
-
-class LeftProcessesFrame(Frame):
-    """The processes that a task's first process left when it ended with status 0, and that live on
-    or have failed within a moment; after so many `seconds` and with so much `cpu`. `unlisted` is
-    the number of those beyond the listed."""
-
-    processes: Annotated[
-        tuple[LeftProcessFrame, ...], Field(min_length=1, max_length=wire.MOST_LEFT)
-    ]
-    unlisted: Number
-    seconds: Seconds
-    cpu: Seconds
-
-
 class TaskFacts(Message):
     """Facts that an agent knows of one attempt of a task."""
 
-    task: Task
+    task: TaskId
     attempt: Annotated[int, Field(ge=1, lt=1 << 31)]
     pid: Pid
     error: Text
     ended: bool
-    status: ExitStatus | None = None
+    status: ExitCode | None = None
     signal: SignalName | None = None
     ended_ago: Seconds | None = None
     out_of_memory: bool = False
@@ -183,14 +121,14 @@ class TaskFacts(Message):
     stopped_why: Text = ""
     listening: bool
     loopback: Annotated[str, Field(pattern=r"\A[0-9a-f.:]{0,45}\z")] = ""
-    size: Number
-    began_at: Number
+    size: Count
+    began_at: Count
     eof: bool
-    lost: Number
-    cut: Number
+    lost: Count
+    cut: Count
     port_owner: PortOwner | None = None
     gated: bool = False
-    left: LeftProcessesFrame | None = None
+    left: LeftProcesses | None = None
 
     @property
     def port_holder(self) -> str:
@@ -232,7 +170,7 @@ class Welcome(Message):
     """The answer to a hello: what the agent holds, and how an earlier agent of the run ended."""
 
     TYPE = wire.WELCOME
-    version: Number
+    version: Count
     pid: Pid
     home: AbsolutePath
     stage: AbsolutePath
@@ -244,7 +182,7 @@ class Welcome(Message):
 class WelcomeHead(Frame):
     """The part of a welcome that every version has."""
 
-    version: Number
+    version: Count
 
 
 class LogSize(Message):
@@ -253,8 +191,8 @@ class LogSize(Message):
     died."""
 
     TYPE = wire.LOG_SIZE
-    task: Task
-    size: Number
+    task: TaskId
+    size: Count
     attempt: Annotated[int, Field(ge=1, lt=1 << 31)] | None = None
 
 
@@ -262,14 +200,6 @@ class Pong(Message):
     """The answer to a beat."""
 
     TYPE = wire.PONG
-
-
-class UnendedProcess(Frame):
-    """A process that could not be ended."""
-
-    pid: Pid
-    command: Text
-    state: Text
 
 
 class KillReceipt(Message):
@@ -280,15 +210,15 @@ class KillReceipt(Message):
     found and yet something may be left, `until_boot` that nobody can know before the host boots."""
 
     TYPE = wire.RECEIPT
-    ids: tuple[Number, ...]
-    tasks: tuple[Task, ...] | None
-    signalled: Number
-    survivors: Annotated[tuple[UnendedProcess, ...], Field(max_length=wire.MOST_SURVIVORS)]
+    ids: tuple[Count, ...]
+    tasks: tuple[TaskId, ...] | None
+    signalled: Count
+    survivors: Annotated[tuple[Survivor, ...], Field(max_length=wire.MOST_SURVIVORS)]
     seconds: Seconds
     confirmed: bool
     doubt: Text = ""
     until_boot: bool = False
-    unlisted: Number = 0
+    unlisted: Count = 0
 
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
@@ -323,14 +253,14 @@ class Gone(Message):
 
     TYPE = wire.GONE
     by: Text
-    left: tuple[Task | None, ...] = ()
+    left: tuple[TaskId | None, ...] = ()
     doubt: bool = False
 
 
 class ReplyHead(Frame):
     """What every answer to a question begins with; `error` stands in the place of the rest."""
 
-    id: Number
+    id: Count
     error: Text | None = None
 
 
@@ -542,84 +472,7 @@ class Ports(Question[PortsAnswer]):
         return owned <= set(self.check) and set(answer.busy) <= set(self.candidates)
 
 
-class GpuProcessFrame(Frame):
-    """A process on a GPU, with its bytes of the GPU's memory: of a task of the run, or somebody's.
-    `elsewhere`: the pid names no process of this host's, but one in another container."""
-
-    pid: Pid
-    memory: Number | None = None
-    task: Task | None = None
-    user: Line = ""
-    command: Line = ""
-    elsewhere: bool = False
-    instance: Uuid = ""
-
-    def view(self) -> GpuProcess:
-        """The process as it is shown and recorded."""
-        return GpuProcess(
-            self.pid, self.task, self.user, self.command, self.memory, self.elsewhere, self.instance
-        )
-
-
-class GpuInstanceFrame(Frame):
-    """A MIG instance of a GPU."""
-
-    name: Code
-    uuid: Uuid
-    memory_used: Number | None = None
-    memory_total: Number | None = None
-
-
-class GpuFrame(Frame):
-    """A GPU as nvidia-smi tells of it: shares from 0 to 1, bytes, degrees Celsius, watts. Figures
-    that it does not tell are None. `throttle` has the bits of `clocks_throttle_reasons.active`,
-    `problem` what is said of a GPU that cannot be used."""
-
-    index: Annotated[int, Field(ge=0, lt=1 << 16)]
-    name: Line
-    uuid: Uuid
-    utilisation: Annotated[float, Field(ge=0, le=10)] | None = None
-    memory_used: Number | None = None
-    memory_total: Number | None = None
-    temperature: Figure | None = None
-    power: Figure | None = None
-    power_limit: Figure | None = None
-    throttle: Number | None = None
-    ecc_errors: Number | None = None
-    xids: Annotated[tuple[Number, ...], Field(max_length=100)] = ()
-    mode: Code = ""
-    problem: Line = ""
-    instances: Annotated[tuple[GpuInstanceFrame, ...], Field(max_length=wire.MOST_GPUS)] = ()
-    processes: Annotated[tuple[GpuProcessFrame, ...], Field(max_length=wire.MOST_GPU_PROCESSES)]
-    unlisted: Number = 0
-
-    def view(self) -> GpuView:
-        """The GPU as it is shown and recorded."""
-        return GpuView(
-            index=self.index,
-            name=self.name,
-            uuid=self.uuid,
-            utilisation=self.utilisation,
-            memory_used=self.memory_used,
-            memory_total=self.memory_total,
-            temperature=self.temperature,
-            power=self.power,
-            power_limit=self.power_limit,
-            throttled=throttles(self.throttle),
-            ecc_errors=self.ecc_errors,
-            xids=self.xids,
-            mode=self.mode,
-            problem=self.problem,
-            instances=tuple(
-                GpuInstance(one.name, one.uuid, one.memory_used, one.memory_total)
-                for one in self.instances
-            ),
-            processes=tuple(one.view() for one in self.processes),
-            unlisted=self.unlisted,
-        )
-
-
-GpuFrames = Annotated[tuple[GpuFrame, ...], Field(max_length=2 * wire.MOST_GPUS)]
+Gpus = Annotated[tuple[GpuView, ...], Field(max_length=2 * wire.MOST_GPUS)]
 
 
 class StatsAnswer(Answer):
@@ -630,10 +483,10 @@ class StatsAnswer(Answer):
     cpu: Figure | None = None
     memory_total: AnyNumber
     memory_used: AnyNumber
-    gpus: GpuFrames
+    gpus: Gpus
     gpu_problem: Line = ""
-    tasks: dict[Task, tuple[Figure, AnyNumber]]
-    halted: dict[Task, Literal["T", "D"]] = Field(default_factory=dict)
+    tasks: dict[TaskId, tuple[Figure, AnyNumber]]
+    halted: dict[TaskId, Literal["T", "D"]] = Field(default_factory=dict)
 
 
 @frozen
@@ -649,7 +502,7 @@ class GpusAnswer(Answer):
     nvidia-smi says besides, and which GPUs the environment there makes `visible`, if it does."""
 
     WHAT = "gpus"
-    gpus: GpuFrames = ()
+    gpus: Gpus = ()
     driver: Code = ""
     cuda: Code = ""
     visible: Line | None = None
@@ -672,16 +525,14 @@ class ProcessLook(Frame):
     of the first thread first. `way` is how it was found (`launcher/agent/stack_taker.py`), `note`
     why no better one led there; `state` is what the first thread does by the word of the kernel."""
 
-    task: Task
+    task: TaskId
     pid: Pid
     command: Line
     way: Way
     state: Line
     note: Line = ""
-    threads: Annotated[
-        tuple[tuple[Line, Number], ...], Field(min_length=1, max_length=MOST_THREADS)
-    ]
-    unlisted: Number = 0
+    threads: Annotated[tuple[tuple[Line, Count], ...], Field(min_length=1, max_length=MOST_THREADS)]
+    unlisted: Count = 0
     files: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
 
 
@@ -698,7 +549,7 @@ class StacksAnswer(Answer):
         Field(max_length=MOST_PROCESSES * MOST_THREADS),
     ]
     processes: Annotated[tuple[ProcessLook, ...], Field(max_length=MOST_PROCESSES)]
-    unlisted: Number = 0
+    unlisted: Count = 0
 
     @model_validator(mode="after")
     def _names_its_stacks(self) -> Self:

@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 
 from ..errors import AgentError, HostError
 from ..printable import printable
+from ..run.fields import Code, Count, Text
 from . import bootstrap
 from .bootstrap import Arrival, arrive
-from .frames import Answer, Code, Frame, Number, Text
+from .frames import Answer, Frame
 from .transport import Transport
 
 _LENGTH = struct.Struct(">I")
@@ -39,7 +40,7 @@ class ProgramFailure(Frame):
 class Tagged(Frame):
     """Any answer to a question: which one."""
 
-    id: Number
+    id: Count
 
 
 class Ready(Frame):

@@ -388,11 +388,10 @@ class HostCheck:
         named = {*self._host.gpu_names}
         named.update(name for wanted in asked if isinstance(wanted, tuple) for name in wanted)
         self._report(evaluation.gpus(self.name, answer, promised))
-        views = [gpu.view() for gpu in answer.gpus]
-        missing = {name for name in named if not any(view.is_named(name) for view in views)}
-        self._report_all(evaluation.missing_gpus(self.name, sorted(missing), len(views)))
+        missing = {name for name in named if not any(gpu.is_named(name) for gpu in answer.gpus)}
+        self._report_all(evaluation.missing_gpus(self.name, sorted(missing), len(answer.gpus)))
         had, names = self._gpus_of_tasks(answer)
-        parts = [part for view in views for part in view.parts]
+        parts = [part for gpu in answer.gpus for part in gpu.parts]
         given = [part for part in parts if any(map(part.is_named, names))]
         training = sum(1 for task in self._tasks if task.role.trains)
         self._report_all(evaluation.given_gpus(self.name, given, training))

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 from pydantic import Field, model_validator
 
 from ..errors import AgentError, HostError
-from ..hosts.frames import Answer, Code, Figure, Number, Port, Seconds, Text
+from ..hosts.frames import Answer, Port
 from ..hosts.programs import HostProgram, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
 from ..on_host.executables import PROGRAM_SECONDS
 from ..plan.planner import HostPlan
+from ..run.fields import Code, Count, Figure, Seconds, Text
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks
     from ..hosts.ssh import SshConnector
@@ -96,8 +97,8 @@ class DiskSpaceAnswer(Answer):
     """For each place its use, path, free bytes and device; free and total memory."""
 
     WHAT = "disk_space"
-    disks: Annotated[tuple[tuple[Text, Text, Number, Number], ...], Field(min_length=1)]
-    memory: tuple[Number, Number]
+    disks: Annotated[tuple[tuple[Text, Text, Count, Count], ...], Field(min_length=1)]
+    memory: tuple[Count, Count]
 
 
 class LogdirAnswer(Answer):
@@ -123,7 +124,7 @@ class LeftoversAnswer(Answer):
     """For each process left over its run, task, pid and command line."""
 
     WHAT = "leftovers"
-    found: tuple[tuple[Text, Text, Number, Text], ...]
+    found: tuple[tuple[Text, Text, Count, Text], ...]
 
 
 class ListenAnswer(Answer):

@@ -3,6 +3,11 @@ program itself, in the background; also one that has failed there at once."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from pydantic import Field
+
+from ..agent.wire import MOST_LEFT
 from ..frozen import frozen
 from ..printable import printable
 from ..quantities import counted
@@ -25,9 +30,9 @@ class LeftProcess:
     """A process that was left when the task's first process ended with status 0. Either it lived
     two seconds later, or it had failed by then."""
 
-    pid: fields.Count
+    pid: fields.Pid
     """Its id on the host."""
-    command: str
+    command: fields.Line
     """Its command line, printable."""
     age: fields.Seconds = 0.0
     """Its age at that moment."""
@@ -35,7 +40,7 @@ class LeftProcess:
     """Seconds of a processor that it had used soon after."""
     exit_code: fields.ExitCode | None = None
     """Status with which it had failed."""
-    signal: str | None = None
+    signal: fields.SignalName | None = None
     """Name of the signal that had ended it."""
     forked: bool = False
     """The process ran the program of the first process, forked."""
@@ -52,7 +57,7 @@ class LeftProcess:
 class LeftProcesses:
     """What was left, after so many `seconds`, by a process that had used so much `cpu`."""
 
-    processes: tuple[LeftProcess, ...]
+    processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=MOST_LEFT)]
     """The first processes that were left, 5 at most."""
     unlisted: fields.Count = 0
     """Number of those beyond them."""

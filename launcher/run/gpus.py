@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ..agent.wire import MOST_GPU_PROCESSES, MOST_GPUS
 from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
@@ -56,40 +57,23 @@ class Throttle(StrEnum):
     """The hardware slows it down, most often for its supply of power."""
 
 
-_THROTTLE_BITS = (
-    (0x04, Throttle.POWER_CAP),
-    (0x60, Throttle.THERMAL),
-    (0x80, Throttle.POWER_BRAKE),
-    (0x08, Throttle.HARDWARE),
-)
-_HARDWARE, _ITS_CAUSES = 0x08, 0xC0
-
-
-def throttles(bits: int | None) -> tuple[Throttle, ...]:
-    """The reasons in the bits of `clocks_throttle_reasons.active`. Heat and the power brake set
-    that of the hardware, too."""
-    told = bits or 0
-    told &= ~_HARDWARE if told & _ITS_CAUSES else ~0
-    return tuple(reason for bit, reason in _THROTTLE_BITS if told & bit)
-
-
 @frozen
 class GpuProcess:
     """A process on a GPU: of a task of the run, or somebody else's."""
 
-    pid: fields.Count
+    pid: fields.Pid
     """Its id on the host, or, in another container, there."""
     task: TaskId | None = None
     """The task of this run to which the process belongs; absent if there is none."""
-    user: str = ""
+    user: fields.Line = ""
     """The owner of the process, if it does not belong to a task."""
-    command: str = ""
+    command: fields.Line = ""
     """Its command line, printable; empty where it is not known."""
     memory: fields.Count | None = None
     """Bytes of the GPU's memory that it holds."""
     elsewhere: bool = False
     """The process is in another container: its id names no process of the host."""
-    instance: str = ""
+    instance: fields.GpuId = ""
     """The id of the MIG instance on which it is; empty where the GPU is not divided."""
 
     @property
@@ -109,9 +93,9 @@ class GpuProcess:
 class GpuInstance:
     """A MIG instance of a GPU."""
 
-    name: str
+    name: fields.Code
     """Its profile, such as `1g.10gb`."""
-    uuid: str
+    uuid: fields.GpuId
     """Its id, by which a task may be given it."""
     memory_used: fields.Count | None = None
     """Bytes of its memory in use."""
@@ -123,39 +107,39 @@ class GpuInstance:
 class GpuView:
     """A GPU of a host. What `nvidia-smi` does not tell is absent."""
 
-    index: fields.Count
+    index: Annotated[int, Field(ge=0, lt=1 << 16)]
     """Its number by `nvidia-smi`."""
-    name: str
+    name: fields.Line
     """Its model, such as `NVIDIA H200`."""
-    uuid: str = ""
+    uuid: fields.GpuId = ""
     """Its id, the same on every host and in every container."""
-    utilisation: float | None = None
+    utilisation: Annotated[float, Field(ge=0, le=10)] | None = None
     """Share of the time in which a program ran on it, 1.0 for all."""
     memory_used: fields.Count | None = None
     """Bytes of its memory in use."""
     memory_total: fields.Count | None = None
     """Bytes of its memory."""
-    temperature: float | None = None
+    temperature: fields.Figure | None = None
     """Degrees Celsius."""
-    power: float | None = None
+    power: fields.Figure | None = None
     """Watts that it draws."""
-    power_limit: float | None = None
+    power_limit: fields.Figure | None = None
     """Watts that it may draw."""
-    throttled: tuple[Throttle, ...] = ()
+    throttled: Annotated[tuple[Throttle, ...], Field(max_length=len(Throttle))] = ()
     """Why it runs slower than it could; `power-cap` is usual under full load."""
     ecc_errors: fields.Count | None = None
     """Errors of its memory that could not be corrected, since the driver was loaded."""
     new_ecc_errors: fields.Count = 0
     """Number of these errors that have come since the run began."""
-    xids: tuple[fields.Count, ...] = ()
+    xids: Annotated[tuple[fields.Count, ...], Field(max_length=100)] = ()
     """Numbers of the Xid errors that the kernel has reported of it since the run began."""
-    mode: str = ""
+    mode: fields.Code = ""
     """Its compute mode in `nvidia-smi`'s words: `Default`, `Exclusive_Process`, `Prohibited`."""
-    problem: str = ""
+    problem: fields.Line = ""
     """Why it cannot be used, in `nvidia-smi`'s words, such as `GPU is lost`."""
-    instances: tuple[GpuInstance, ...] = ()
+    instances: Annotated[tuple[GpuInstance, ...], Field(max_length=MOST_GPUS)] = ()
     """Its MIG instances, where it is divided."""
-    processes: tuple[GpuProcess, ...] = ()
+    processes: Annotated[tuple[GpuProcess, ...], Field(max_length=MOST_GPU_PROCESSES)] = ()
     """The processes on it, those of the run first, 32 at most."""
     unlisted: fields.Count = 0
     """Processes beyond those in `processes`."""

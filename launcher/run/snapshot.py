@@ -237,11 +237,11 @@ class FactsView:
 class Survivor:
     """A process that a kill did not end."""
 
-    pid: fields.Count
+    pid: fields.Pid
     """Its id on the host."""
-    command: str
+    command: fields.Text
     """Its command line, printable."""
-    state: str
+    state: fields.Text
     """Its state, as `/proc` has it."""
 
 

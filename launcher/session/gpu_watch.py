@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import AgentError
-from ..hosts.frames import GpuFrame, GpusQuestion
+from ..hosts.frames import GpusQuestion
 from ..ids import TaskId
 from ..plan.environment import VISIBLE
 from ..run.gpus import GpuView, gpu_memory, gpu_sample, holders
@@ -47,10 +47,10 @@ class GpuWatch:
         self._errors: dict[tuple[str, str], int] = {}
         """ECC errors that each GPU had when it was seen first."""
 
-    def seen(self, host: str, frames: Sequence[GpuFrame], problem: str) -> None:
+    def seen(self, host: str, told: Sequence[GpuView], problem: str) -> None:
         """Takes what an agent says of a host's GPUs."""
         now = time.time()
-        gpus = self._views(host, frames, now)
+        gpus = self._views(host, told, now)
         self._data.update_host(host, gpus=gpus, gpu_problem=problem)
         if not gpus:
             return
@@ -128,20 +128,21 @@ class GpuWatch:
             self._said.add(sentence)
             self._shell.note(sentence)
 
-    def _views(self, host: str, frames: Sequence[GpuFrame], now: float) -> tuple[GpuView, ...]:
-        """The GPUs of a host, and since when those of its tasks have been idle."""
+    def _views(self, host: str, told: Sequence[GpuView], now: float) -> tuple[GpuView, ...]:
+        """The GPUs of a host with what no agent knows: errors since the run began, and since when
+        those of its tasks have been idle."""
         views = self._data.tasks.values()
         running = [view for view in views if view.host == host and view.state.up]
         before = {gpu.index: gpu.idle_since for gpu in self._data.hosts[host].gpus}
         gpus = []
-        for frame in frames:
-            gpu = frame.view()
+        for gpu in told:
+            new, idle_since = 0, None
             if gpu.ecc_errors is not None:
                 had = self._errors.setdefault((host, gpu.uuid), gpu.ecc_errors)
-                gpu = replace(gpu, new_ecc_errors=max(0, gpu.ecc_errors - had))
+                new = max(0, gpu.ecc_errors - had)
             if gpu.utilisation == 0 and any(gpu.is_of(task.id, task.gpus) for task in running):
-                gpu = replace(gpu, idle_since=before.get(gpu.index) or now)
-            gpus.append(gpu)
+                idle_since = before.get(gpu.index) or now
+            gpus.append(replace(gpu, new_ecc_errors=new, idle_since=idle_since))
         return tuple(gpus)
 
 

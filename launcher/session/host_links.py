@@ -32,7 +32,7 @@ from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
 from ..plan.planner import HostPlan, TaskPlan
 from ..run import events as ev
-from ..run.snapshot import HostReceipt, Survivor
+from ..run.snapshot import HostReceipt
 from ..run.state import named
 from ..run.states import Halt, RunPhase
 from .gpu_watch import GpuWatch
@@ -189,7 +189,7 @@ class HostLinks:
         receipt = HostReceipt(
             host,
             signalled=said.signalled,
-            survivors=tuple(Survivor(one.pid, one.command, one.state) for one in said.survivors),
+            survivors=said.survivors,
             unlisted=said.unlisted,
             confirmed=said.confirmed,
             seconds=said.seconds,

@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..cluster.patterns import compile_pattern
 from ..cluster.readiness import Auto, LogMatches
-from ..hosts import frames
 from ..hosts.frames import TaskFacts
 from ..hosts.link import Stored
 from ..ids import TaskId
 from ..lines import LINE_BYTES, versions
 from ..plan.planner import Plan
 from ..run import events as ev
-from ..run.background import LeftProcess, LeftProcesses
 from ..run.snapshot import Metric, TaskView
 from ..run.states import Hang, TaskState
 from ..store.disk import DiskThread
@@ -650,7 +648,6 @@ class Outputs:
         held = facts.port_holder
         now, ended = time.time(), (facts.status, facts.signal)
         asked = (facts.stopped_by, facts.stopped_why)
-        left = None if facts.left is None else _left(facts.left)
         at = min(now, self._ended.pop(task, now))
         self._shell.feed(
             ev.TaskExited(
@@ -661,19 +658,11 @@ class Outputs:
                 held,
                 tail,
                 *asked,
-                left,
+                facts.left,
                 at,
                 facts.out_of_memory,
             )
         )
-
-
-def _left(said: frames.LeftProcessesFrame) -> LeftProcesses:
-    listed = (
-        LeftProcess(p.pid, p.command, p.age, p.cpu, p.status, p.signal, p.forked)
-        for p in said.processes
-    )
-    return LeftProcesses(tuple(listed), said.unlisted, said.seconds, said.cpu)
 
 
 class DiskWatch:

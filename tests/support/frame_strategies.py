@@ -40,7 +40,7 @@ RECEIPT = {
 LEFT = {
     "processes": [
         {"pid": 5, "command": "x", "age": 0.1, "cpu": 0.2},
-        {"pid": 6, "command": "y", "age": 0.1, "cpu": 0.2, "status": 1, "forked": True},
+        {"pid": 6, "command": "y", "age": 0.1, "cpu": 0.2, "exit_code": 1, "forked": True},
         {"pid": 7, "command": "z", "age": 0.1, "cpu": 0.2, "signal": "HUP"},
     ],
     "unlisted": 1,
@@ -57,7 +57,7 @@ GPU = {
     "temperature": 40.0,
     "power": 50.0,
     "power_limit": 70.0,
-    "throttle": 4,
+    "throttled": ["power-cap"],
     "ecc_errors": 0,
     "xids": [79],
     "mode": "Default",

@@ -102,8 +102,8 @@ def test_what_fails_in_the_background_at_once_is_seen(client: Client) -> None:
         if status == -9:
             assert each["signal"] == "KILL" and "python3" in each["command"], each
         else:
-            assert each["status"] == status or status is None, (name, each)
-            assert each["status"] != 0
+            assert each["exit_code"] == status or status is None, (name, each)
+            assert each["exit_code"] != 0
         assert each["forked"] is (name in ("not-found", "no-directory", "forks")), (name, each)
     assert client.kill()["survivors"] == []
 

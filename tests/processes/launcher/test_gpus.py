@@ -54,7 +54,32 @@ def test_a_gpu_is_told_with_its_figures(smi: FakeNvidiaSmi) -> None:
     assert (seen["utilisation"], seen["temperature"]) == (1.0, 62)
     assert (seen["memory_used"], seen["memory_total"]) == (4390 * MIB, 143771 * MIB)
     assert (seen["power"], seen["power_limit"]) == (656.79, 700)
-    assert (seen["throttle"], seen["ecc_errors"], seen["mode"]) == (0x24, 0, "Default")
+    assert (seen["throttled"], seen["ecc_errors"]) == (["power-cap", "thermal"], 0)
+    assert seen["mode"] == "Default"
+
+
+SLOWED = {
+    "0x0000000000000000": [],
+    "0x0000000000000001": [],  # idle
+    "0x0000000000000004": ["power-cap"],
+    "0x0000000000000020": ["thermal"],
+    "0x0000000000000008": ["hardware"],
+    "0x0000000000000068": ["thermal"],
+    "0x0000000000000088": ["power-brake"],
+    "0x0000000000000084": ["power-cap", "power-brake"],
+    "[N/A]": [],
+}
+
+
+def test_each_gpu_says_why_it_is_slowed_down(smi: FakeNvidiaSmi) -> None:
+    """Heat and the power brake set the bit of the hardware, too."""
+    rows = enumerate(SLOWED)
+    smi.say(gpu=[gpu(number, clocks_throttle_reasons__active=bits) for number, bits in rows])
+    with Client() as client:
+        client.hello()
+        seen = sampled(client)["gpus"]
+        client.leave()
+    assert [each["throttled"] for each in seen] == list(SLOWED.values())
 
 
 UNKNOWN = ("[N/A]", "[Not Supported]", "N/A", "[Unknown]", "[Insufficient Permissions]", "", "-5")
@@ -251,7 +276,7 @@ def test_a_field_that_was_renamed_is_asked_for_by_its_new_name(smi: FakeNvidiaSm
         client.hello()
         (seen,) = listed(client)["gpus"]
         client.leave()
-    assert seen["throttle"] == 8
+    assert seen["throttled"] == ["hardware"]
 
 
 def test_processes_belong_to_tasks_to_others_or_to_another_container(smi: FakeNvidiaSmi) -> None:

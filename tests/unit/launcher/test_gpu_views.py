@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from launcher.hosts.frames import GpuFrame, GpuInstanceFrame, GpuProcessFrame
 from launcher.ids import TaskId
 from launcher.run.gpus import GpuInstance, GpuProcess, GpuSample, GpuView, Throttle, holders
 from launcher.run.snapshot import HostView, RunView, TaskView
@@ -21,33 +19,23 @@ GIB = 1 << 30
 WORKER = TaskId("worker", 0)
 
 
-def frame(**values: Any) -> GpuFrame:
-    own: dict[str, Any] = {"index": 0, "name": "H200", "uuid": "GPU-0", "processes": ()}
-    return GpuFrame(**{**own, **values})
-
-
 def view(**values: Any) -> GpuView:
     return GpuView(0, "H200", "GPU-0", **values)
 
 
 @pytest.mark.parametrize(
-    ("bits", "throttled", "slowed", "hot"),
+    ("throttled", "slowed", "hot"),
     [
-        (0x0, (), (), False),
-        (0x1, (), (), False),  # idle
-        (0x4, (Throttle.POWER_CAP,), (), False),
-        (0x20, (Throttle.THERMAL,), (Throttle.THERMAL,), True),
-        (0x8, (Throttle.HARDWARE,), (Throttle.HARDWARE,), False),
-        (0x68, (Throttle.THERMAL,), (Throttle.THERMAL,), True),
-        (0x88, (Throttle.POWER_BRAKE,), (Throttle.POWER_BRAKE,), False),
-        (0x84, (Throttle.POWER_CAP, Throttle.POWER_BRAKE), (Throttle.POWER_BRAKE,), False),
-        (None, (), (), False),
+        ((), (), False),
+        ((Throttle.POWER_CAP,), (), False),
+        ((Throttle.THERMAL,), (Throttle.THERMAL,), True),
+        ((Throttle.POWER_CAP, Throttle.POWER_BRAKE), (Throttle.POWER_BRAKE,), False),
     ],
 )
-def test_reasons_to_run_slower(bits: int | None, throttled: Any, slowed: Any, hot: bool) -> None:
+def test_reasons_to_run_slower(throttled: Any, slowed: Any, hot: bool) -> None:
     """The limit of power is reached at each full load: it alone is no trouble."""
-    seen = frame(throttle=bits).view()
-    assert (seen.throttled, seen.slowed, seen.hot) == (throttled, slowed, hot)
+    seen = view(throttled=throttled)
+    assert (seen.slowed, seen.hot) == (slowed, hot)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +89,12 @@ def test_who_holds_a_gpu_beside_a_task() -> None:
 
 def test_a_view_is_recorded_and_read_again() -> None:
     """With all that it has; a line of text for each GPU, as earlier versions had it, is none."""
-    seen = frame(
+    seen = view(
         utilisation=0.5,
-        throttle=4,
+        throttled=(Throttle.POWER_CAP,),
         xids=(79,),
-        processes=(GpuProcessFrame(pid=3, task=WORKER, memory=GIB), GpuProcessFrame(pid=4)),
-    ).view()
+        processes=(GpuProcess(3, WORKER, memory=GIB), GpuProcess(4)),
+    )
     host = HostView("h", "h", HostState.UP, gpus=(seen,))
     assert decode(plain(host)) == host
     old = {**plain(host), "gpus": ["0, NVIDIA H200, 12, 2717, 143771"]}
@@ -131,13 +119,13 @@ class Watched:
         )
         self.watch = GpuWatch(shell)
 
-    def sees(self, now: float, *frames: GpuFrame) -> GpuView:
+    def sees(self, now: float, *told: GpuView) -> GpuView:
         self.now = now
-        self.watch.seen("h", frames, "")
+        self.watch.seen("h", told, "")
         return self.views.hosts["h"].gpus[0]
 
 
-HELD = (GpuProcessFrame(pid=3, task=WORKER, memory=GIB),)
+HELD = (GpuProcess(pid=3, task=WORKER, memory=GIB),)
 
 
 @pytest.mark.parametrize(
@@ -156,23 +144,32 @@ def test_a_gpu_is_idle_while_a_running_task_holds_it(
     """From the first look on that finds it so, for a minute before it is worth a warning; until
     something runs on it."""
     watched = Watched(monkeypatch, **task)
-    quiet = frame(utilisation=0.0, processes=processes)
+    quiet = view(utilisation=0.0, processes=processes)
     assert watched.sees(1000.0, quiet).idle_since == (1000.0 if idle else None)
     later = watched.sees(1059.0, quiet)
     assert later.idle_since == (1000.0 if idle else None) and later.idle_for(1059.0) == 0
     assert watched.sees(1060.0, quiet).idle_for(1060.0) == (60 if idle else 0)
-    assert watched.sees(1065.0, frame(utilisation=0.3, processes=processes)).idle_since is None
-    assert watched.sees(1070.0, frame(utilisation=None, processes=processes)).idle_since is None
+    assert watched.sees(1065.0, view(utilisation=0.3, processes=processes)).idle_since is None
+    assert watched.sees(1070.0, view(utilisation=None, processes=processes)).idle_since is None
+
+
+def test_a_host_does_not_say_what_only_the_launcher_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a host that tells of errors since the run began, and of idleness, then neither is
+    believed."""
+    watched = Watched(monkeypatch)
+    seen = watched.sees(1000.0, view(idle_since=1.0, new_ecc_errors=9, utilisation=0.0))
+    assert (seen.idle_since, seen.new_ecc_errors, seen.fault) == (None, 0, "")
+    assert watched.notes == []
 
 
 def test_each_look_is_a_line_and_a_fault_one_note(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given ECC errors from before the run, then a new one is a note, once; each look is recorded
     with the memory of tasks."""
     watched = Watched(monkeypatch)
-    watched.sees(1000.0, frame(ecc_errors=3, processes=HELD))
+    watched.sees(1000.0, view(ecc_errors=3, processes=HELD))
     assert watched.notes == []
     for number in range(3):
-        watched.sees(1005.0 + number, frame(ecc_errors=4, processes=HELD))
+        watched.sees(1005.0 + number, view(ecc_errors=4, processes=HELD))
     (note,) = watched.notes
     assert note.startswith("h: GPU 0 has had 1 error of its memory")
     assert [one.tasks for one in watched.recorded] == [{WORKER: GIB}] * 4
@@ -183,15 +180,15 @@ def test_a_host_is_recorded_when_processes_change_and_not_too_often(
 ) -> None:
     """Load alone changes all the time; who is on a GPU is a fact, however often that changes."""
     watched = Watched(monkeypatch)
-    watched.sees(1000.0, frame(utilisation=0.1, processes=HELD))
+    watched.sees(1000.0, view(utilisation=0.1, processes=HELD))
     assert len(watched.views.pop_changed(1000.0)) == 1
-    watched.sees(1040.0, frame(utilisation=0.2, processes=HELD))
+    watched.sees(1040.0, view(utilisation=0.2, processes=HELD))
     assert watched.views.pop_changed(1040.0) == []
-    watched.sees(1080.0, frame())
+    watched.sees(1080.0, view())
     assert len(watched.views.pop_changed(1080.0)) == 1
-    watched.sees(1085.0, frame(processes=HELD))
+    watched.sees(1085.0, view(processes=HELD))
     assert watched.views.pop_changed(1085.0) == []
-    watched.sees(1110.0, frame(processes=HELD))
+    watched.sees(1110.0, view(processes=HELD))
     assert len(watched.views.pop_changed(1110.0)) == 1
 
 
@@ -203,13 +200,12 @@ def test_mig_instances_are_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) ->
         GpuInstance("1g.10gb", "MIG-b", GIB, 10 * GIB),
     )
     processes = (
-        GpuProcessFrame(pid=3, task=WORKER, memory=GIB, instance="MIG-a"),
-        GpuProcessFrame(pid=4, user="bob", command="x", memory=18 * GIB, instance="MIG-a"),
-        GpuProcessFrame(pid=5, user="eve", command="y", memory=GIB, instance="MIG-b"),
+        GpuProcess(pid=3, task=WORKER, memory=GIB, instance="MIG-a"),
+        GpuProcess(pid=4, user="bob", command="x", memory=18 * GIB, instance="MIG-a"),
+        GpuProcess(pid=5, user="eve", command="y", memory=GIB, instance="MIG-b"),
     )
     watched = Watched(monkeypatch, gpus=("MIG-a",))
-    frames = tuple(GpuInstanceFrame(**asdict(one)) for one in instances)
-    watched.sees(1000.0, frame(instances=frames, processes=processes, ecc_errors=0))
+    watched.sees(1000.0, view(instances=instances, processes=processes, ecc_errors=0))
     own = watched.watch.of_task(watched.views.tasks[WORKER])
     assert [(gpu.place, gpu.memory) for gpu in own] == [("MIG 2g.20gb of GPU 0", 0.95)]
     assert holders(own, WORKER) == ("MIG 2g.20gb of GPU 0 is held by bob's pid 4 (x), 19 GB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from launcher.cluster import loads
 from launcher.cluster.choices import Framework
-from launcher.hosts.frames import GpuFrame, GpuProcessFrame, GpusAnswer, PortOwner
+from launcher.hosts.frames import GpusAnswer, PortOwner
 from launcher.ids import TaskId
 from launcher.plan import Plan, make_plan
 from launcher.preflight import (
@@ -23,7 +24,7 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.probes import AccountAnswer, ConnectAnswer, DiskSpaceAnswer, PythonAnswer
-from launcher.run.gpus import GpuView
+from launcher.run.gpus import GpuProcess, GpuView
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}
@@ -110,7 +111,7 @@ def test_the_python_of_the_bundled_trainer(version: str, old: bool) -> None:
         assert found[0].sentence == told
 
 
-T4 = GpuFrame(index=0, name="T4", uuid="GPU-0", processes=())
+T4 = GpuView(0, "T4", "GPU-0")
 
 
 @pytest.mark.parametrize(
@@ -123,14 +124,14 @@ T4 = GpuFrame(index=0, name="T4", uuid="GPU-0", processes=())
         ([T4], "Unable to determine the device handle", 1, "gpu-driver"),
     ],
 )
-def test_gpus(rows: list[GpuFrame], why: str, promised: int, code: str) -> None:
+def test_gpus(rows: list[GpuView], why: str, promised: int, code: str) -> None:
     """Fewer than the file counts on, and a driver that fails."""
     assert evaluation.gpus("h1", GpusAnswer(gpus=tuple(rows), why=why), promised).code == code
 
 
 def test_gpus_are_told_with_their_kinds_and_driver() -> None:
     """In a sentence, and in short for a cell."""
-    rows = tuple(T4.model_copy(update={"index": number}) for number in range(2))
+    rows = tuple(replace(T4, index=number) for number in range(2))
     found = evaluation.gpus("h1", GpusAnswer(gpus=rows, driver="535.161"), 2)
     assert found.sentence == "2 × T4, driver 535.161"
     assert found.brief == "2, driver 535.161"
@@ -357,13 +358,13 @@ def test_memory_is_low_below_what_its_tasks_take(lacking: int, code: str) -> Non
 # --- GPUs that the plan gives away ---------------------------------------------------------------
 
 GIB = 1 << 30
-SWEEP = GpuProcessFrame(pid=455, user="alice", command="python3 sweep.py", memory=61 * GIB)
+SWEEP = GpuProcess(pid=455, user="alice", command="python3 sweep.py", memory=61 * GIB)
 
 
 def h200(index: int = 0, **values: Any) -> GpuView:
     """A GPU of which nothing is in use, unless a value says so."""
-    own = {"memory_used": 0, "memory_total": 140 * GIB, "mode": "Default", "processes": ()}
-    return GpuFrame(index=index, name="H200", uuid=f"GPU-{index}", **{**own, **values}).view()
+    own = {"memory_used": 0, "memory_total": 140 * GIB, "mode": "Default"}
+    return GpuView(index, "H200", f"GPU-{index}", **{**own, **values})
 
 
 @pytest.mark.parametrize(
@@ -373,8 +374,8 @@ def h200(index: int = 0, **values: Any) -> GpuView:
         ([h200(0, memory_used=61 * GIB, processes=(SWEEP,)), h200(1)], 2, ["gpu-held"]),
         ([h200(0, memory_used=61 * GIB)], 1, ["gpu-held"]),
         ([h200(0, memory_used=600 << 20)], 1, []),
-        ([h200(0, processes=(SWEEP.model_copy(update={"memory": 1 << 20}),))], 1, []),
-        ([h200(0, processes=(SWEEP.model_copy(update={"memory": None}),))], 1, ["gpu-held"]),
+        ([h200(0, processes=(replace(SWEEP, memory=1 << 20),))], 1, []),
+        ([h200(0, processes=(replace(SWEEP, memory=None),))], 1, ["gpu-held"]),
         ([h200(0, memory_total=80 * GIB), h200(1)], 2, ["gpu-memory"]),
         ([h200(0, memory_used=None, memory_total=None), h200(1)], 2, []),
         ([h200(0, mode="Prohibited")], 1, ["gpu-mode"]),
