@@ -89,7 +89,8 @@ def fail(views: Views, reason: str) -> None:
 OnClose = Literal["kill", "nothing"]
 _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "nothing"}
 
-_PACE = 0.1
+_PACE, _REST = 0.1, 0.25
+"""Seconds between two looks at the files of a run, while logs grow and at rest."""
 _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
@@ -446,14 +447,15 @@ class RunClient:
 
     def _follow(self) -> None:
         try:
+            grown = True
             while not self._closed.is_set() and not self._done.is_set():
                 self._supervise()
                 if self.following:
-                    self._receive()
+                    self._receive(_PACE if grown else _REST)
                 else:
                     self._closed.wait(_PACE)
                 self._show()
-                self._read_files()
+                grown = self._read_files()
             self._read_files()
         except Exception as error:  # nobody else would hear of it, and some wait
             self._break_off(error)
@@ -478,15 +480,18 @@ class RunClient:
         self._heard.set()
         self._done.set()
 
-    def _read_files(self) -> None:
-        if self.logs.refresh():
+    def _read_files(self) -> bool:
+        """Reads what is new; False where no log has grown."""
+        grown = self.logs.refresh()
+        if grown:
             self._tell()
         if self._curves:
             self._metrics.read()
+        return grown
 
-    def _receive(self) -> None:
+    def _receive(self, seconds: float) -> None:
         try:
-            self._handle(self._launcher.receive(_PACE))
+            self._handle(self._launcher.receive(seconds))
         except _NOT_UNDERSTOOD as error:  # a launcher of another version
             self.note(f"the launcher process sends what this program does not know: {error}")
             self._launcher.close()
