@@ -32,7 +32,11 @@ from .task_logs import TaskLogs
 from .threads import Wakeups, WorkerThread, error_text, log_line, write_lines_by
 from .wire import Json
 
-_LOOK_AT_PROCESSES = 1.0
+_LOOK_SECONDS = (2.0, 5.0)
+"""Least and most seconds between two looks at all processes of the host."""
+_LOOK_SHARE = 0.002
+"""Share of a processor that the looks take: a large machine has thousands of processes, the
+kernel's own threads among them."""
 _LOOK_FOR_WORD = 0.1
 _BEAT_WATCHDOG = 1.0
 _LOOK_AGAIN = 0.04
@@ -191,11 +195,14 @@ class Agent:
         self._pass_signals_on(now)
         if now >= self._attempts.next_scan:
             self._attempts.find_listeners()
-        if self._due("processes", now, _LOOK_AT_PROCESSES):
-            self._look_at_processes()
-            self._channels.listen()
+        if now >= self._next["processes"]:
+            try:
+                self._look_at_processes()
+            except OSError as error:  # no descriptor is left, here or on the whole machine
+                log_line(f"the processes of this host cannot be read: {error_text(error)}")
         if self._due("watchdog", now, _BEAT_WATCHDOG):
             self._beat_watchdog(b"b")
+            self._channels.listen()
         if self._looked_for_word and self._watch >= 0 and self._due("word", now, _LOOK_FOR_WORD):
             self._looked_for_word = False
             self._disk.do(self._look_for_word)
@@ -382,13 +389,13 @@ class Agent:
 
     def _answer_stats(self, channel: Channel, body: Json) -> None:
         try:
-            channel.answer(body["id"], self._stats.sample(self._tracker.scan()))
+            channel.answer(body["id"], self._stats.sample(self._look_at_processes()))
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
 
     def _answer_gpus(self, channel: Channel, body: Json) -> None:
         try:
-            members = self._tracker.scan()
+            members = self._look_at_processes()
         except OSError as error:  # no descriptor is left
             channel.refuse(body["id"], error_text(error))
         else:
@@ -397,7 +404,7 @@ class Agent:
     def _answer_stacks(self, channel: Channel, body: Json) -> None:
         tasks, ident = body.get("tasks"), body["id"]
         try:
-            members = self._tracker.scan()
+            members = self._look_at_processes()
         except OSError as error:  # no descriptor is left
             channel.refuse(ident, error_text(error))
             return
@@ -412,12 +419,15 @@ class Agent:
 
     # --- what happens by itself -----------------------------------------------------------
 
-    def _look_at_processes(self) -> None:
-        """A process that was seen as a task's stays the task's, whatever it does later."""
-        try:
-            self._tracker.scan()
-        except OSError as error:  # no descriptor is left, here or on the whole machine
-            log_line(f"the processes of this host cannot be read: {error_text(error)}")
+    def _look_at_processes(self) -> dict[int, tuple[processes.Process, str]]:
+        """The run's processes and their tasks. A process that was seen as a task's stays the
+        task's, whatever it does later: there is a look every few seconds, asked for or not."""
+        began, (least, most) = time.thread_time(), _LOOK_SECONDS
+        self._next["processes"] = time.monotonic() + least
+        members = self._tracker.scan()
+        took = time.thread_time() - began
+        self._next["processes"] = time.monotonic() + min(most, max(least, took / _LOOK_SHARE))
+        return members
 
     def _check_term(self) -> None:
         if self._term:
