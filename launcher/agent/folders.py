@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import enum
 import fcntl
-import hashlib
 import json
 import math
 import os
@@ -18,6 +17,14 @@ import time
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Mapping, NamedTuple, Sequence
+
+try:  # as `random` does: `hashlib` loads all of OpenSSL
+    from _sha2 import sha256  # type: ignore[import-not-found]  # since Python 3.12
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found]
+    except ImportError:
+        from hashlib import sha256
 
 _TEMPORARY = "/tmp"
 _LOCK_SECONDS = 0.5
@@ -171,7 +178,7 @@ class Folders:
     def __init__(self, run_id: str, host: str, logs: str | None, environ: dict[str, str]) -> None:
         name = f"{run_id}.{host}"
         self.local = local_folder()
-        digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+        digest = sha256(name.encode()).hexdigest()[:24]
         self.socket = os.path.join(self.local, digest + ".sock")
         self.lock = os.path.join(self.local, digest + ".lock")
         self.watch = os.path.join(self.local, digest + ".watch")
