@@ -373,8 +373,8 @@ class Run:
             self._lost_launchers = client.lost_launchers
             self._own.append(self._note(self.snapshot().notes[-1]))
         if client.gave_up:
-            text = f"no launcher process stays alive ({self.snapshot().launcher_error}); what is "
-            self._error = LauncherError(f"{text}left is ended by: tfmux kill {self.id}")
+            text = f"no launcher process stays alive ({self.snapshot().launcher_error}); "
+            self._error = LauncherError(f"{text}end the run with: tfmux kill {self.id}")
             self._ended.set()
 
     async def begin(self) -> None:

@@ -502,7 +502,7 @@ class TfmuxApp(App[int]):
         elif snapshot.state is RunPhase.KILLING:
             self._leaving = True
             key = key_of(self, "kill_all") + ("" if snapshot.kill_asked else " twice")
-            self.notify(f"leaves when the receipt is there; {key}: KILL now")
+            self.notify(f"leaving after the receipt; {key}: KILL now")
         elif not isinstance(self.screen, LeaveDialog):
             alive = sum(task.state.live for task in snapshot.tasks)
             queued = snapshot.state is RunPhase.QUEUED

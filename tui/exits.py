@@ -22,8 +22,8 @@ class Exit(IntEnum):
     PREFLIGHT = 3, "the preflight failed; nothing was started"
     UNCONFIRMED = 4, "a host could not confirm that no process is left"
     CRASHED = 70, "the screen failed twice (`EX_SOFTWARE` of sysexits.h); the run continues"
-    KILLED = 130, "ended by a person"
-    TERMINATED = 143, "ended by TERM"
+    KILLED = 130, "killed by the user (F9, Ctrl-C, `tfmux kill`)"
+    TERMINATED = 143, "ended by SIGTERM"
 
 
 def exit_code(code: int | None, *, detached: bool) -> int:

@@ -190,7 +190,7 @@ class _Output:
             return
         if record.get("collected_total"):
             done, total = size(record.get("collected_bytes", 0)), size(record["collected_total"])
-            text = f"{host}: {done} of {total} of results are here"
+            text = f"{host}: {done} of {total} of results fetched"
         elif record.get("staged_total"):
             done, total = size(record.get("staged_bytes", 0)), size(record["staged_total"])
             files = f"{record.get('staged_files', 0)} of {record['staged_total_files']} files"

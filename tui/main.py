@@ -499,7 +499,7 @@ _OTHER_OPTIONS = {
         ("wdir", "wd", "chdir"), "write --workdir to copy it, --directory if hosts have it"
     ),
     **dict.fromkeys(("output-filename", "log-dir", "tee", "redirects"), "see tfmux logs"),
-    **dict.fromkeys(("tag-output", "allow-run-as-root"), "leave it out: it is always so"),
+    **dict.fromkeys(("tag-output", "allow-run-as-root"), "leave it out: tfmux always does so"),
     **dict.fromkeys(("include", "nodelist", "w"), "write -H tf1,tf2"),
     **dict.fromkeys(("c", "num-proc", "ntasks"), "write -n N"),
     **dict.fromkeys(("l", "user"), "write it before the host, such as -H me@tf1"),

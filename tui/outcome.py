@@ -410,7 +410,7 @@ def _advice(run_id: str, receipt: Receipt) -> str:
         return f"finish with: {kill}"
     names = ", ".join(printable(host.host) for host in doubts[:_MOST_HOSTS])
     forget = kill.replace("kill", "kill --forget", 1)
-    return f"after a boot of {names}: {kill}; to take it from the list: {forget}"
+    return f"after a boot of {names}: {kill}; to remove it from the list: {forget}"
 
 
 def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:

@@ -470,7 +470,7 @@ class Agent:
 
     def _end_all(self, why: str) -> None:
         """Kills everything, and ends."""
-        log_line(f"terminating by itself: {why}")
+        log_line(f"ending all tasks: {why}")
         self._channels.send(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._previous_end = why  # told to a launcher that comes meanwhile
         self._end(why)

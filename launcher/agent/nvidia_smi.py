@@ -64,7 +64,7 @@ _BROKEN = ("lost", "reset")
 _ERRORS = ("error", "err!")
 """Words that say so in the places of both the load and the temperature: a sensor of power or of a
 fan may fail for a moment, and a GPU within Windows Subsystem for Linux has no load."""
-_NOT_LISTED = "nvidia-smi does not list it any more"
+_NOT_LISTED = "nvidia-smi no longer lists it"
 _NO_DEVICES = "No devices were found"
 
 
@@ -185,7 +185,7 @@ class NvidiaSmi:
         why = sentences[0] if sentences else ""
         whole = bool(rows) or _NO_DEVICES in said[1]
         if said[0] and not whole and not why:
-            why = f"nvidia-smi ends with status {said[0]} and no word"
+            why = f"nvidia-smi ends with status {said[0]} and prints nothing"
         elif self._buses and not whole and not why:
             why = "nvidia-smi is gone, or prints nothing"
         gpus = [gpu for gpu in map(_gpu, rows) if gpu is not None][:MOST_GPUS]

@@ -88,7 +88,7 @@ class StackTaker:
         """Looks at these processes, and answers within a limited time with what was found."""
         working = self._working
         if working is not None and working.is_alive():
-            channel.refuse(ident, "the look before this one has not come to its end")
+            channel.refuse(ident, "the previous request for stacks has not finished")
             return
         reports, unlisted = chosen(members)
         until = time.monotonic() + STACK_SECONDS
@@ -196,13 +196,13 @@ class _Dump:
         if first is None:
             self.report.note = "it has just ended"
         elif self.report.state == "is stopped":
-            self.report.note = f"kill -CONT {process.pid} lets it go on, or restart the task"
+            self.report.note = f"kill -CONT {process.pid} continues it; or restart the task"
         elif self.report.state.startswith("is stopped"):
             self.report.note = "a stopped process answers no signal"
         elif not first.caught:
-            self.report.note = "the program does not catch the signal any more"
+            self.report.note = "the program no longer catches the signal"
         elif any(look.pending for look in looks.values() if look):
-            self.report.note = "the signal of an earlier look still waits in it"
+            self.report.note = "the signal of an earlier request is still pending"
         elif all(look is None or look.blocked for look in looks.values()):
             self.report.note = "the program blocks the signal"
         else:
@@ -212,7 +212,7 @@ class _Dump:
             self._thread = _best_thread(process.pid, free)
             if self._thread:
                 return send_to_thread(process, self._thread, SIGNAL)
-            self.report.note = "it waits for a signal, and would take this one for that"
+            self.report.note = "it waits for a signal, and would mistake this one for it"
         return False
 
     def done(self) -> bool:

@@ -150,7 +150,7 @@ def keep_results(stage: str, kept: str, brought: Sequence[str] = ()) -> bool:
             log_line(f"not taken out of the workdir: {error}")
             whole = False
     for problem in problems:
-        log_line(f"not looked through: {problem}")
+        log_line(f"not searched: {problem}")
     with suppress(FileNotFoundError):  # there is nothing to keep
         os.utime(kept)  # its age counts from here on
     return whole and not problems

@@ -34,7 +34,7 @@ class RunRequest:
     max_restarts: int | None = None
     """How often all tasks start again where one fails; None: the run ends."""
     collect: Sequence[str] = ()
-    """Paths that are brought back at the end."""
+    """Paths that are fetched at the end."""
     directory: str = ""
     """The directory that the hosts have already; empty: there is `workdir`."""
 

@@ -115,7 +115,7 @@ class Results:
         except asyncio.CancelledError:
             if not work.cancelled():  # this task itself is cancelled
                 raise
-            kept = KeptResults(host.name, problem="not looked for any more")
+            kept = KeptResults(host.name, problem="no longer searched")
         except Exception as error:  # whatever it is, the host's copy stays
             kept = KeptResults(host.name, problem=reason_of(error))
         finally:
@@ -371,7 +371,7 @@ class _Collection:
             chunk = await self._chunk(size - received)
             received += len(chunk)
             if received > (asked + 1) * PIECE:
-                raise UnpackError("the host sent more than was asked for")
+                raise UnpackError("the host sent more than requested")
             receiver.put(chunk)
             if receiver.error is not None:
                 raise receiver.error

@@ -221,7 +221,7 @@ async def _send_missing(
     most = _ANSWER_BYTES + len(manifest.sources) * _CONTENT_BYTES
     missing = (await program.answer(_Missing, _BUILD_SECONDS, most)).missing
     if not manifest.sources.keys() >= set(missing) or len(set(missing)) < len(missing):
-        raise AgentError(program.host, "it asked for files that are not in the manifest")
+        raise AgentError(program.host, "it requested files that are not in the manifest")
     sources = [manifest.sources[content] for content in missing]
     taken = asyncio.create_task(program.answer(_Taken, None, most))
     sending = asyncio.create_task(_send(program, sources, progress))

@@ -400,7 +400,7 @@ class Link:
                     future.set_result(reply)
             case Gone(by="") if self.settings.has_agent and not self._leaving:
                 self.agent_gone = True
-                raise AgentError(host, "its agent is not there any more")
+                raise AgentError(host, "its agent has gone")
             case Gone() as gone:
                 self.closed = True
                 if not self._leaving:

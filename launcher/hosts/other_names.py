@@ -76,8 +76,8 @@ async def read_other_names(cluster: ClusterModel) -> OtherNames:
 def unusable_name(host: str, name: str) -> str:
     """Says what a host is called where its `HostName` is of no use to the other hosts."""
     return (
-        f"{host} is {name} in ssh_config, which leads there from this machine alone: the other "
-        f"hosts must know it by its name here, or write address in [hosts.{host}]"
+        f"{host} is {name} in ssh_config, which works on this machine only: the other hosts must "
+        f"resolve {host}, or set address in [hosts.{host}]"
     )
 
 

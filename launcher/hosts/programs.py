@@ -168,7 +168,7 @@ class HostProgram:
                     raw = await self.receive_answer()
                     number = read_answer(self.host, Tagged, raw).id
                     if number in found or not 0 <= number < len(questions):
-                        raise AgentError(self.host, "it has answered what nobody asked")
+                        raise AgentError(self.host, "it sent an answer to no question")
                     found[number] = read_answer(self.host, kind, raw)
         except TimeoutError as error:
             what = f"no answer about {kind.WHAT} in {timeout:.0f} s"

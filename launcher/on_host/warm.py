@@ -85,7 +85,7 @@ def _import(name: str, *, required: bool) -> None:
             _end(f"cannot import {name}, which is listed in {_KEY}")
     if _activity() > before:
         _log(
-            f"importing {name} has started a thread or a process before the task's stage: where "
+            f"importing {name} has started a thread or a process before the task's stage: if "
             f"that is too early, remove it from {_KEY}"
         )
 
@@ -102,8 +102,8 @@ def _activity() -> int:
 def _wait() -> None:
     if not os.read(0, 1):  # its end alone may mean that the agent dies, and we in a moment
         _end(
-            "a wrapper of the interpreter, or a module, has replaced or read standard input, where "
-            "the task waits for its stage: write warm = false in [start] of the cluster file"
+            "a wrapper of the interpreter or a module has used standard input, on which the task "
+            "waits for its stage: write warm = false in [start] of the cluster file"
         )
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)

@@ -226,11 +226,11 @@ def may_come(plan: Plan, host: HostPlan, task: TaskPlan, *, asked: bool = True) 
     """What of a launch may yet bring what a task's command or interpreter needs; empty: nothing.
     `asked`: the host has been asked, and not only the files that will be copied."""
     if host.prepare:
-        return "prepare brings it"
+        return "prepare installs it"
     program = task.argv[0] if task.argv else ""
     relative = "/" in program and program[0] not in "/~"
     if asked and _copied(plan, host, task) and (relative or _RELATIVE.search(task.setup)):
-        return "the files that are copied bring it"
+        return "it is among the files that are copied"
     return ""
 
 

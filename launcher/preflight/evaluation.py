@@ -213,7 +213,7 @@ def commands(host: str, unknown: Sequence[TaskId]) -> Finding:
     """Reports commands that are there; those of the `unknown` tasks were not all looked for."""
     if not unknown:
         return passed(Check.COMMAND, host, "found", "the commands of its tasks are there")
-    sentence = f"nothing is missing; not all was looked for that {_named(unknown)} will run"
+    sentence = f"no program is missing, but not all programs of {_named(unknown)} could be checked"
     return passed(Check.COMMAND, host, "found in part", sentence)
 
 

@@ -497,10 +497,10 @@ async def _check_via(host: HostPlan, run_id: str) -> Finding:
         sentence = f"{host.destination} passes every byte on at once, and ends with its input"
         return passed(Check.LOGIN, host.name, "8-bit clean", sentence)
     sentence = (
-        f"{host.destination} keeps running when its input has ended and the process on the host "
-        "with it: tfmux ends the command, but processes that it has started elsewhere may stay"
+        f"{host.destination} keeps running after its input and the process on the host have ended: "
+        "processes that it has started elsewhere may stay"
     )
-    todo = "let it pass the end of its input on, and end with the process that it runs (exec)"
+    todo = "let it pass on the end of its input, and end with the process that it runs (exec)"
     return warning(Check.LOGIN, "via-lingers", host.name, "lingers", sentence, todo)
 
 

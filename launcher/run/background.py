@@ -47,9 +47,9 @@ class LeftProcess:
 
     @property
     def failure(self) -> str:
-        """`exit 1` or `killed by HUP`; empty while it lives."""
+        """`exit 1` or `killed by SIGHUP`; empty while it lives."""
         if self.signal is not None:
-            return f"killed by {self.signal}"
+            return f"killed by SIG{self.signal}"
         return "" if self.exit_code is None else f"exit {self.exit_code}"
 
 

@@ -147,5 +147,5 @@ def _doubt(receipt: HostReceipt, *, everything: bool) -> str:
     if receipt.survivors:
         return receipt.left_text
     if everything and not receipt.confirmed:
-        return receipt.doubt or "it has not confirmed that nothing is left"
+        return receipt.doubt or "it has not confirmed that no process is left"
     return receipt.doubt

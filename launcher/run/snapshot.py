@@ -345,13 +345,13 @@ class KeptResults:
     """Why it is not known how many there are; empty where it is."""
 
     def text(self, run_id: str) -> str:
-        """A sentence: which host has how much where, and what brings it."""
-        brings = f"`tfmux collect {run_id}` brings "
+        """A sentence: which host has how much where, and the command that fetches it."""
+        fetches = f"`tfmux collect {run_id}` fetches "
         if self.problem and not self.files:
             where = f" in {self.folder}" if self.folder else ""
             return (
-                f"{self.host}: it is not known whether its tasks have left files ({self.problem}); "
-                f"they stay there{where}, and {brings}them"
+                f"{self.host}: tasks may have left files there ({self.problem}); "
+                f"they stay there{where}, and {fetches}them"
             )
         files = counted(self.files, "new file")
         if self.cut:
@@ -359,7 +359,7 @@ class KeptResults:
         elif self.problem:
             files = f"at least {files} ({self.problem})"
         it = "it" if self.files == 1 and not self.cut else "them"
-        return f"{self.host}: {files}, {size(self.bytes)}, kept in {self.folder}; {brings}{it}"
+        return f"{self.host}: {files}, {size(self.bytes)}, kept in {self.folder}; {fetches}{it}"
 
 
 @frozen
@@ -446,7 +446,7 @@ class RunView:
     launcher_error: str = ""
     """What launchers of the run died of, again and again, until one ended it."""
     results_missing: tuple[str, ...] = ()
-    """Hosts whose results (`collect`) were not brought back, and why: sentences."""
+    """Hosts whose results (`collect`) were not fetched, and why: sentences."""
     results_kept: tuple[KeptResults, ...] = ()
     """Hosts on which tasks have left new files in the workdir, which stay there."""
     allocation: AllocationView | None = None

@@ -346,9 +346,9 @@ class Tasks:
                 if data.plan.task(task).role in (Role.PS, Role.CHIEF, Role.PREPARE):
                     return self._shutdown.kill_all(Cause.PERSON)
                 if task in data.plan.ending.decide:
-                    data.note(f"{task} was ended by a person: the run is no success without it")
+                    data.note(f"{task} was ended by the user: without it the run is not a success")
                 return self._after_end()
-        how = f"exit {event.status}" if event.signal is None else f"killed by {event.signal}"
+        how = f"exit {event.status}" if event.signal is None else f"killed by SIG{event.signal}"
         how += ", out of memory" if event.out_of_memory else ""
         if event.stopped_by is StoppedBy.AGENT or (event.stopped_by and event.status == 0):
             asked = event.stopped_why or _ASKED[event.stopped_by]

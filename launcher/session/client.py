@@ -236,7 +236,7 @@ class RunClient:
             pid = folder.launcher_pid()
             awake = f"continue it (kill -CONT {pid}) or " if pid else ""
             raise LauncherError(
-                f"{folder.run_id}: its launcher process does not answer; {awake}end the run: "
+                f"{folder.run_id}: its launcher process does not answer; {awake}end the run with: "
                 f"tfmux kill {folder.run_id}"
             )
         return cls._take_up(folder, lock, ask=ask, on_end=on_end)
@@ -470,7 +470,7 @@ class RunClient:
     def _break_off(self, error: Exception) -> None:
         """Ends this client, which cannot go on; whoever waits hears of it."""
         what = f"following the run failed here ({type(error).__name__}: {error})"
-        reason = f"{what}; what is left of it is ended by: tfmux kill {self.run_id}"
+        reason = f"{what}; end the run with: tfmux kill {self.run_id}"
         self.note(reason)
         if not self._is_over:
             self._fail(reason)
@@ -493,7 +493,9 @@ class RunClient:
         try:
             self._handle(self._launcher.receive(seconds))
         except _NOT_UNDERSTOOD as error:  # a launcher of another version
-            self.note(f"the launcher process sends what this program does not know: {error}")
+            self.note(
+                f"the launcher process sent a message that this version does not know: {error}"
+            )
             self._launcher.close()
 
     def _handle(self, messages: list[dict[str, Any]]) -> None:
@@ -602,7 +604,7 @@ class RunClient:
                     self._views = StoredRun(self.folder).views
                 self._change()
             case Action.GIVE_UP:
-                way = f"end the run by: tfmux kill {self.run_id}"
+                way = f"end the run with: tfmux kill {self.run_id}"
                 self.note(f"no launcher process stays alive; {way}")
                 self._fail(self._launcher.refusal if tried is Tried.FAILED else self._died)
 

@@ -151,7 +151,7 @@ _REASONS = {
     Hang.NOT_READY: "not ready yet",
     Hang.AT_END: "silent since others have ended",
     Hang.IN_EXIT: "hangs in its exit",
-    Hang.SILENT: "no task goes on",
+    Hang.SILENT: "no task makes progress",
 }
 
 

@@ -73,8 +73,8 @@ async def collect_results(
             return HostResults(host.name, problem=reason_of(error))
         known = kept.get(host.name)
         if known and known.files and not (fetched.files or fetched.present or patterns):
-            where = f"the run has left {known.files:,} in {known.folder}"
-            return HostResults(host.name, problem=f"no results are there any more; {where}")
+            where = f"there were {known.files:,} in {known.folder}"
+            return HostResults(host.name, problem=f"its results have been removed; {where}")
         return HostResults(host.name, fetched)
 
     try:

@@ -84,7 +84,7 @@ class Beginning:
     first: ev.Begin | ev.Attached
     """The machine's first event."""
     died: str = ""
-    """What the launcher before this one has died of."""
+    """What the previous launcher process has died of."""
     ends: bool = False
     """Launchers have died again and again: this one does nothing but end the run."""
 
@@ -209,7 +209,7 @@ class RunShell:
         if self._beginning.ends:
             self.feed(ev.LauncherFailed(time.time(), self._beginning.died))
         elif self._beginning.died:
-            self.note(f"the launcher before this one has died: {self._beginning.died}")
+            self.note(f"the previous launcher process has died: {self._beginning.died}")
         plan = self.data.plan
         for name, tasks in unset_names(plan.tasks, os.environ).items():
             start = "would be restarted without it" if self.attached else "start without it"
@@ -248,7 +248,7 @@ class RunShell:
         while not (monitor.idle and writer.idle):
             if time.monotonic() > deadline:
                 what = f"{writer.unwritten} events and {monitor.unstored} log bytes"
-                self.note(f"{what} are not stored here: the disk does not take them")
+                self.note(f"{what} could not be stored: the disk here does not answer")
                 return
             await asyncio.sleep(0.01)
 
@@ -299,7 +299,7 @@ class RunShell:
             self._over.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             if task.get_name() == _STATS:  # nice to have: no reason to end anything
-                self.note(f"no {_STATS} any more: {error!r}")
+                self.note(f"{_STATS} have stopped: {error!r}")
             else:
                 self.crash(task.get_name(), error)
 

@@ -269,7 +269,7 @@ class Allocation:
             self._job = await self._find(self._find_seconds)
         if not self._job and self._find_seconds and self._request is not None:
             text = f"{self._title} gave no answer to the request and has no job of this run; "
-            return text + f"should it come after all: {self._slurm.cancel_command('')}", {}
+            return text + f"if it starts after all: {self._slurm.cancel_command('')}", {}
         if not self._job:
             return "", {}
         views = self._data.hosts.values()
@@ -393,8 +393,8 @@ def _problem(node: HostPlan, other: HostPlan, answer: ConnectAnswer) -> str:
             )
         case Reach.NO_ROUTE:
             return (
-                f"{node.address} has no route to {other.address} ({other.name}){said}; ask who "
-                "runs the cluster, or take other nodes (--exclude in options)"
+                f"{node.address} has no route to {other.address} ({other.name}){said}; ask the "
+                "administrator of the cluster, or use other nodes (--exclude in options)"
             )
         case Reach.FILTERED:
             return (

@@ -205,7 +205,7 @@ class SlurmJob:
         try:
             output = await self._submit()
         except NoAnswerError as error:
-            todo = f"should its job come after all: {self.cancel_command('')}"
+            todo = f"if its job starts after all: {self.cancel_command('')}"
             raise NoAnswerError(error.what, todo) from error
         if output.status != 0:
             raise _refusal(output)
@@ -275,7 +275,7 @@ class SlurmJob:
         """The state of a job that squeue has left out, or that is ending."""
         state, reason = said.get("JobState", ""), said.get("Reason", "")
         if not state:
-            return JobState("GONE", "Slurm does not know the job any more", over=True)
+            return JobState("GONE", "Slurm no longer knows the job", over=True)
         if said.get("Restarts", "0") != "0":
             return JobState("REQUEUED", "it was put back into the queue", over=True)
         found = await self._job_state(
@@ -604,7 +604,7 @@ def advice_on(refusal: str) -> str:
 
 def _refusal(output: Output) -> SlurmError:
     """Error of a request that sbatch has refused."""
-    said = output.complaint or f"sbatch ended with {output.status} and said nothing"
+    said = output.complaint or f"sbatch ended with {output.status} and printed nothing"
     if output.status == _NO_PROGRAM:  # of a login shell; this machine's raise an error
         return MissingProgramError(said, NO_COMMANDS_THERE)
     return SlurmError(said, advice_on(said))

@@ -78,8 +78,8 @@ def limit_findings(limits: Limits, grace: float, secrets: Sequence[str]) -> Iter
             LimitsVerdict.WARNING,
             "slurm-proctrack",
             "no cgroups",
-            "Slurm does not track processes by cgroups here (ProctrackType): if the agent of a "
-            "node is lost, Slurm cannot confirm that no process is left there",
+            "Slurm does not track processes by cgroups here (ProctrackType): it cannot confirm "
+            "that no process is left on a node whose agent is lost",
             about=Subject.LIMITS,
         )
     if secrets:

@@ -221,7 +221,7 @@ def fail_power(scenario: FaultScenario, up: Up) -> None:
     ("how", "act", "why"),
     [
         soak("exit", None, "worker:1 exit 1 on tf3"),
-        ("signal", end_rank, "worker:1 killed by KILL on tf3"),
+        ("signal", end_rank, "worker:1 killed by SIGKILL on tf3"),
         soak("power", fail_power, " on tf3"),
     ],
 )

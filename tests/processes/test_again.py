@@ -104,7 +104,9 @@ def test_collect_without_a_run(tmp_path: Path) -> None:
             done = command.run("collect", *words)
             assert done.returncode == 0, done.stderr
             assert f"{up.run_id} has copied no workdir to a host" in done.stderr
-            assert ("out is no run: a path in the workdir of" in done.stderr) is bool(words)
+            assert (
+                "out is not a run; using it as a path in the workdir of" in done.stderr
+            ) is bool(words)
         with Up("up", str(file), "--json") as second:
             second.log("worker:0", "here")
             done = command.run("collect")

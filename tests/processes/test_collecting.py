@@ -145,7 +145,7 @@ def test_results_that_a_forced_kill_gives_up_are_named_and_stay(
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
     assert not (RunFolder.find(up.run_id).path / "collected").exists()
-    missing = "results of far were not brought back: the run was killed at once; they stay"
+    missing = "results of far were not fetched: the run was killed at once; they stay"
     assert any(missing in e["note"] for e in up.of("note"))
     assert missing in up.said.partition("killed after")[2], "the report at the end says it"
     (left,) = (ssh_server.home / ".local/state/tfmux").rglob("half")
@@ -176,8 +176,8 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
         end.touch()
         assert up.wait() == 1, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("note"))
-    missing = f"results of far were not brought back: {run / 'collected'}: File exists"
-    assert f"{missing}; they stay on the host in" in notes
+    missing = f"results of far were not fetched: {run / 'collected'}: File exists"
+    assert f"{missing}; they are still on the host in" in notes
     assert missing in up.said.partition("success after")[2], "the report at the end says it"
     assert (next((ssh_server.home / ".local/state/tfmux").iterdir()) / "stage").is_dir()
 
@@ -228,7 +228,7 @@ def test_one_signal_after_the_end_gives_the_results_up(
         assert up.wait() == 1, up.transcript()
     ssh_server.heal()
     notes = "\n".join(e["note"] for e in up.of("note"))
-    assert "results of far were not brought back: stopped before they were complete" in notes
+    assert "results of far were not fetched: stopped before they were complete" in notes
     assert "results and hooks that were still under way are given up" in notes
 
 

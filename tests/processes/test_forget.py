@@ -44,7 +44,7 @@ def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
     kill, forget = f"tfmux kill {doubtful}", f"tfmux kill --forget {doubtful}"
     first = done.stdout.splitlines()[1]
     assert first.endswith(
-        f"; after a boot of localhost: {kill}; to take it from the list: {forget}"
+        f"; after a boot of localhost: {kill}; to remove it from the list: {forget}"
     )
     wait_until(lambda: family(doubtful) == [], "its agent has gone by its lease")
     listed = command.run("ps", "-q")
@@ -54,7 +54,7 @@ def test_a_run_is_listed_until_somebody_forgets_it(doubtful: str) -> None:
     done = command.run("kill", "--forget", doubtful)
     assert done.returncode == 4 and "not confirmed until it boots" in done.stdout
     assert done.stderr.endswith(
-        f"{doubtful} is no longer listed; processes of it may live on localhost\n"
+        f"{doubtful} is no longer listed; its processes may still run on localhost\n"
     )
     assert command.run("ps").stderr == "tfmux: no active runs\n"
     done = command.run("kill", "--all")

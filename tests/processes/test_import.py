@@ -191,10 +191,10 @@ def test_other_commands_name_the_way(tmp_path: Path) -> None:
     for words in (["up"], ["check"], ["plan"], ["up", "--json"]):
         done = run(tmp_path, *words, "job.yaml")
         assert done.returncode == 2 and done.stdout == ""
-        assert "job.yaml is no cluster file, but a TFJob: 1 ps and 3 workers" in done.stderr
+        assert "job.yaml is not a cluster file, but a TFJob: 1 ps and 3 workers" in done.stderr
     done = run(tmp_path, "plan", "hosts")
-    assert "hosts is no cluster file, but 2 hosts, tf1, tf2, 3 slots" in done.stderr
-    way = done.stderr.rpartition("make one of it with tfmux ")[2].split()
+    assert "hosts is not a cluster file, but 2 hosts, tf1, tf2, 3 slots" in done.stderr
+    way = done.stderr.rpartition("convert it with tfmux ")[2].split()
     assert run(tmp_path, *way).returncode == 0
     assert len(load(tmp_path / way[-1]).jobs["worker"].tasks) == 3
     (tmp_path / "pod.yaml").write_text("kind: Pod\n")

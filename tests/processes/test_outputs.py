@@ -191,4 +191,6 @@ def test_without_keys_there_is_no_screen(
     words.write_text("q\ny\nd\n")
     window = terminal(120, 40)
     window.start(["sh", "-c", f'"$0" -P -m tui.main up {file} < {words}', sys.executable])
-    window.wait_for("no terminal on stdin, going on headless", "worker:0 | fine", "EXIT-CODE 0")
+    window.wait_for(
+        "no terminal on stdin: continuing as with --headless", "worker:0 | fine", "EXIT-CODE 0"
+    )

@@ -135,7 +135,9 @@ def test_what_tasks_leave_stays_on_the_host_and_is_named(
         results = state(ssh_server, up.run_id) / "results"
         assert (one["host"], one["files"], one["folder"]) == ("far", 5, str(results))
         assert one["bytes"] == 33
-        line = f"far: 5 new files, 33 B, kept in {results}; `tfmux collect {up.run_id}` brings them"
+        line = (
+            f"far: 5 new files, 33 B, kept in {results}; `tfmux collect {up.run_id}` fetches them"
+        )
         assert line in up.said.splitlines()
         wait_gone(results.parent)
         assert files(results) == LEFT
@@ -205,24 +207,24 @@ def test_results_are_brought_later_whole_in_part_and_once(
     done = command.run("collect", run_id, "*.ckpt", "nothing*")
     assert (done.returncode, files(here)) == (1, {"out/small.ckpt", "top.ckpt"})
     assert f"nothing*: no result of {run_id} matches it" in done.stderr
-    assert "far: 1 file (" in done.stdout and ", 1 had been here before" in done.stdout
+    assert "far: 1 file (" in done.stdout and ", 1 fetched before" in done.stdout
     done = command.run("collect", run_id)
     assert (done.returncode, files(here)) == (0, files(there)), done.stderr
     assert digest(here / "out/big") == digest(there / "out/big")
-    assert f"collected in {here}, 2 had been here before" in done.stdout
+    assert f"collected in {here}, 2 fetched before" in done.stdout
     (here / "top.ckpt").write_text("mine, by mistake")
     (there / "out/small.ckpt").write_text("newer")
     done = command.run("collect", run_id)
-    assert done.returncode == 0 and ", 1 had been here before" in done.stdout
+    assert done.returncode == 0 and ", 1 fetched before" in done.stdout
     assert (here / "top.ckpt").read_text() == "top"
     assert (here / "out/small.ckpt").read_text() == "newer"
     done = command.run("collect", run_id)
-    assert done.stdout == f"far: 3 files, they are here already, in {here}\n"
+    assert done.stdout == f"far: 3 files fetched before, in {here}\n"
     assert not here.with_name("far.partial").exists()
     for folder in (here, there):
         shutil.rmtree(folder)
     done = command.run("collect", run_id)
-    assert done.returncode == 1 and "no results are there any more" in done.stderr
+    assert done.returncode == 1 and "its results have been removed" in done.stderr
 
 
 def test_collecting_goes_on_after_a_cut_and_after_its_end(

@@ -121,7 +121,7 @@ async def test_files_that_stay_on_hosts_are_named_when_they_are_known(run: Scrip
         assert not visible(app, "new files")
         run.change(results_kept=(KEPT,))
         await shows(pilot, "tf1: 3 new files, 1.2 GB, kept in /home/me/")
-        await shows(pilot, f"`tfmux collect {run.snapshot().run_id}` brings them")
+        await shows(pilot, f"`tfmux collect {run.snapshot().run_id}` fetches them")
 
 
 async def test_a_receipt_that_is_open_names_them_too(run: ScriptedRun) -> None:

@@ -132,7 +132,7 @@ async def test_the_first_press_while_the_rule_ends_a_run_is_no_second_one(run: S
         assert not any("again: KILL now" in row for row in screen_text(app))
         await pilot.press("q")
         told = [note.message for note in app._notifications]
-        assert told == ["leaves when the receipt is there; F9 twice: KILL now"]
+        assert told == ["leaving after the receipt; F9 twice: KILL now"]
         await pilot.press("f9")
         assert run.asked == ["kill_all"]
         await shows(pilot, "again: KILL now")

@@ -28,7 +28,7 @@ def collect(arguments: argparse.Namespace) -> int:
     run_id, patterns = run_and_patterns(arguments.run, words, arguments.command)
     run = StoredRun(RunFolder.find(run_id))
     if not hosts_with_results(run):
-        message(f"{run.folder.run_id} has copied no workdir to a host: its files are where it ran")
+        message(f"{run.folder.run_id} has copied no workdir to hosts: its files are where it ran")
         return Exit.SUCCESS
     ask = terminal_asker() if sys.stdin.isatty() and sys.stderr.isatty() else None
     try:
@@ -48,7 +48,7 @@ def collect(arguments: argparse.Namespace) -> int:
         if reached and all(pattern in fetched.absent for fetched in reached)
     ]
     for pattern in nowhere:
-        message(printable(f"{pattern}: no result of {run.folder.run_id} matches it"))
+        message(printable(f"no result of {run.folder.run_id} matches {pattern}"))
     whole = all(one.fetched is not None and not one.fetched.problems for one in found)
     return Exit.SUCCESS if whole and not nowhere else Exit.FAILED
 
@@ -63,7 +63,7 @@ class _CollectProgress:
         now = time.monotonic()
         if now - self._told.setdefault(host, now) >= _PROGRESS_SECONDS:
             self._told[host] = now
-            message(f"{host}: {size(done)} of {size(total)} of results are here")
+            message(f"{host}: {size(done)} of {size(total)} of results fetched")
 
 
 def _lines(one: HostResults) -> list[str]:
@@ -72,12 +72,11 @@ def _lines(one: HostResults) -> list[str]:
         return []
     if fetched.files:
         what = f"{counted(fetched.files, 'file')} ({size(fetched.bytes)}) collected in"
-        before = f", {fetched.present:,} had been here before" if fetched.present else ""
+        before = f", {fetched.present:,} fetched before" if fetched.present else ""
         return [printable(f"{one.host}: {what} {fetched.folder}{before}")]
     if fetched.present:
-        what = "it is" if fetched.present == 1 else "they are"
         files = counted(fetched.present, "file")
-        return [printable(f"{one.host}: {files}, {what} here already, in {fetched.folder}")]
+        return [printable(f"{one.host}: {files} fetched before, in {fetched.folder}")]
     return [] if fetched.absent else [f"{one.host}: its tasks have left no new files there"]
 
 

@@ -27,8 +27,7 @@ def refuse_other_files(path: Path) -> None:
         name = printable(str(path))
         words = shlex.join(["tfmux", "import", str(path), "--save", made.path.name])
         raise TfmuxError(
-            f"{name} is no cluster file, but {made.sentence}: make one of it with "
-            f"{printable(words)}"
+            f"{name} is not a cluster file, but {made.sentence}: convert it with {printable(words)}"
         )
 
 
@@ -72,8 +71,8 @@ def read_cluster(
         message(f"using the nodes of Slurm {job}, whose shell this is")
         if salloc.in_batch_script(os.environ):
             message(
-                "scancel and the time limit end this program with the shell of the batch script, "
-                "without a receipt: write  exec tfmux up …  as its last line"
+                "write `exec tfmux up …` as the last line of the batch script: otherwise scancel "
+                "and the time limit end tfmux with the script's shell, without a receipt"
             )
     text = salloc.with_job_nodes(text, source, table, os.environ)
     return parse(text), text

@@ -69,7 +69,7 @@ def _forget(snapshot: Snapshot) -> None:
     receipt = snapshot.receipt
     hosts = [host for host in receipt.hosts if not host.confirmed] if receipt is not None else []
     names = named(printable(host.host) for host in hosts) or "its hosts"
-    message(f"{snapshot.run_id} is no longer listed; processes of it may live on {names}")
+    message(f"{snapshot.run_id} is no longer listed; its processes may still run on {names}")
     RunFolder.find(snapshot.run_id).forget()
 
 
@@ -100,7 +100,9 @@ def _begin(
         return RunClient.kill(folder, force=force, process=process)
     except ClusterFileError as error:
         if file is None:
-            message(f"tfmux kill {folder.run_id} --file FILE takes a copy of its cluster file:")
+            message(
+                f"tfmux kill {folder.run_id} --file FILE uses another copy of its cluster file:"
+            )
         raise error
 
 
@@ -109,7 +111,7 @@ def _begin_listed(run_id: str, force: bool) -> RunClient | int:
     try:
         return _begin(run_id, force)
     except Exception as error:
-        message(f"{run_id} could not be killed from here: {error!r}")
+        message(f"{run_id} could not be killed: {error!r}")
         return Exit.UNCONFIRMED
 
 

@@ -67,7 +67,7 @@ def launch(
     as_json = getattr(arguments, "json", False)
     headless = as_json or getattr(arguments, "headless", False)
     if not headless and (missing := missing_terminal()):
-        message(f"no terminal on {missing}, going on headless")
+        message(f"no terminal on {missing}: continuing as with --headless")
         headless = True
     if headless:
         if earlier is not None:

@@ -82,7 +82,7 @@ def _row(run: ListedRun, now: float) -> tuple[str, ...]:
 
 def _notes(run: ListedRun, now: float) -> Iterator[str]:
     if run.job_ended:
-        yield f"{run.job_ended}; tfmux attach says how the run ended, and takes it from this list"
+        yield f"{run.job_ended}; tfmux attach shows how it ended, and removes it from this list"
     elif run.launcher is None:
         yield "no launcher supervises it; tfmux attach resumes it, tfmux kill ends it"
     if run.summary.attempt_text:
@@ -103,7 +103,6 @@ def _notes(run: ListedRun, now: float) -> Iterator[str]:
             yield f"{host.name} has {tasks} without an agent: tfmux kill ends them"
         elif host.doubt:
             yield (
-                f"{host.name} may have unknown processes until it reboots, since an agent of tfmux "
-                "and its watchdog were killed there; tfmux kill --forget removes the run from this "
-                "list"
+                f"{host.name} may have unknown processes until it reboots: tfmux's agent and "
+                "watchdog were killed there; tfmux kill --forget removes the run from this list"
             )

@@ -65,7 +65,7 @@ def serve(arguments: argparse.Namespace) -> int:
         living = [run.run_id for run in ServedRuns(Path(folder)).living()]
     for run_id in living:
         ends = f"tfmux attach {run_id} shows it, tfmux kill {run_id} ends it"
-        message(f"{run_id} goes on in the background; {ends}")
+        message(f"{run_id} continues in the background; {ends}")
     return Exit.SUCCESS
 
 
@@ -106,7 +106,7 @@ def _refuse_or_warn(host: str, port: int, *, insecure: bool) -> None:
         )
     warning = f"WARNING: {host} is not the loopback, and the traffic is unencrypted: anyone who "
     message(f"{warning}can read it can see and end your runs, and run commands as you.")
-    message(f"safer: --tls-cert and --tls-key, or {tunnel}")
+    message(f"safer: use --tls-cert and --tls-key, or {tunnel}")
 
 
 def _netloc(listener: socket.socket, host: str) -> str:

@@ -49,7 +49,9 @@ def run_and_patterns(
         if len(active.runs) != 1 or _may_begin(run):
             raise error
         name = active.runs[0].folder.run_id
-        message(f"{printable(run)} is no run: a path in the workdir of {printable(name)}")
+        message(
+            f"{printable(run)} is not a run; using it as a path in the workdir of {printable(name)}"
+        )
         return name, [run, *patterns]
 
 
@@ -72,7 +74,7 @@ def last_run() -> RunFolder:
         name = printable(newest.run_id)
         raise RunNotFoundError(
             f"{name} is active: `tfmux kill {name}` ends it; `tfmux up --again {name}` launches it "
-            "once more beside that"
+            "a second time"
         )
     return newest
 
@@ -106,7 +108,7 @@ def active_run(command: str) -> str:
     unclear = command == "kill" and bool(found.unreadable)
     if len(active) == 1 and not unclear:
         if found.removed and command != "kill":
-            raise RunNotFoundError("no other run is active, and of this one nothing can be shown")
+            raise RunNotFoundError("no other run is active, and this one cannot be shown")
         return active[0]
     if found.runs:
         write_line(table(found.runs[:_MOST_LISTED], time.time()).rstrip("\n"))

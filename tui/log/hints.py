@@ -47,14 +47,14 @@ def _sign(kind: str, pattern: str, text: str, unless: str | None = None) -> _Sig
 
 
 _DRIVER = (
-    "the program's CUDA and the host's driver do not fit together: a newer driver, or hide "
+    "the program's CUDA and the host's driver do not match: install a newer driver, or hide "
     "the GPU with CUDA_VISIBLE_DEVICES=-1"
 )
 _PROCESSOR = (
     "an instruction that the processor lacks",
-    "the host's processor is older than the program: TensorFlow's packages need AVX",
+    "the host's processor is too old for this program: TensorFlow's packages need AVX",
 )
-_PROTOBUF = "the protobuf of this host does not fit the packages that use it: "
+_PROTOBUF = "the protobuf version of this host does not match the packages that use it: "
 
 
 # The first that matches counts: the more telling ones stand first.
@@ -63,28 +63,28 @@ SIGNATURES: tuple[_Signature, ...] = (
         PORT_IN_USE,
         r"Could not start gRPC server|[Aa]ddress already in use|EADDRINUSE"
         r"|Failed to add (?:any )?port|server socket has failed to (?:listen|bind)",
-        "the port is taken: a leftover of an earlier run, or another program; "
-        "`tfmux check FILE` names it, and port `auto` avoids it",
+        "an earlier run or another program uses the port: `tfmux check FILE` names it, and port "
+        "`auto` avoids it",
     ),
     _sign(
         "waiting for a task",
         r"CreateSession still waiting for response from worker: "
         r"/job:(?P<job>\w+)/replica:\d+/task:(?P<index>\d{1,9})\b",
-        "the session begins when this task answers: it is not up, or its address cannot be "
+        "the session begins when this task answers: the task is not up, or its address cannot be "
         "reached from here",
     ),
     _sign(
         "proxy",
         r"(?i)http proxy handshake|proxy.{0,40}(?:refused|failed|returned)|CONNECT.{0,20}\b403\b",
-        "a proxy variable (http_proxy, https_proxy) catches the cluster's own traffic: put its "
-        "hosts into no_proxy",
+        "a proxy variable (http_proxy, https_proxy) catches the cluster's own traffic: add the "
+        "hosts to no_proxy",
     ),
     _sign(
         "cannot connect",
         r"[Ff]ailed to connect to all addresses|failed to connect to remote host"
         r"|Connection refused.*\b(?:grpc|ipv[46]:)|UNAVAILABLE: .*(?:[Cc]onnection|[Ss]ocket)",
-        "the other side does not answer: that task has ended or not begun, or a firewall or a "
-        "name that resolves differently stands between",
+        "the other task does not answer: it has ended or not started yet, a firewall is in "
+        "between, or its name resolves to another address",
     ),
     _sign(
         "foreign checkpoint",
@@ -92,13 +92,13 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|Error\(s\) in loading state_dict|PytorchStreamReader failed|invalid load key, "
         r"|Assign requires shapes of both tensors to match"
         r"|Unsuccessful TensorSliceReader constructor|DataLossError",
-        "the checkpoint in the log directory is another model's, or half written: use a fresh "
-        "log directory, or --resume only with the same model",
+        "the checkpoint in the log directory is of another model, or incomplete: use a new log "
+        "directory, or --resume only with the same model",
     ),
     _sign(
         "message too large",
         r"Received message larger than max|message larger than max \(",
-        "gRPC refuses messages of this size: raise its limit in the program, or send less at once",
+        "gRPC refuses messages of this size: raise the limit in the program, or send less at once",
     ),
     _sign(
         "GPU out of memory",
@@ -107,17 +107,16 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|Out of memory error on GPU|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
         r"|cudaErrorMemoryAllocation|HIP out of memory|cudaMalloc failed: out of memory"
         r"|cupy\.cuda\.memory\.OutOfMemoryError|Allocator \(GPU_\d+_bfc\) ran out of memory",
-        "the GPU's memory is full: a smaller batch, fewer tasks on this GPU, or "
-        "TF_FORCE_GPU_ALLOW_GROWTH=true for TensorFlow, XLA_PYTHON_CLIENT_MEM_FRACTION for JAX; "
-        "`nvidia-smi` on the host shows which process uses it",
+        "the GPU's memory is full (`nvidia-smi` shows by whom): use a smaller batch, fewer tasks "
+        "on this GPU, or TF_FORCE_GPU_ALLOW_GROWTH=true (JAX: XLA_PYTHON_CLIENT_MEM_FRACTION)",
         unless="caller indicates that this is not a failure",
     ),
     _sign(
         "device out of memory",
         r"RESOURCE_EXHAUSTED: (?:[^\n]{0,80}: )?(?:Out of memory|Failed to allocate)"
         r"|RESOURCE_EXHAUSTED: [^\n]{0,60}(?:trying to allocate|allocating) \d",
-        "the memory of the device is full: a smaller batch, or a smaller "
-        "XLA_PYTHON_CLIENT_MEM_FRACTION where tasks share a GPU",
+        "the memory of the device is full: use a smaller batch, or a smaller "
+        "XLA_PYTHON_CLIENT_MEM_FRACTION if tasks share a GPU",
     ),
     _sign(
         "shared memory full",
@@ -125,7 +124,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|unable to [^\n]{0,40} file </torch_|failed to extend /dev/shm"
         r"|(?:/dev/shm|shmutils\.cc)[^\n]{0,80}No space left|No space left[^\n]{0,80}/dev/shm"
         r"|killed by signal: Bus error",
-        "/dev/shm is full: fewer workers of the data loader, a larger /dev/shm (`--shm-size` of a "
+        "/dev/shm is full: use fewer data loader workers, a larger /dev/shm (`--shm-size` of a "
         "container), or torch.multiprocessing.set_sharing_strategy('file_system')",
     ),
     _sign(
@@ -133,23 +132,22 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"\bMemoryError\b|std::bad_alloc|[Cc]annot allocate memory|OOM when allocating tensor"
         r"|[Oo]ut of memory: [Kk]ill|DataLoader worker \(pid[^)]*\) is killed by signal: Killed"
         r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill|_ArrayMemoryError|node running low on memory",
-        "the host's memory is full: a smaller batch, fewer workers of the data loader, or fewer "
+        "the host's memory is full: use a smaller batch, fewer data loader workers, or fewer "
         "tasks on this host",
     ),
     _sign(
         "too many processes",
         r"can't start new thread|pthread_create (?:failed|returned)|Thread creation failed"
         r"|fork: [^\n]{0,20}Resource temporarily unavailable",
-        "this user's limit of processes and threads, or the container's, is reached: "
-        'env = { OMP_NUM_THREADS = "1" }, fewer workers of the data loader, or a higher '
-        "`ulimit -u`",
+        "the user or the container may start no more processes and threads: use fewer data "
+        'loader workers, env = { OMP_NUM_THREADS = "1" }, or a higher `ulimit -u`',
     ),
     _sign(
         "cuDNN",
         r"Loaded runtime CuDNN library|cuDNN failed to initialize|[Cc]ould not create cudnn handle"
         r"|DNN library initialization failed|CUDNN_STATUS_(?:NOT_INITIALIZED|INTERNAL_ERROR)",
-        "cuDNN does not start: it is older than the one with which the program was built (a newer "
-        "one, or LD_LIBRARY_PATH in `env`), or the memory of the GPU is full",
+        "cuDNN cannot start: the program needs a newer one (install it, or set LD_LIBRARY_PATH "
+        "in `env`), or the GPU's memory is full",
     ),
     _sign(
         "CUDA and driver",
@@ -168,22 +166,22 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "a GPU twice",
         r"Duplicate GPU detected",
-        "NCCL takes one rank for each GPU: give each rank a GPU of its own, or use gloo",
+        "NCCL allows one rank per GPU: give each rank its own GPU, or use gloo",
     ),
     _sign(
         "no such GPU",
         r"invalid device ordinal|Found no NVIDIA driver|No CUDA GPUs are available"
         r"|Torch not compiled with CUDA enabled|torch\.cuda\.is_available\(\) is False"
         r"|only supported with GPUs, no GPUs found",
-        "this task sees fewer GPUs than it asks for, or its package has no CUDA: `gpus` of the "
-        "host and the task's LOCAL_RANK must fit",
+        "this task sees fewer GPUs than it asks for, or its package has no CUDA: compare `gpus` "
+        "of the host with the task's LOCAL_RANK",
     ),
     _sign(
         "no network interface",
         r"[Nn]o socket interface found|NET/Socket : [Nn]o interface found"
         r"|Unable to find (?:address|interface) for",
-        "the network interface that NCCL_SOCKET_IFNAME or GLOO_SOCKET_IFNAME names is not on this "
-        "host: `ip addr` lists them",
+        "this host has no network interface of the name in NCCL_SOCKET_IFNAME or "
+        "GLOO_SOCKET_IFNAME: `ip addr` lists them",
     ),
     _sign(
         "a collective timed out",
@@ -192,8 +190,8 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|failed to pass monitoredBarrier|reached monitoredBarrier, but"
         r"|Application timeout caused pair closure|barrier in coordination service has failed"
         r"|DEADLINE_EXCEEDED: Barrier timed out\. Barrier_id: [^P\[]",
-        "another rank did not reach this operation, and the fault is there: see what it is doing "
-        "(stacks of all tasks)",
+        "another rank has not reached this operation and is at fault: see what it is doing "
+        "(`tfmux stacks`)",
     ),
     _sign(
         "another rank has gone",
@@ -213,43 +211,44 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|DistStoreError|DistNetworkError|PjRT_Client_Connect|connect\(\) timed out"
         r"|[Tt]imed out initializing process group|store based barrier"
         r"|Barrier timed out\. (?:Barrier_i|I)d: \[Init\]",
-        "not all ranks have reached the same address: one has not started, or MASTER_ADDR leads "
-        "to another machine on its host (`tfmux check FILE` tests it from each host)",
+        "not all ranks have joined: one has not started, or MASTER_ADDR is another machine for "
+        "it (`tfmux check FILE` tests the address from each host)",
     ),
     _sign(
         "NCCL",
         r"\bnccl(?:UnhandledCudaError|SystemError|InternalError|InvalidUsage|InvalidArgument)\b"
         r"|NCCL error in|NCCL WARN",
-        'NCCL says more with env = { NCCL_DEBUG = "INFO" }',
+        'env = { NCCL_DEBUG = "INFO" } makes NCCL print the reason',
     ),
     _sign(
         "a name does not resolve",
         r"Name or service not known|[Tt]emporary failure in name resolution|nodename nor servname"
         r"|socket\.gaierror|DNS resolution failed|(?:[Cc]ould not|unable to) resolve host"
         r"|unable to get host address for",
-        "this host does not know that name: /etc/hosts or DNS there, or `address` of the other",
+        "this host cannot resolve that name: add it to its /etc/hosts or DNS, or set `address` of "
+        "the other host",
     ),
     _sign(
-        "no Internet there",
+        "no Internet access",
         r"(?:[Cc]ouldn't|[Cc]an't|could not) (?:connect to|reach) ['\"]?https?://"
         r"|Max retries exceeded with url|HTTPSConnectionPool",
-        "this host does not reach that server: fetch it here and bring it with `data`",
+        "this host cannot reach that server: download the files here, and copy them with `data`",
     ),
     _sign(
         "CUDA libraries",
         r"lib(?:cudart|cudnn\w*|cublas\w*|nccl|cufft|cusparse|cusolver|nvrtc|cupti|cuda)\.so[.\d]*:"
         r" cannot open shared object|Cannot dlopen some GPU libraries"
         r"|[Cc]ould not load library libcud\w+|undefined symbol: (?:__nv|nccl|cu[bdfs])\w+",
-        "libraries of CUDA are missing on this host, or of another version than the program wants: "
-        "`pip install 'tensorflow[and-cuda]'`, or LD_LIBRARY_PATH in `env`",
+        "CUDA libraries are missing on this host, or have another version than the program needs: "
+        "`pip install 'tensorflow[and-cuda]'`, or set LD_LIBRARY_PATH in `env`",
     ),
     _sign(
         "system libraries",
         r"version `(?:GLIBC|GLIBCXX|CXXABI)_[\d.]+' not found"
         r"|(?:Import|OS)Error: [^\n]*cannot open shared object"
         r"|error while loading shared libraries",
-        "this host lacks a library, or its system is older than the package: another Python or "
-        "environment there, or LD_LIBRARY_PATH in `env`",
+        "this host lacks a library, or its system is too old for the package: use another Python "
+        "or environment there, or set LD_LIBRARY_PATH in `env`",
     ),
     _sign(
         "protobuf",
@@ -275,15 +274,15 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "CUDA after a fork",
         r"Cannot re-initialize CUDA in forked subprocess",
-        "the program used the GPU before it forked: start its processes by 'spawn', or use the "
+        "the program used the GPU before it forked: start its processes with 'spawn', or use the "
         "GPU only afterwards",
     ),
     _sign(
         "ranks",
         r"environment variable (?:MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE) expected, but not set"
         r"|unrecognized arguments: --local[-_]rank",
-        'framework = "torch" sets MASTER_ADDR, RANK, WORLD_SIZE and LOCAL_RANK: the script starts '
-        "without torch.distributed.launch and reads its ranks from them",
+        'framework = "torch" sets MASTER_ADDR, RANK, WORLD_SIZE and LOCAL_RANK: start the script '
+        "without torch.distributed.launch, and let it read these variables",
     ),
     _sign(
         "CUDA error",
@@ -294,13 +293,14 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "too many open files",
         r"Too many open files|\bEMFILE:|received 0 items of ancdata",
-        'the limit of open files: `setup = "ulimit -n 65536"`, or fewer workers of the data loader',
+        'raise the limit of open files with `setup = "ulimit -n 65536"`, or use fewer data loader '
+        "workers",
     ),
     _sign(
         "Keras 3",
         r"convert a value \(PerReplica:|Keras 3 only supports|not supported (?:in|by|when using) "
         r"(?:the )?[`'\"]?Keras 3|Could not interpret optimizer identifier: <keras",
-        "legacy Keras takes this: `pip install tf_keras` on each host and "
+        "this is for legacy Keras: `pip install tf_keras` on each host, and "
         'env = { TF_USE_LEGACY_KERAS = "1" }',
     ),
     _sign(
@@ -309,53 +309,53 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|name '(?:xrange|unicode|raw_input|reduce|basestring|long|unichr)' is not defined"
         r"|has no attribute '(?:iteritems|itervalues|has_key)'"
         r"|No module named '(?:cPickle|urllib2|ConfigParser|StringIO|Queue|Tkinter|commands)'",
-        "a program for Python 2: `2to3 -w` of it makes one for Python 3",
+        "this program is for Python 2: `2to3 -w FILE` converts it",
     ),
     _sign(
         "NumPy",
         r"module 'numpy' has no attribute '(?:float|int|bool|object|str|long|complex|unicode)'"
         r"|np\.(?:float|int|bool|object)_?` was (?:a deprecated|removed)"
         r"|compiled using NumPy 1\.x cannot be run|numpy\.dtype size changed[^\n]{0,80}got 88",
-        "written for an older NumPy: float in place of np.float, or `pip install 'numpy<1.24'` "
-        "(for compiled modules 'numpy<2') in an environment of its own",
+        "this program is for an older NumPy: write float for np.float, or `pip install "
+        "'numpy<1.24'` (for compiled modules 'numpy<2') in a separate environment",
     ),
     _sign(
         "no more slots",
         r"not enough slots available in the system",
-        "mpirun counts slots itself: `--oversubscribe`, or slots=N in its host file",
+        "mpirun counts slots itself: add `--oversubscribe`, or slots=N to its host file",
     ),
     _sign(
         "mpirun as root",
         r"mpirun has detected an attempt to run as root",
-        "`--allow-run-as-root`, or another user in `ssh`",
+        "add `--allow-run-as-root`, or log in as another user (`ssh` of the host)",
     ),
     _sign(
         "TensorFlow 1",
         r"module ['\"]tensorflow(?:\._api\.v2\.(?:train|nn|layers|summary|logging))?['\"] has "
         r"no attribute|No module named ['\"]tensorflow\.(?:contrib|examples)\b"
         r"|is not compatible with eager execution|The Session graph is empty",
-        "a program for TensorFlow 1 runs unchanged by `python -m trainer tf1 SCRIPT …`, in a "
-        'cluster file command = ["{python}", "{trainer}", "tf1", "SCRIPT", …]',
+        "`python -m trainer tf1 SCRIPT …` runs a program for TensorFlow 1 unchanged; in a cluster "
+        'file: command = ["{python}", "{trainer}", "tf1", "SCRIPT", …]',
     ),
     _sign(
         "no such module",
         r"ModuleNotFoundError: No module named ['\"](?P<name>[\w.]+)['\"]",
-        "the host's Python lacks {name}: set `python` of this host to one that has it, or copy "
-        "it with `workdir` (`tfmux check FILE` names files that are not copied)",
+        "the host's Python has no {name}: install it there, set `python` of the host, or copy "
+        "the module with `workdir` (`tfmux check FILE` names files left out)",
     ),
     _sign(
         "NaN",
         r"NanLossDuringTrainingError|Model diverged with loss = NaN|Minimum loss scale reached"
         r"|(?i:\bloss\b(?:[\"']?\s*(?:[:=(]|is\b|on training batch is)?\s*)(?:tensor\(|\[)?nan\b)",
-        "the loss is no longer a number: try a smaller learning rate or clipped gradients, and "
-        "check the data",
+        "the loss is not a number: try a smaller learning rate or clipped gradients, and check "
+        "the data",
     ),
     _sign(
         "SSH",
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"|kex_exchange_identification|Permission denied \((?:publickey|password|gssapi|keyboard)",
-        "the program itself logs in to another host, and is refused: its keys and known_hosts "
-        "on this host, or MaxStartups of the other's sshd",
+        "the program itself logs in to another host, and is refused: check its keys and "
+        "known_hosts on this host, and MaxStartups of the other host's sshd",
     ),
     _sign(
         "read-only",
@@ -365,7 +365,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "permission",
         r"PermissionError|[Pp]ermission denied",
-        "this user may not do that on this host: check the owner of the path",
+        "this user may not do that on this host: check owner and mode of the path",
     ),
     _sign(
         "disk full",
@@ -375,19 +375,19 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "no such file",
         r"FileNotFoundError|NOT_FOUND: .*[Nn]o such file",
-        "the path is missing on this host: only `workdir` is copied there",
+        "the path does not exist on this host: only `workdir` and `data` are copied",
     ),
 )
 
 _SIGNALS = {
     "KILL": (
         "not sent by tfmux",
-        "most often by the kernel, when memory is full (`dmesg` on the host says so), or by Slurm "
-        "or a container at its limit",
+        "most often by the kernel when memory is full (see `dmesg` on the host), or by Slurm or a "
+        "container at its limit",
     ),
     "ILL": _PROCESSOR,
     "BUS": (
-        "a file in memory became shorter",
+        "a mapped file became shorter",
         "or its disk is full, most often /dev/shm",
     ),
     "SEGV": (
@@ -483,14 +483,14 @@ def explain_hint(hint: Hint, task: TaskId | None, tasks: TaskContexts) -> str:
 def _waited_for(about: TaskId, tasks: TaskContexts) -> str:
     other = tasks.get(about)
     if other is None:
-        return f"{about} is not a task of this run: the program's cluster is another one"
+        return f"{about} is not a task of this run: the program was given another cluster"
     if not other.how:
         return ""
     why = f" ({other.reason})" if other.reason else ""
     if other.state.up:
         return (
-            f"{other.place} is {other.how}: it is about to answer, or {other.address} cannot "
-            "be reached from here"
+            f"{other.place} is {other.how}: it will answer soon, or {other.address} cannot be "
+            "reached from here"
         )
     if other.state.ended:
         return f"{other.place} has ended: {other.how}{why}"

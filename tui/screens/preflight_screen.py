@@ -338,7 +338,7 @@ class PreflightScreen(Page):
         if any(each.run for each in self._here()):
             hints.insert(0, ("check.leftovers", "kill leftovers"))
         if self.query_one("#findings").max_scroll_y:
-            hints.append(("check.up check.down", "read on"))
+            hints.append(("check.up check.down", "scroll"))
         hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
         self.query_one(KeyFooter).show([*hints, ("help", "help")])
 
@@ -402,7 +402,7 @@ class PreflightScreen(Page):
                 self._repair(Repair(settings, values, group.first.sentence))
                 return
         if any(each.severity is not Severity.OK for each in self._here()):
-            self.notify("no setting of the file repairs this; what to do stands below")
+            self.notify("no setting of the file repairs this: see the advice below")
 
     def action_launch(self) -> None:
         """Launches the cluster, unless that would fail."""

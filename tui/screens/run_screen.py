@@ -114,7 +114,7 @@ class RunScreen(Screen[None]):
             "open",
             "Open its page; merged: on or off",
             id="task.open",
-            tooltip="Such as TensorBoard; in the merged log: takes the task out, or in",
+            tooltip="Such as TensorBoard; in the merged log: hides the task, or shows it",
             group=_OPEN,
         ),
         Binding(

@@ -168,7 +168,7 @@ class PaneArea(Horizontal, can_focus=True):
             "error(1)",
             "Next error in any pane",
             id="error.next",
-            tooltip="By time of receipt, in the log of any task",
+            tooltip="In order of arrival, in the log of any task",
             group=_ERROR,
         ),
         Binding("E", "error(-1)", "Previous error in any pane", id="error.previous", group=_ERROR),

@@ -120,7 +120,7 @@ async def test_what_is_started_from_the_workdir_must_be_there(tmp_path: Path, wo
         assert said.endswith(why), said
     report = await of(jobs(commands, 'prepare = ["make"]', workdir), tmp_path)
     assert report.ok
-    assert all(said.endswith("unless prepare brings it") for said in by_job(report, commands))
+    assert all(said.endswith("unless prepare installs it") for said in by_job(report, commands))
 
 
 async def test_what_cannot_be_known_is_no_error_and_not_called_found(tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ async def test_what_is_copied_to_a_host_is_no_error_before_it_is(
     report = await of(of_the_workdir("tf1:auto", ".", testbed.hosts_toml()), tmp_path)
     module, other_module, sourced, interpreter = by_job(report, OF_THE_WORKDIR)
     assert module == other_module == ""
-    assert "unless the files that are copied bring it" in sourced
+    assert "unless it is among the files that are copied" in sourced
     assert "venv/bin/python3 is not copied: it is a link to" in interpreter
     errors = {str(f.task) for f in report.findings if f.severity is Severity.ERROR}
     assert errors == {"job3:0"}
@@ -233,7 +233,7 @@ async def test_what_prepare_may_bring_is_no_error(tmp_path: Path) -> None:
     `prepare` lines, then both are warnings: the lines have not run yet."""
     settings = 'prepare = ["pip install it"]'
     report = await of(local(["/no/such/trainer"], settings), tmp_path)
-    assert "unless prepare brings it" in problems(report)["localhost"]
+    assert "unless prepare installs it" in problems(report)["localhost"]
     found = [f for f in report.findings if f.code == "command-missing"]
     assert [f.severity for f in found] == [Severity.WARN]
     settings = f'{settings}\nsetup = ". ~/no-such-environment/bin/activate"'

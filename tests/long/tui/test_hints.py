@@ -15,7 +15,7 @@ async def test_a_hint_stands_beside_its_line(run: ScriptedRun) -> None:
     """A known failure is explained where it stands, and in the headline when it was first."""
     run.write("worker:1", b"ModuleNotFoundError: No module named 'tensorflow'\n")
     async with showing(run, (300, 50)) as (_, pilot):
-        await shows(pilot, "◂ no such module: the host's Python lacks tensorflow")
+        await shows(pilot, "◂ no such module: the host's Python has no tensorflow")
         tail = ("ModuleNotFoundError: No module named 'tensorflow'",)
         failure = Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail)
         run.end(Outcome.FAILED, 1, failure=failure)

@@ -132,7 +132,7 @@ def test_a_run_outlives_what_breaks_once(tmp_path: Path, broken: Break, place: s
         after = wait(client, stepping((before.step or 0) + 40), "later steps")
         assert after.task(WORKER).pid == before.task(WORKER).pid
         assert after.state is RunPhase.RUNNING and after.task(WORKER).attempt == 1
-        died = "the launcher before this one has died: "
+        died = "the previous launcher process has died: "
         assert any(died in note and f"boom in {place}" in note for note in after.notes)
         log = (client.folder.path / "launcher.log").read_text()
         assert log.count("Traceback") == 1 and f"boom in {place}" in log

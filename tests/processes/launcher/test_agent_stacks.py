@@ -171,15 +171,15 @@ for _ in range(3):
 HARDENED = {
     "stopped": (
         "os.kill(os.getpid(), signal.SIGSTOP)",
-        "kill -CONT {pid} lets it go on, or restart the task",
+        "kill -CONT {pid} continues it; or restart the task",
     ),
     "ignores": (
         "signal.signal(signal.SIGRTMAX - 7, signal.SIG_IGN)\ntime.sleep(1000)",
-        "the program does not catch the signal any more",
+        "the program no longer catches the signal",
     ),
     "default": (
         "signal.signal(signal.SIGRTMAX - 7, signal.SIG_DFL)\ntime.sleep(1000)",
-        "the program does not catch the signal any more",
+        "the program no longer catches the signal",
     ),
     "blocks": (
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMAX - 7])\ntime.sleep(1000)",
@@ -191,7 +191,7 @@ HARDENED = {
     ),
     "waits for signals": (
         "import ctypes\nctypes.CDLL(None).pause()\nprint('woken', flush=True)",
-        "it waits for a signal, and would take this one for that",
+        "it waits for a signal, and would mistake this one for it",
     ),
 }
 
@@ -295,7 +295,7 @@ if libc.vfork() == 0:
     assert answer.processes[0].state.startswith("waits in the kernel (D)")
     assert answer.processes[0].note
     answer = look(client, late="never")
-    assert answer.processes[0].note == "the signal of an earlier look still waits in it"
+    assert answer.processes[0].note == "the signal of an earlier request is still pending"
     client.send(wire.STACKS, {"tasks": None, "id": 900})
     assert client.kill()["confirmed"]
     client.get(wire.REPLY, id=900)

@@ -104,7 +104,7 @@ def test_survivors_are_never_confirmed_and_their_agent_stays(way: Any, tmp_path:
         assert named(receipt) == set(stuck.pids) == set(living(stuck.pids))
         assert not receipt["confirmed"]
         client.close()
-        wait_until(lambda: "terminating by itself" in log_of(client), "the lease has ended")
+        wait_until(lambda: "ending all tasks" in log_of(client), "the lease has ended")
         with Client(client.run_id, lease=1.0) as again:
             assert again.hello()["pid"] == agent
             receipt = again.kill()
@@ -165,7 +165,7 @@ def test_on_the_launching_machine_survivors_keep_their_agent(tmp_path: Path) -> 
         stuck = stack.enter_context(frozen_group(client, tmp_path))
         assert not client.kill()["confirmed"]
         client.close()
-        wait_until(lambda: "terminating by itself" in log_of(client), "it acts")
+        wait_until(lambda: "ending all tasks" in log_of(client), "it acts")
         with Client(client.run_id, lease=600.0, local=True) as again:
             assert again.hello()["pid"] == agent
             assert not again.kill()["confirmed"]

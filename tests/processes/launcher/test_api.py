@@ -244,7 +244,7 @@ async def test_without_a_task_that_a_person_has_ended_a_run_is_no_success() -> N
         ended = await run.wait()
     assert [str(task.state) for task in ended.tasks] == ["exited", "killed"]
     assert ended.outcome is Outcome.KILLED and run.exit_code == 130
-    assert "worker:1 was ended by a person: the run is no success without it" in ended.notes
+    assert "worker:1 was ended by the user: without it the run is not a success" in ended.notes
 
 
 async def test_it_says_where_tasks_stand() -> None:

@@ -161,7 +161,7 @@ def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(
             9,
             "NVIDIA-SMI has failed because",
         ),
-        ([], 139, "nvidia-smi ends with status 139 and no word"),
+        ([], 139, "nvidia-smi ends with status 139 and prints nothing"),
         ([], 0, "nvidia-smi is gone, or prints nothing"),
     ],
     ids=["updated driver", "cgroup of a container", "unloaded driver", "crash", "nothing"],
@@ -205,7 +205,7 @@ def test_the_only_gpu_that_is_lost_is_called_so(smi: FakeNvidiaSmi) -> None:
         smi.say(gpu=["No devices were found"], status=6)
         (seen,) = listed(client)["gpus"]
         client.leave()
-    assert seen["problem"] == "nvidia-smi does not list it any more"
+    assert seen["problem"] == "nvidia-smi no longer lists it"
 
 
 def test_a_warning_after_the_rows_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> None:
@@ -241,7 +241,7 @@ def test_a_gpu_that_is_lost_stays_named(smi: FakeNvidiaSmi, sentence: str) -> No
         first, second = listed(client)["gpus"]
         client.leave()
     assert (first["problem"], second["uuid"]) == ("", OTHER)
-    assert second["problem"] == (sentence or "nvidia-smi does not list it any more")
+    assert second["problem"] == (sentence or "nvidia-smi no longer lists it")
     assert "utilisation" not in second
 
 

@@ -142,7 +142,7 @@ async def test_a_second_kill_gives_the_answer_up(monkeypatch: pytest.MonkeyPatch
     """The job may have come all the same; if not, it is said what to do when it does."""
     for seconds, found, asked, said in (
         (PATIENCE, ["", "7"], ["find", "find", "release 7"], "Slurm 7 was cancelled in the queue"),
-        (0.05, [""], None, "should it come after all: scancel --name=x"),
+        (0.05, [""], None, "if it starts after all: scancel --name=x"),
     ):
         monkeypatch.setattr(slurm_allocation, "_FIND_SECONDS", seconds)
         engine = FakeJob(PENDING, found=found)

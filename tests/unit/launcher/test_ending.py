@@ -124,7 +124,8 @@ def test_a_run_is_no_success_without_a_task_that_a_person_has_ended(last: bool) 
         driver.exited(task)
     _end_by_person(driver, "worker:1")
     assert (
-        driver.seen.notes[-1] == "worker:1 was ended by a person: the run is no success without it"
+        driver.seen.notes[-1]
+        == "worker:1 was ended by the user: without it the run is not a success"
     )
     if not last:
         assert driver.phase() is RunPhase.RUNNING

@@ -299,7 +299,7 @@ def test_the_first_failure_is_the_headline_and_the_others_stand_below() -> None:
     failure = driver.failure
     assert (str(failure.task), failure.how, failure.tail) == (
         "worker:2",
-        "killed by SEGV",
+        "killed by SIGSEGV",
         ("last words",),
     )
     assert failure.others == (name("worker:1"),)
@@ -601,7 +601,7 @@ def test_a_task_has_ended_when_its_host_has_seen_that() -> None:
     driver.feed(ev.TaskExited, task, 1, None, "KILL", ended=at, out_of_memory=True)
     view = driver.task("worker:1")
     assert (view.state, view.ended) == (TaskState.FAILED, at)
-    assert driver.failure.how == "killed by KILL, out of memory"
+    assert driver.failure.how == "killed by SIGKILL, out of memory"
     assert view.exit_text == "failed KILL, out of memory"
 
 

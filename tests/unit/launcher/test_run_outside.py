@@ -56,7 +56,7 @@ def test_a_failure_after_a_signal_is_the_tasks_own() -> None:
     driver = running()
     asked(driver, "worker:1", SIGNAL, None, "USR1")
     assert driver.state("worker:1") is TaskState.FAILED
-    assert driver.failure.how == "killed by USR1"
+    assert driver.failure.how == "killed by SIGUSR1"
 
 
 def test_a_run_whose_chief_was_done_stays_a_success() -> None:

@@ -203,7 +203,7 @@ LEFT = (Survivor(77, "python train.py", "D"),)
     [
         (HostReceipt("b", survivors=LEFT), None, "b: 1 process left, such as pid 77 (D) python"),
         (HostReceipt("b", doubt="an earlier agent was killed"), None, "b: an earlier agent was"),
-        (HostReceipt("b"), None, "b: it has not confirmed that nothing is left"),
+        (HostReceipt("b"), None, "b: it has not confirmed that no process is left"),
     ],
 )
 def test_without_the_proof_the_run_ends_and_says_why(

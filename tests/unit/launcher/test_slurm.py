@@ -105,7 +105,7 @@ async def test_variables_that_no_option_undoes_are_unset_on_a_login_host() -> No
         (Output(1, "", "sbatch: error: invalid partition specified: x\nsbatch: error: no\n"), "x"),
         (Output(1, "", "\x1b]0;evil\x07sbatch: no\n"), "sbatch: no"),
         (Output(0, "", ""), "sbatch ended with 0 and printed nothing"),
-        (Output(1, "", ""), "sbatch ended with 1 and said nothing"),
+        (Output(1, "", ""), "sbatch ended with 1 and printed nothing"),
         (Output(0, "not a number", ""), "not a number"),
         (Output(0, "9" * 400, ""), "999"),
     ],
@@ -162,7 +162,7 @@ async def test_an_invalid_job_id_is_not_the_end_while_scontrol_knows_the_job() -
         ("", "JobState=CANCELLED Reason=None", "Slurm 7 has ended: CANCELLED"),
         ("", "JobState=TIMEOUT Reason=TimeLimit", "Slurm 7 has ended: TIMEOUT (TimeLimit)"),
         ("", "JobState=PREEMPTED Reason=None", "Slurm 7 has ended: PREEMPTED"),
-        ("", "", "Slurm 7 has ended: GONE (Slurm does not know the job any more)"),
+        ("", "", "Slurm 7 has ended: GONE (Slurm no longer knows the job)"),
     ],
 )
 async def test_the_end_of_a_job_is_a_sentence(queue: str, shown: str, said: str) -> None:
@@ -237,7 +237,7 @@ async def test_a_request_without_an_answer_may_be_carried_out() -> None:
         async def run(self, argv: Sequence[str], stdin: str = "", timeout: float = 30.0) -> Output:
             raise NoAnswerError(f"{argv[0]} did not answer")
 
-    with pytest.raises(NoAnswerError, match="come after all: scancel --me --name=tfmux-c-1"):
+    with pytest.raises(NoAnswerError, match="starts after all: scancel --me --name=tfmux-c-1"):
         await engine(Silent()).request()
 
 

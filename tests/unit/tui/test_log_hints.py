@@ -406,7 +406,7 @@ def test_a_hint_names_the_task_the_port_and_the_module() -> None:
     taken = hint_for("bind 10.77.0.1:2222: Address already in use")
     assert taken is not None and taken.port == 2222
     module = hint_for("ModuleNotFoundError: No module named 'numpy'")
-    assert module is not None and "lacks numpy" in module.text
+    assert module is not None and "has no numpy" in module.text
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_a_doubt_that_only_a_boot_ends_is_told_as_one() -> None:
     run = ENDED.run_id
     assert advice.endswith(
         f"; after a boot of tf2, tf3: tfmux kill {run}; "
-        f"to take it from the list: tfmux kill --forget {run}"
+        f"to remove it from the list: tfmux kill --forget {run}"
     )
     hosts.append(HostReceipt("tf4"))
     advice, *_ = receipt_lines(replace(ENDED, receipt=Receipt(tuple(hosts))))
@@ -350,22 +350,22 @@ def test_a_host_is_said_to_act_only_at_a_time_to_come() -> None:
     [
         (
             KeptResults("a", 1, 5, "/r"),
-            "a: 1 new file, 5 B, kept in /r; `tfmux collect r` brings it",
+            "a: 1 new file, 5 B, kept in /r; `tfmux collect r` fetches it",
         ),
         (
             KeptResults("a", 2000, 5, "/r", cut=True),
             "a: at least 2,000 new files (not all were compared), 5 B, kept in /r; "
-            "`tfmux collect r` brings them",
+            "`tfmux collect r` fetches them",
         ),
         (
             KeptResults("a", 2, 5, "/r", problem="not read: /x"),
             "a: at least 2 new files (not read: /x), 5 B, kept in /r; "
-            "`tfmux collect r` brings them",
+            "`tfmux collect r` fetches them",
         ),
         (
             KeptResults("a", problem="no answer in 10 s"),
-            "a: it is not known whether its tasks have left files (no answer in 10 s); they stay "
-            "there, and `tfmux collect r` brings them",
+            "a: tasks may have left files there (no answer in 10 s); they stay "
+            "there, and `tfmux collect r` fetches them",
         ),
     ],
 )

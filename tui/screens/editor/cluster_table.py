@@ -40,7 +40,7 @@ class ClusterTable(Table):
     BINDING_GROUP_TITLE = "Hosts × jobs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("plus", "screen.add_task", "Add a task", id="edit.add_task"),
-        Binding("minus", "screen.remove_task", "Take a task away", id="edit.remove_task"),
+        Binding("minus", "screen.remove_task", "Remove a task", id="edit.remove_task"),
         Binding("enter", "select_cursor", "Form of the host or job", id="edit.form"),
         Binding("a", "screen.add", "Add hosts, or paste a cluster", id="edit.add"),
         Binding("x,delete", "screen.remove", "Delete the host, or the tasks", id="edit.remove"),

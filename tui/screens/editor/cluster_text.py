@@ -75,7 +75,7 @@ class ClusterText(TextArea):
     BINDING_GROUP_TITLE = "File"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "screen.back", "To the table", id="edit.to_table"),
-        Binding("ctrl+home", "ends('start')", "Begin of the file", show=False),
+        Binding("ctrl+home", "ends('start')", "Start of the file", show=False),
         Binding("ctrl+end", "ends('end')", "End of the file", show=False),
     ]
 

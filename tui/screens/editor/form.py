@@ -202,8 +202,8 @@ class Field(LineInput):
     """Line of one key; up and down go to the others."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next key", show=False),
-        Binding("up", "app.focus_previous", "Previous key", show=False),
+        Binding("down", "app.focus_next", "Next setting", show=False),
+        Binding("up", "app.focus_previous", "Previous setting", show=False),
     ]
 
 
@@ -258,7 +258,7 @@ class Form(Dialog[dict[str, str]]):
         yield ProblemLine()
 
     def note(self) -> str:
-        return f"Enter accepts, ↑ ↓ other keys, → completes, {super().note()}"
+        return f"Enter accepts, ↑ ↓ other settings, → completes, {super().note()}"
 
     def on_mount(self) -> None:
         first = next(iter(self._fields.values()))
