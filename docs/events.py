@@ -150,7 +150,7 @@ def _object(kind: type[Any], definitions: dict[str, Any]) -> dict[str, Any]:
         if name in abouts:
             properties[key]["description"] = abouts[name]
     if kind is Receipt:
-        about = "Every host has confirmed that nothing is left."
+        about = "Every host has confirmed that no process is left."
         properties["clean"] = {"type": "boolean", "description": about}
         required.append("clean")
     about = " ".join((inspect.getdoc(kind) or "").split())

@@ -18,10 +18,10 @@ from launcher.paths import config_home
 from tui.notification import Notify
 
 SETTINGS = {
-    "theme": "colours, by a name of the command palette (*Theme*), such as `nord`; "
-    "else what was chosen there last, at first `textual-dark`",
+    "theme": "name of a theme, as in the command palette (*Theme*), such as `nord` "
+    "(default: the last one chosen there, at first `textual-dark`)",
     "notify": '`"off"`, `"bell"` or `"desktop"`: what the terminal does when a run ends or fails',
-    "keys": "table of other keys: a command's id, and its keys with commas between them",
+    "keys": "table of keys: the id of a command, and its keys separated by commas",
 }
 """The keys of the file, each with what it is, in Markdown."""
 

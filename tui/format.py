@@ -65,7 +65,7 @@ _OUTCOME_MARKS: dict[Outcome, StateMark] = {
 
 
 UNCONFIRMED = "not confirmed on every host"
-"""Verdict of a receipt with which some host has not said that nothing is left."""
+"""Verdict of a receipt with which some host has not confirmed that no process is left."""
 
 
 def outcome_mark(outcome: Outcome | None, *, clean: bool = True) -> StateMark:

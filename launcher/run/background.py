@@ -55,12 +55,12 @@ class LeftProcess:
 
 @frozen
 class LeftProcesses:
-    """What was left, after so many `seconds`, by a process that had used so much `cpu`."""
+    """Processes of a task that its first process left behind."""
 
     processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=MOST_LEFT)]
     """The first processes that were left, 5 at most."""
     unlisted: fields.Count = 0
-    """Number of those beyond them."""
+    """Number of processes beyond those in `processes`."""
     seconds: fields.Seconds = 0.0
     """Time from the start to the end of the first process."""
     cpu: fields.Seconds = 0.0

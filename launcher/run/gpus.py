@@ -62,7 +62,7 @@ class GpuProcess:
     """A process on a GPU: of a task of the run, or somebody else's."""
 
     pid: fields.Pid
-    """Its id on the host, or, in another container, there."""
+    """Id of the process on the host, or in its container if it is in another one."""
     task: TaskId | None = None
     """The task of this run to which the process belongs; absent if there is none."""
     user: fields.Line = ""
@@ -292,7 +292,7 @@ class GpuSample:
     host: str
     """The host of the cluster file."""
     gpus: Annotated[tuple[GpuFigures, ...], Field(max_length=1000)]
-    """A GPU each."""
+    """One for each GPU."""
     tasks: Mapping[TaskId, fields.Count] = field(default_factory=dict)
     """Bytes of GPU memory that each task holds, on all of the host's GPUs together."""
     time: fields.Time = field(default=0.0, compare=False)

@@ -43,7 +43,7 @@ class AttemptStart:
 
 @frozen
 class TaskView:
-    """A task as it stands. Times are seconds since the epoch on the launching machine."""
+    """A task in its current state. Times are seconds since the epoch on the launching machine."""
 
     id: Annotated[TaskId, Field(alias="task")]
     """The task, such as `worker:0`."""
@@ -87,7 +87,7 @@ class TaskView:
     step: fields.Count | None = None
     """Global step, of its last metric line."""
     loss: float | None = None
-    """Loss, likewise."""
+    """Loss of the last metric line."""
     rate: float | None = None
     """Global steps per second, over its last few metric lines."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -163,7 +163,7 @@ def _structured(gpus: object) -> object:
 
 @frozen
 class HostView:
-    """A host: its link, its files, and what its agent last said of it."""
+    """A host: its link, its files, and the last report of its agent."""
 
     name: Annotated[str, Field(alias="host")]
     """The host of the cluster file."""
@@ -393,7 +393,7 @@ class AllocationView:
 
 @frozen
 class HangView:
-    """Where the tasks stood when the run seemed to hang."""
+    """What the tasks were doing when the run seemed to hang."""
 
     reason: Hang
     """`stalled`, `not-ready`, `at-end`, `in-exit` or `silent`."""
@@ -407,7 +407,7 @@ class HangView:
 
 @frozen
 class RunView:
-    """The run itself, without its hosts, its tasks and what was said once."""
+    """The run itself, without its hosts, tasks and notes."""
 
     run_id: Annotated[str, Field(alias="run")]
     """The run's id."""
@@ -444,7 +444,7 @@ class RunView:
     exit_code: fields.ExitCode | None = None
     """Exit code of `tfmux up FILE`; absent while there is none."""
     launcher_error: str = ""
-    """What launchers of the run died of, again and again, until one ended it."""
+    """Why launchers of the run died one after the other, until the last one ended the run."""
     results_missing: tuple[str, ...] = ()
     """Hosts whose results (`collect`) were not fetched, and why: sentences."""
     results_kept: tuple[KeptResults, ...] = ()
@@ -492,7 +492,7 @@ class RunView:
 
 @frozen
 class Note:
-    """Said once: a host lost, a takeover, a full disk."""
+    """A message, such as a lost host, a takeover or a full disk."""
 
     text: Annotated[str, Field(alias="note")]
     """A sentence."""

@@ -156,7 +156,7 @@ class ProcessStack:
     def lines(self) -> Iterator[str]:
         """The process in full."""
         yield f"  process {self.pid}: {self.command}"
-        known = self.state if self.way == "proc" else f"{self.state}; by {self.way}"
+        known = self.state if self.way == "proc" else f"{self.state}; stack by {self.way}"
         yield f"    {known}{f' ({self.note})' if self.note else ''}"
         for thread in self.threads:
             yield f"    thread {thread.name}"

@@ -200,7 +200,7 @@ def test_input_queues_in_towers_are_on_the_cpu(tmp_path: Path, soft: bool) -> No
     (tmp_path / "towers.py").write_text(TOWERS.replace("SOFT", str(soft)))
     done = tf1(tmp_path, "towers.py")
     assert done.stdout.splitlines() == [
-        "tf1: this machine has no GPU: CPU:0 stands for GPU:0 and GPU:1",
+        "tf1: this machine has no GPU: CPU:0 replaces GPU:0 and GPU:1",
         "Done training, 10 steps.",
     ], done.stderr
 

@@ -90,7 +90,7 @@ class Placer:
         for group in _groups(new):
             self._choose(group)
         for (where, instead), asked in self._replaced.items():
-            stands = f"{instead} stands for {' and '.join(sorted(asked))}"
+            stands = f"{instead} replaces {' and '.join(sorted(asked))}"
             print(f"tf1: {where}: {stands}")
         self._replaced = {}
 

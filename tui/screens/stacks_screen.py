@@ -185,7 +185,7 @@ def group_text(found: Stacks, group: StackGroup, *, whole: bool) -> Text:
 def process_text(process: ProcessStack, *, whole: bool) -> Text:
     """A process: what it does, then its threads, that of its program first. The user's own frames
     are bold, with their files as seen from the folder of all of them."""
-    by = "" if process.way == "proc" else f"; by {process.way}"
+    by = "" if process.way == "proc" else f"; stack by {process.way}"
     note = f" ({process.note})" if process.note else ""
     text = Text(f"  {process.state}{by}{note}\n")
     text.append(f"  process {process.pid}: {process.command}\n", "dim")

@@ -190,7 +190,7 @@ def test_a_process_in_full_says_how_it_was_looked_at() -> None:
     """`/proc` is the way for any process, and is not named."""
     assert list(process(*WAIT[1:]).lines())[:3] == [
         "  process 7: python train.py",
-        "    runs; by python",
+        "    runs; stack by python",
         "    thread main",
     ]
     assert "    runs" in process(way="proc").lines()
