@@ -176,7 +176,7 @@ def addresses(words: list[str], where: str) -> tuple[str, ...]:
         if match and 0 < int(match["port"]) < 65536:
             continue
         if match:
-            bound = "above 65535" if int(match["port"]) else "0, which is no port of a cluster"
+            bound = "above 65535" if int(match["port"]) else "0, which is not a valid port"
             raise UsageError(f"{where}: {word}: the port is {bound}")
         if not word.strip():
             raise UsageError(f"{where}: an empty address; two commas, or one at the end?")

@@ -503,9 +503,9 @@ _OTHER_OPTIONS = {
     **dict.fromkeys(("include", "nodelist", "w"), "write -H tf1,tf2"),
     **dict.fromkeys(("c", "num-proc", "ntasks"), "write -n N"),
     **dict.fromkeys(("l", "user"), "write it before the host, such as -H me@tf1"),
-    **dict.fromkeys(("p", "port"), "write it behind the login, such as -H me@tf1:2200"),
+    **dict.fromkeys(("p", "port"), "write it after the login, such as -H me@tf1:2200"),
     "f": "write --hostfile FILE",
-    "m": "write it behind --, such as -- python -m train",
+    "m": "write it after --, such as -- python -m train",
 }
 """Options of mpirun, torchrun, srun and ssh, and what to write instead in `tfmux run`."""
 

@@ -210,7 +210,7 @@ class Attempt:
         self.cpu, self.name = ended.cpu, ended.name
         name, until = self.signalled
         if not self.stopped_by and self.ended_at < until:
-            self.stopped_by, self.stopped_why = wire.BY_SIGNAL, f"its job step had got {name}"
+            self.stopped_by, self.stopped_why = wire.BY_SIGNAL, f"its job step had received {name}"
         if os.WIFSIGNALED(ended.status):
             self.signal = signal_name(os.WTERMSIG(ended.status))
         else:

@@ -394,17 +394,17 @@ class TaskKill:
         }
 
 
-_NOT_GONE = "the kernel reports a process that is left, and it was not found in /proc"
+_NOT_GONE = "the kernel reports a process that is left, but it was not found in /proc"
 _UNREAD = "the owner of these processes cannot be read, they wait in the kernel: {}"
 _UNREADABLE = "the processes of this host cannot be read: {}"
-_EARLIER = "{}; what it had started may live on without a mark".format
+_EARLIER = "{}; processes that it had started may still run unnoticed".format
 _DOUBTS = {
     Word.PROVEN: "",
     Word.UNPROVEN: _EARLIER("an earlier agent here ended without proof that nothing was left"),
     Word.NONE: _EARLIER("an earlier agent here and its watchdog have left no record of their end"),
     Word.AWAITED: _EARLIER("the watchdog of an earlier agent here has not ended yet"),
 }
-_STRANGERS = "processes that an earlier agent had started kept forking while they were being killed"
+_STRANGERS = "processes of an earlier agent kept forking while they were being killed"
 
 
 def _line(pid: int, everyone: dict[int, Process]) -> list[Process]:

@@ -143,14 +143,14 @@ def imported(path: Path) -> ImportedDraft | None:
     if path.suffix.lower() == ".toml" or not os.path.isfile(path):
         return None
     if os.path.getsize(path) > MOST_BYTES:
-        raise SaveError(f"{path.name} is larger than 1 MiB: this is no cluster")
+        raise SaveError(f"{path.name} is larger than 1 MiB: this is not a cluster")
     text = _read(path) or ""
     if not text.strip() or _is_cluster_file(text):
         return None
     try:
         understood = understand_file(text, path.name)
     except ShorthandError as error:
-        raise SaveError(f"{path.name} is no cluster file: {error}") from None
+        raise SaveError(f"{path.name} is not a cluster file: {error}") from None
     stem = plain_name(understood.name or path.stem)
     target = free_path(path.parent, stem)
     return ImportedDraft(target, render_import(understood, target.stem), understood.sentence)

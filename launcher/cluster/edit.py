@@ -269,7 +269,7 @@ class ClusterDocument:
         tasks = self.get("jobs", job, "tasks")
         if tasks is not None and not isinstance(tasks, list):
             raise EditError(
-                f"the tasks of {printable(job, 60)} are no list: correct the file first"
+                f"the tasks of {printable(job, 60)} are not a list: correct the file first"
             )
         return list(tasks or ())
 

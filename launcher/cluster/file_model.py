@@ -113,13 +113,16 @@ class HostDefaults(FileTable):
     python: Annotated[
         Python | None,
         Key(
-            "interpreter for `{python}` and for tfmux's agent. Here the default is tfmux's own",
+            "interpreter for `{python}` and for tfmux's agent. On this machine: tfmux's own",
             "`python3`",
         ),
     ] = None
     gpus: Annotated[
         Gpus | None,
-        Key('number of GPUs for this cluster, or these GPUs, such as `"0,2"`', "as reported"),
+        Key(
+            'number of GPUs for this cluster, or their numbers or ids, such as `"0,2"`',
+            "as reported",
+        ),
     ] = None
     user: Annotated[User | None, Key("account to log in as, where `ssh` names none", _AS_SSH)] = (
         None
@@ -137,7 +140,7 @@ class HostDefaults(FileTable):
     ] = None
     known_hosts: Annotated[
         Words | None,
-        Key("file with the host's key. What was accepted in tfmux counts, too", _AS_SSH),
+        Key("file with the host's key. Keys that were accepted in tfmux count, too", _AS_SSH),
     ] = None
     setup: Annotated[
         Text | None,
@@ -195,7 +198,7 @@ class Job(FileTable):
     ] = None
     env: Annotated[
         Env,
-        Key("variables for its tasks. They win over the host's and those of `[run]`"),
+        Key("variables for its tasks. They win over the variables of the host and of `[run]`"),
     ] = field(default_factory=dict)
     gpus: Annotated[
         Gpus | None,
@@ -274,18 +277,18 @@ class RunSettings(FileTable):
     logdir: Annotated[
         Words, Key("directory for checkpoints and summaries, on each host. It is `{logdir}`")
     ] = DEFAULT_LOGDIR
-    env: Annotated[Env, Key("variables for every task. Texts or whole numbers")] = field(
+    env: Annotated[Env, Key("variables for every task. Values are texts or whole numbers")] = field(
         default_factory=dict
     )
     framework: Annotated[
         Framework,
-        Key("whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
+        Key("framework whose variables the tasks get, such as `TF_CONFIG` or `RANK`. See *Ranks*"),
     ] = Framework.TENSORFLOW
     success: Annotated[
         Success,
         Key(
-            "whose clean exit makes the run a success. `all`: every cluster task except ps. See "
-            "*When a run ends*"
+            "tasks whose clean exit makes the run a success. `all`: every cluster task except ps. "
+            "See *When a run ends*"
         ),
     ] = Success.CHIEF
     on_failure: Annotated[
@@ -421,7 +424,7 @@ class Hooks(FileTable):
     ] = None
     on_end: Annotated[
         Command | None,
-        Key("program for every end of a run. It runs in addition to those above"),
+        Key("program for every end of a run. It runs in addition to the other hooks"),
     ] = None
 
 

@@ -132,7 +132,7 @@ def parse_ignore_pattern(line: str) -> tuple[Any, bool] | None:
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern  # slow, and rarely needed
 
     if len(line) > _LONGEST:
-        raise ValueError(f"longer than {_LONGEST:,} characters, and so is no path")
+        raise ValueError(f"longer than {_LONGEST:,} characters: this is not a path")
     try:
         line = _LAST_STARS.sub(_at_least_one, _PARTS.sub(_portable, line))
         expression, include = GitIgnoreSpecPattern.pattern_to_regex(line)

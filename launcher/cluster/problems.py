@@ -445,7 +445,7 @@ def _engine(cluster: ClusterModel) -> Iterator[Violation]:
         return
     for name, host in cluster.hosts.items():
         if host.via != PENDING:
-            message = f"the hosts are given by Slurm, as {slurm.span}: remove this one, or [slurm]"
+            message = f"the hosts come from Slurm, as {slurm.span}: remove this one, or [slurm]"
             yield Violation(("hosts", name), None, message)
     for key, found, message in slurm.problems():
         yield Violation(("slurm", key), found, message)

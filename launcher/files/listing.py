@@ -367,7 +367,7 @@ class Copied:
                 if why := rules.why(inside, directory=directory):
                     shown = f"{inside}/" if directory else inside
                     return f"{shown} is not copied: {_as_clause(why)}"
-        return f"{place} is not copied: it is no file"
+        return f"{place} is not copied: it is not a file"
 
 
 def _as_clause(why: str) -> str:

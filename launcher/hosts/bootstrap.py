@@ -460,7 +460,7 @@ class LoginErrors:
         """The interpreter is not there, or does not run."""
         said = last_line(complaint or seen.decode(errors="replace"))
         what = f"the interpreter did not start: {said or 'it printed nothing'}"
-        todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
+        todo = 'set python = "…" of the host to a Python 3.8 or newer'
         return HostError(self._host, what, code="python-missing", todo=todo)
 
     def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:

@@ -106,7 +106,9 @@ def channel_problem(host: str, port: int, error: PermissionError | ConnectionRef
             f"the SSH server of {host} allows no channel to its port {port} (AllowTcpForwarding, "
             "PermitOpen or DisableForwarding of sshd_config, or the key's no-port-forwarding)"
         )
-    return f"nothing listens on 127.0.0.1:{port} of {host}: let the program listen there, too"
+    return (
+        f"nothing listens on 127.0.0.1:{port} of {host}: let the program listen on 127.0.0.1, too"
+    )
 
 
 class TransportFactory(Protocol):

@@ -313,7 +313,7 @@ class CommandErrors:
         said = last_line(complaint or seen.decode(errors="replace"))
         what = f"{_status(status)} before the agent had started: {said or 'no output'}"
         if status in _NOT_FOUND:
-            todo = 'write where a Python 3.8 or newer is: python = "…" of the host'
+            todo = 'set python = "…" of the host to a Python 3.8 or newer'
             what = f"via: {self._command} {what}"
             return HostError(self._host, what, code="python-missing", todo=todo)
         words = [word.replace(COMMAND, "true") for word in self._via]

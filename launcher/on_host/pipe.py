@@ -57,7 +57,7 @@ class Pipe:
             if self.source in ready:
                 self._heard = time.monotonic()
             elif time.monotonic() - self._heard > self._silence or not self._wanted():
-                raise PipeEnded(0, "nothing came from the launcher any more")
+                raise PipeEnded(0, "the launcher no longer sent anything")
             if ready:
                 return ready
 

@@ -142,7 +142,7 @@ def _resolve(host: str, port: int, seconds: float) -> tuple[list[Any], str]:
         except OSError as error:
             failed.append(error.strerror or str(error))
         except UnicodeError:
-            failed.append("it is no host name")
+            failed.append("not a host name")
 
     thread = threading.Thread(target=resolve, daemon=True)
     thread.start()

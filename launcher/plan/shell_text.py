@@ -147,7 +147,7 @@ def front_problem(command: Sequence[str]) -> str:
     front = [word.text for word in words if word.kind is _Kind.ASSIGNMENT]
     if words and words[0].kind is _Kind.ASSIGNMENT:
         named = " ".join(f"-x {shlex.quote(text)}" for text in front)
-        return f"{front[0]} is no program: write {named} before the command"
+        return f"{front[0]} is not a program: write {named} before the command"
     if (parted := _parted(command)) and not os.path.exists(command[0]):
         return f"{_shown(command[0])} is one word: write {shlex.join(parted)}"
     return ""

@@ -177,7 +177,7 @@ class Shutdown:
         """Records results that were not brought: the tasks did what they should, and yet it is
         no success."""
         text = f"results of {event.host} were not fetched: {event.reason}"
-        text += f"; they are still on the host in {', '.join(event.paths)}"
+        text += f"; they stay on the host in {', '.join(event.paths)}"
         self._data.note(text)
         run = self._data.run
         code = run.exit_code

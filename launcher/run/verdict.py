@@ -476,7 +476,7 @@ class _Case:
             missed = len(self.victims) + len(waiting)
             if not self.victims or missed < 2 or len(guilty) != 1:
                 return None
-            kind, how = Kind.STUCK, f"has not come to the operation in which {missed} others waited"
+            kind, how = Kind.STUCK, f"has not reached the operation in which {missed} others waited"
         stack = guilty[0].stack if len(guilty) == 1 else ()
         if not stack or _waits(guilty[0]) or joins(stack):
             return self._verdict(guilty, kind, False, how) if guilty else None

@@ -170,7 +170,7 @@ class Teardown:
         try:
             while views := [view for view in views if not self._shell.outputs.is_whole(view)]:
                 if wait.given_up:
-                    text = f"the last log bytes of {host} did not come; they stay there"
+                    text = f"the last log bytes of {host} were not received; they stay on the host"
                     self._shell.note(text)
                     return False
                 size = sum(self._shell.outputs.monitor.size(view.id) for view in views)

@@ -121,8 +121,7 @@ NO_FOLDER = (
     "names (~/.local/state), must be writable and not full"
 )
 NO_PYTHON = (
-    "the interpreter was not found on a node: write where a Python 3.8 or newer is there: "
-    "python in [slurm]"
+    "the interpreter was not found on a node: set python in [slurm] to a Python 3.8 or newer there"
 )
 _REFUSALS = tuple(
     (re.compile(pattern, re.IGNORECASE), todo)
@@ -134,7 +133,7 @@ _REFUSALS = tuple(
         ("too many|node count|more processors", "write a smaller nodes, or another partition"),
         ("configuration is not available", "no node has that: correct nodes, gpus or options"),
         ("unrecogni[sz]ed option|invalid option", "correct options in [slurm]"),
-        ("munge|authentication", "munge does not work there: ask who runs that machine"),
+        ("munge|authentication", "munge does not work on that machine: ask its administrator"),
         (
             "denied|not permitted|invalid user",
             "this user may not submit that: write another partition or --account",

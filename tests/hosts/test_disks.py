@@ -78,7 +78,7 @@ def test_a_kill_needs_no_room(scenario: FaultScenario, small_disk: Path) -> None
         up.press_ctrl_c()
         assert up.wait() == 130, up.transcript()
         assert confirmed(up)
-        assert any("tf3 did not come; they stay there" in note for note in notes(up))
+        assert any("tf3 were not received; they stay on the host" in note for note in notes(up))
         there = (
             scenario.testbed["tf3"].disk / f"home/tfuser/.local/state/tfmux/{up.run_id}.tf3/logs"
         )

@@ -183,7 +183,7 @@ def test_jobs_that_cannot_be_used(shell: SlurmBed, tmp_path: Path) -> None:
         assert checked.returncode == 3 and said in checked.stdout, checked.stdout
     path = file(tmp_path, sys.executable, entry.replace(sys.executable, "/opt/no-such/python"))
     done = command.run("up", str(path), "--headless")
-    assert done.returncode == 3 and "write where a Python 3.8 or newer is" in done.stderr
+    assert done.returncode == 3 and "to a Python 3.8 or newer" in done.stderr
     job_stays(shell)
 
 

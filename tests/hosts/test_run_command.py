@@ -214,7 +214,7 @@ def test_braces_of_the_working_directory(tmp_path: Path) -> None:
         (["-n", "x", "--", "true"], "invalid int value"),
         (["-n", "5000", "--", "true"], "5,000 tasks are too many"),
         (["-n", "3", "-H", "localhost:2", "--", "true"], "-n 3 tasks need 3 slots"),
-        (["-H", "a b", "--", "true"], "'a' is no host"),
+        (["-H", "a b", "--", "true"], "'a' is not a host"),
         (["-H", "tf1:2222,tf2:2222", "-n", "3", "--", "true"], "the hosts have 2"),
         (["-x", "TFMUX_NOT_SET", "--", "true"], "it is not set here: write -x NAME=VALUE"),
         (["--identity", "k", "--", "true"], "--identity is for hosts that are reached by SSH"),

@@ -148,7 +148,7 @@ def test_no_python_on_any_node(scenario: Scenario) -> None:
     """Given an interpreter that no node has, so that the job ends at once, when a run is launched,
     then exit 3 says to write where a Python is, and no job is left."""
     file = without_python(scenario.file(), "/opt/no-such/python")
-    refused(file, "write where a Python 3.8 or newer is")
+    refused(file, "to a Python 3.8 or newer")
     scenario.check_empty()
 
 
@@ -158,7 +158,7 @@ def test_no_python_on_one_node(scenario: Scenario) -> None:
     for name in scenario.bed.names[:2]:
         scenario.bed.run_on(name, "ln", "-s", shutil.which("python3") or "", "/tmp/python")
     file = without_python(scenario.file(), "/tmp/python")
-    refused(file, "node2 (sl3)", "via: srun -Q", "write where a Python 3.8 or newer is")
+    refused(file, "node2 (sl3)", "via: srun -Q", "to a Python 3.8 or newer")
     scenario.check_empty()
 
 

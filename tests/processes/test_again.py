@@ -103,7 +103,7 @@ def test_collect_without_a_run(tmp_path: Path) -> None:
         for words in ([], ["out", "*.ckpt"]):
             done = command.run("collect", *words)
             assert done.returncode == 0, done.stderr
-            assert f"{up.run_id} has copied no workdir to a host" in done.stderr
+            assert f"{up.run_id} has copied no workdir to hosts" in done.stderr
             assert (
                 "out is not a run; using it as a path in the workdir of" in done.stderr
             ) is bool(words)

@@ -177,7 +177,7 @@ def test_no_room_here_is_told_and_the_host_keeps_its_folder(
         assert up.wait() == 1, up.transcript()
     notes = "\n".join(e["note"] for e in up.of("note"))
     missing = f"results of far were not fetched: {run / 'collected'}: File exists"
-    assert f"{missing}; they are still on the host in" in notes
+    assert f"{missing}; they stay on the host in" in notes
     assert missing in up.said.partition("success after")[2], "the report at the end says it"
     assert (next((ssh_server.home / ".local/state/tfmux").iterdir()) / "stage").is_dir()
 

@@ -81,7 +81,7 @@ def test_a_host_list_becomes_workers(tmp_path: Path) -> None:
     words = ("import", "hosts", "--save", "two.toml")
     done = run(tmp_path, *words)
     assert done.returncode == 0 and done.stdout == ""
-    assert "2 hosts, tf1, tf2, 3 slots; the line behind # is left out" in done.stderr
+    assert "2 hosts, tf1, tf2, 3 slots; the line after # is left out" in done.stderr
     assert "the command is an example" in done.stderr
     cluster = load(tmp_path / "two.toml")
     assert [str(task) for task in cluster.jobs["worker"].tasks] == [
@@ -157,7 +157,7 @@ def test_a_definition_of_another_program(
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("notes.txt", "please run it on tf1 and tf2\n", "'please' is no host"),
+        ("notes.txt", "please run it on tf1 and tf2\n", "'please' is not a host"),
         ("job.yaml", "kind: Deployment\nspec: {}\n", "a Kubernetes Deployment"),
         ("job.yaml", "kind: TFJob\nspec: {tfReplicaSpecs: {PS: {replicas: 9999}}}\n", "replicas"),
         ("c.yml", "services:\n  web: {image: nginx}\n", "none is a ps, worker"),
@@ -169,7 +169,7 @@ def test_a_definition_of_another_program(
             "import tensorflow as tf\nprint(tf)\n",
             "a Python program in which no cluster",
         ),
-        ("x", "\0\1\2", "it is no text"),
+        ("x", "\0\1\2", "this is not text"),
         ("", "", "Is a directory"),
     ],
 )

@@ -103,7 +103,7 @@ def test_the_program_of_the_agents_is_cut() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts are given by Slurm, as node0"),
+        ("[jobs", '[hosts.tf1]\nssh = "tf1"\n[jobs', "the hosts come from Slurm, as node0"),
         ("node1:auto", "node2:auto", "Slurm gives node0 … node1: use one of them, or ask for more"),
         ('time = "04:00:00"', "", "the time limit is missing"),
         ('time = "04:00:00"', 'time = "soon"', "write a time in quotes"),

@@ -42,7 +42,7 @@ def test_only_placeholders_are_replaced() -> None:
         (["--", "echo", "{port.ps.0}"], "word 2 of the command: {port.ps.0}: there is no job ps"),
         (["--name", "bad name", "--", "echo"], "--name: write a name of letters"),
         (["--workdir", "/nowhere", "--", "echo"], "--workdir: no such directory: /nowhere"),
-        (["--", "A=1", "B=x y", "echo"], "A=1 is no program: write -x A=1 -x 'B=x y' before"),
+        (["--", "A=1", "B=x y", "echo"], "A=1 is not a program: write -x A=1 -x 'B=x y' before"),
         (["--", "python3 t.py --lr 1"], "is one word: write python3 t.py --lr 1"),
         (["--", "echo a > b"], "is one word: write sh -c 'echo a > b'"),
     ],

@@ -330,7 +330,7 @@ TEXTS = (
     Text(
         "numbers of workers are no hosts",
         "python train.py --workers 4 --num_workers=8 --lr 0.1",
-        refused="no host",
+        refused="is not a host",
     ),
     Text(
         "jobs on one line",
@@ -420,7 +420,7 @@ TEXTS = (
         "        tf1:\n        tf2:\n      vars: {ansible_user: you}\n",
         hosts="me@tf1*1 you@tf2*1",
     ),
-    Text("Ansible: a playbook", "- hosts: web\n  tasks: []\n", refused="'web' is no host"),
+    Text("Ansible: a playbook", "- hosts: web\n  tasks: []\n", refused="'web' is not a host"),
     Text(
         "Ansible in YAML: a template",
         "all:\n  hosts:\n    tf1:\n      ansible_host: \"{{ lookup('env', 'IP') }}\"\n",
@@ -443,7 +443,7 @@ TEXTS = (
         "127.0.0.1 localhost\n127.0.1.1\tlaptop\n10.0.0.1\ttf1.lan tf1\n10.0.0.2 tf2 # slow\n\n"
         "::1 ip6-localhost ip6-loopback\nff02::1 ip6-allnodes\n",
         hosts="10.0.0.1*1 10.0.0.2*1",
-        said=("an /etc/hosts", "2 hosts, tf1, tf2", "means each machine itself"),
+        said=("an /etc/hosts", "2 hosts, tf1, tf2", "mean each machine itself"),
     ),
     Text(
         "Ansible: other groups",
@@ -750,7 +750,7 @@ TRIED_LAST = (
         "ps_hosts = (\n    'tf1:2232', \n#    'tf2:2233'\n)\n\nworker_hosts = (\n    'tf1:2222', \n"
         "    'tf1:2223',\n#    'tf2:2224',\n)\n\nfor idx, ps in enumerate(ps_hosts):\n    print 'x'\n",
         jobs="ps=tf1:2232 worker=tf1:2222,tf1:2223",
-        said=("2 lines behind # are left out",),
+        said=("2 lines after # are left out",),
     ),
     Text(
         "a README: the command for each task",
@@ -778,27 +778,27 @@ TRIED_LAST = (
     Text(
         "a flag with a comma of another script",
         'os.system("python k.py --ps_hosts=tf1:2225 --worker_hosts=tf1:2226\uff0ctf2 --task_index=0")',
-        refused="is no list of hosts of worker",
+        refused="is not a list of hosts of worker",
     ),
     Text(
         "a flag with a gap to fill in",
         "python t.py --ps_hosts=tf1:2222 --worker_hosts=<worker ips> --job_name=ps",
-        refused="'<worker' is no list of hosts of worker",
+        refused="'<worker' is not a list of hosts of worker",
     ),
     Text(
         "a flag with dots",
         "python t.py --ps_hosts tf1:2222 --worker_hosts ...",
-        refused="'...' is no list of hosts of worker",
+        refused="'...' is not a list of hosts of worker",
     ),
     Text(
         "a flag with a file",
         "python t.py --ps_hosts=tf1:2222 --worker_hosts=@hosts.txt",
-        refused="'@hosts.txt' is no list",
+        refused="'@hosts.txt' is not a list",
     ),
     Text(
         "a flag filled by Python",
         "cmd = f'python t.py --ps_hosts=tf1:2222 --worker_hosts={workers}'",
-        refused="'{workers}' is no list",
+        refused="'{workers}' is not a list",
     ),
     Text(
         "flags that are defined empty, and a call",
@@ -905,17 +905,19 @@ TRIED_LAST = (
     Text(
         "known_hosts",
         "tf1 ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ\n",
-        refused="'ssh-ed25519' is no host",
+        refused="'ssh-ed25519' is not a host",
     ),
-    Text("md5sum", "d41d8cd98f00b204e9800998ecf8427e  train1\n", refused="is no host"),
-    Text("du", "4.0K data1\n12M data2\n", refused="'4.0K' is no host"),
-    Text("hosts and sizes", "tf1 80G\ntf2 40G\n", refused="'80G' is no host"),
-    Text("hosts and GPUs", "tf1 8xA100\ntf2 8xH100\n", refused="'8xA100' is no host"),
-    Text("hosts and days", "tf1 2026-01-01\ntf2 2026-01-02\n", refused="'2026-01-01' is no host"),
-    Text("hosts and versions", "tf1 v1.28.2\n", refused="'v1.28.2' is no host"),
+    Text("md5sum", "d41d8cd98f00b204e9800998ecf8427e  train1\n", refused="is not a host"),
+    Text("du", "4.0K data1\n12M data2\n", refused="'4.0K' is not a host"),
+    Text("hosts and sizes", "tf1 80G\ntf2 40G\n", refused="'80G' is not a host"),
+    Text("hosts and GPUs", "tf1 8xA100\ntf2 8xH100\n", refused="'8xA100' is not a host"),
+    Text(
+        "hosts and days", "tf1 2026-01-01\ntf2 2026-01-02\n", refused="'2026-01-01' is not a host"
+    ),
+    Text("hosts and versions", "tf1 v1.28.2\n", refused="'v1.28.2' is not a host"),
     Text(
         "ip neigh",
         "10.0.0.2 dev eth0 lladdr 00:11:22:33:44:55 REACHABLE\n",
-        refused="'dev' is no host",
+        refused="'dev' is not a host",
     ),
 )

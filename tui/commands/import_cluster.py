@@ -69,5 +69,5 @@ def _text(file: Path | None) -> str:
         reason = getattr(error, "strerror", None) or str(error)
         raise TfmuxError(f"{shown} cannot be read: {reason}") from None
     if len(data) > MOST_BYTES:
-        raise TfmuxError(f"{shown} is larger than 1 MiB: this is no cluster")
+        raise TfmuxError(f"{shown} is larger than 1 MiB: this is not a cluster")
     return data.decode(errors="replace")

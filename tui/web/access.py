@@ -95,14 +95,14 @@ class RequestGuard:
             return f"this server is not called {name or host!r}; use its address"
         origin = request.headers.get("Origin")
         if origin is None and request.path == "/ws":
-            return "a page says where it comes from"
+            return "the request has no Origin"
         if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
             return f"not for a page of {origin}"
         # Another port of this machine is the same *site*: the browser adds the cookie.
         if request.headers.get("Sec-Fetch-Site", "none") in ("cross-site", "same-site") and not (
             request.path == "/" and request.headers.get("Sec-Fetch-Dest", "document") == "document"
         ):
-            return "not for a page from elsewhere"
+            return "not for a page of another site"
         return _other_user(request)
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:

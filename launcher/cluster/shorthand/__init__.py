@@ -54,14 +54,14 @@ def understand(text: str, known: Collection[str] = ()) -> Understood:
         ShorthandError: it is none, or only partly one, or larger than 1 MiB.
     """
     if len(text) > MOST_BYTES:
-        raise ShorthandError("it is larger than 1 MiB: this is no list of hosts")
+        raise ShorthandError("larger than 1 MiB: this is not a list of hosts")
     plain, comments = _without_comments(_prepared(text))
     try:
         found = _found(plain, known)
     except RecursionError:
         raise ShorthandError("it is nested too deeply") from None
     if comments:
-        line = "the line behind # is" if comments == 1 else f"{comments} lines behind # are"
+        line = "the line after # is" if comments == 1 else f"{comments} lines after # are"
         found = replace(found, left_out=(*found.left_out, f"{line} left out"))
     return found
 
@@ -108,7 +108,7 @@ def understand_file(text: str, name: str) -> Understood:
     except ShorthandError as error:
         kind = _PROGRAMS.get(PurePath(name).suffix.lower(), "")
         if "\0" in text:
-            raise ShorthandError("it is no text") from None
+            raise ShorthandError("this is not text") from None
         if not kind:
             raise
         raise ShorthandError(f"{kind} in which no cluster was found: {error}") from None

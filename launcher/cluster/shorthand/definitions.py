@@ -100,7 +100,7 @@ def _kubernetes(kind: str, text: str) -> Understood:
     for role, entry in replicas:
         job = JOB_WORDS.get(role.lower(), "")
         if not job:
-            left[f"{printable(role, 40)} is no job of TensorFlow: left out"] = None
+            left[f"{printable(role, 40)} is not a job of TensorFlow: left out"] = None
             continue
         jobs[job] = _number(entry.get("replicas", 1), f"replicas of {printable(role, 40)}")
         pod = _mapping(_mapping(entry.get("template")).get("spec"))
@@ -213,7 +213,7 @@ def _services(form: str, services: Mapping[str, Mapping[Any, Any]]) -> Understoo
         job = JOB_WORDS.get(said[1] if said else "", "") or JOB_WORDS.get(stem, "")
         if not job:
             left[
-                f"{printable(service, 60)} is left out: it is no ps, worker, chief or evaluator"
+                f"{printable(service, 60)} is left out: it is not a ps, worker, chief or evaluator"
             ] = None
             continue
         replicas = entry.get("scale") or _mapping(entry.get("deploy")).get("replicas") or 1

@@ -226,7 +226,7 @@ def _item(words: Sequence[str], known: Collection[str]) -> Iterator[Entry]:
         for word in plain:
             if not looks_like_host(word.strip("\"'"), known):
                 raise ShorthandError(
-                    f"{quoted(word)} is no host: write hosts with commas or one in a line, "
+                    f"{quoted(word)} is not a host: write hosts with commas or one per line, "
                     "a user as me@tf1"
                 )
     for word in plain:
@@ -235,7 +235,7 @@ def _item(words: Sequence[str], known: Collection[str]) -> Iterator[Entry]:
         for each in expanded(word.strip("\"'")):
             yield _with_values(parse(each), values)
     if not plain:
-        raise ShorthandError(f"{quoted(words[0])} is no host")
+        raise ShorthandError(f"{quoted(words[0])} is not a host")
 
 
 def _pairs(words: Sequence[str]) -> list[Entry]:
@@ -251,7 +251,7 @@ def _value(word: str) -> tuple[str, str]:
     key = key.lower().replace("-", "_")
     if key not in _SLOTS | _USERS | _PORTS | _NAMES | _IGNORED:
         known = ", ".join(f"{each}=" for each in ("slots", "max_slots", "user", "port"))
-        raise ShorthandError(f"{quoted(word)} is not known behind a host: {known}")
+        raise ShorthandError(f"{quoted(word)} is not known after a host: {known}")
     return key, value.strip("\"'")
 
 
@@ -314,7 +314,7 @@ def _rankfile(text: str) -> Understood | None:
         match = _RANK.fullmatch(line)
         if match is None:
             if ranks:
-                raise ShorthandError("it is no line of a rankfile: rank 0=tf1 slot=0", number)
+                raise ShorthandError("not a line of a rankfile, such as rank 0=tf1 slot=0", number)
             return None
         if match[2].startswith("+"):
             raise ShorthandError(f"{quoted(match[2])} counts the hosts of another file", number)
@@ -360,7 +360,7 @@ def _etc_hosts(text: str) -> Understood | None:
     if len({host.login for host in found}) > MOST_HOSTS:
         raise ShorthandError(f"more than {MOST_HOSTS:,} hosts, and a run has no more")
     found = list({host.login: host for host in reversed(found)}.values())[::-1]
-    left_out = ("what means each machine itself is left out",) if own else ()
+    left_out = ("names that mean each machine itself are left out",) if own else ()
     return Understood("an /etc/hosts", hosts=tuple(found), left_out=left_out)
 
 

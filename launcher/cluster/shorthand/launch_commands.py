@@ -378,7 +378,7 @@ def _ssh(program: str, words: Sequence[str], variables: Variables) -> Understood
     notes = [f"its key is {identity}"] if identity else []
     left = [f"{each} is left out" for each in ignored]
     if behind:
-        left.append("the command behind the host is left out")
+        left.append("the command after the host is left out")
     return Understood("ssh", hosts=(host,), notes=tuple(notes), left_out=tuple(left))
 
 
@@ -402,7 +402,7 @@ def _torch(program: str, words: Sequence[str], variables: Variables) -> Understo
     if "m" in options.values or "module" in options.values:
         command = ("{python}", "-m", *command)
     host = ListedHost(HERE, slots or 1)
-    notes = () if slots else (f"{printable(each, 20)} is no number of tasks: 1 is taken",)
+    notes = () if slots else (f"{printable(each, 20)} is not a number of tasks: using 1",)
     return Understood(
         program, hosts=(host,), command=command, framework=Framework.TORCH, notes=notes
     )

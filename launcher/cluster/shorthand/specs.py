@@ -320,7 +320,7 @@ def address(word: str, job: str) -> ListedTask:
     try:
         return parse_entry(word, tasks=True).task
     except AddressError as error:
-        raise ShorthandError(f"{quoted(word)} of {job} is no address: {error}") from None
+        raise ShorthandError(f"{quoted(word)} of {job} is not an address: {error}") from None
 
 
 def _cluster_def(text: str) -> Tasks:

@@ -96,7 +96,9 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
             raise ShorthandError(unknown)
         for job, text in odd.items():
             if job not in found:
-                raise ShorthandError(f"{quoted(text)} is no list of hosts of {printable(job, 60)}")
+                raise ShorthandError(
+                    f"{quoted(text)} is not a list of hosts of {printable(job, 60)}"
+                )
         return Understood("flags and variables", found | masters, notes=tuple(notes))
     if unknown or empty:
         raise ShorthandError(unknown or f"{printable(empty, 60)} names no host in this text")

@@ -23,7 +23,7 @@ def read_yaml(text: str) -> list[Any]:
         ShorthandError: it is no YAML, or too large; or PyYAML is missing.
     """
     if len(text) > _LONGEST:
-        raise ShorthandError("it is larger than 128 KiB: this is no definition of a cluster")
+        raise ShorthandError("larger than 128 KiB: this does not define a cluster")
     try:
         import yaml
     except ImportError:

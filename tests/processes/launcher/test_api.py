@@ -392,7 +392,7 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text(cluster)
     printed = printed_by(program, tmp_path)
     assert "worker:1 failed with status 3" in printed
-    assert "nothing is left" in printed
+    assert "no process is left" in printed
 
 
 def test_the_example_of_a_preflight_runs(tmp_path: Path) -> None:

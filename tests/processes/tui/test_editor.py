@@ -293,7 +293,7 @@ async def test_a_script_is_pasted(tmp_path: Path) -> None:
     )
     async with editor(path, size=(80, 24)) as pilot:
         pilot.app.post_message(events.Paste("please use tf1 and tf2"))
-        await shows(pilot, "'please' is no host")
+        await shows(pilot, "'please' is not a host")
         await pilot.press("enter", "escape")
         assert text_of(pilot) == ""
         pilot.app.post_message(events.Paste(script))
@@ -349,7 +349,7 @@ async def test_what_the_table_does_not_understand_it_never_overwrites(tmp_path: 
     """The refusal says why, and the text stays."""
     odd = {
         "hosts = 3\n": (["a", *"tf9", "enter"], "unusual form"),
-        '[jobs.ps]\ntasks = "tf1:1"\n': (["plus"], "the tasks of ps are no list"),
+        '[jobs.ps]\ntasks = "tf1:1"\n': (["plus"], "the tasks of ps are not a list"),
         '[jobs]\nps = 3\n[hosts.a]\nssh="a"\n': (["plus"], "unusual form"),
     }
     async with editor() as pilot:

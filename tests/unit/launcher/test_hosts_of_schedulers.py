@@ -53,7 +53,7 @@ def test_lists_as_they_are_written(text: str, expected: list[ListedHost]) -> Non
         ("tf1 slots=99999999", "whole number"),
         ("tf1:", "there is no host in it"),
         ("-oProxyCommand=x", "cannot begin with '-'"),
-        ("tf1 -oProxyCommand=x", "'-oProxyCommand=x' is no host"),
+        ("tf1 -oProxyCommand=x", "'-oProxyCommand=x' is not a host"),
         ("[fd00::1", "is not a host"),
         ("fd00::zz", "not an IPv6 address"),
         ("$(x)@tf1", "is not a user name"),

@@ -149,7 +149,10 @@ async def test_bytes_that_will_not_come_are_not_waited_for(
     async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*work)
     (note,) = told
-    assert isinstance(note, ev.NoteAdded) and "the last log bytes of far did not come" in note.text
+    assert (
+        isinstance(note, ev.NoteAdded)
+        and "the last log bytes of far were not received" in note.text
+    )
     assert link.left is (None if survivors else False)
 
 

@@ -63,12 +63,12 @@ def test_a_text_is_understood_or_refused(text: Text) -> None:
         ("tf1 slots=2\ntf2 slots=2", "2 hosts, tf1, tf2, 2 slots each"),
         ("me@tf1\ntf2", "2 hosts, me@tf1, tf2"),
         ("localhost", "1 host, this machine"),
-        ("torchrun --nproc-per-node=gpu t.py", "this machine; gpu is no number of tasks: 1 is"),
+        ("torchrun --nproc-per-node=gpu t.py", "this machine; gpu is not a number of tasks: using"),
         (
             '{"workers": ["tf1:1", "tf2:1"], "gpu": ["tf3:1", "tf4:1"], "ps": ["tf5:1"]}',
             "1 ps, 2 workers and 2 of gpu on tf1–tf5",
         ),
-        ("tf1 # fast\n# slow\ntf2", "2 hosts, tf1, tf2; 2 lines behind # are left out"),
+        ("tf1 # fast\n# slow\ntf2", "2 hosts, tf1, tf2; 2 lines after # are left out"),
         (
             "\n".join(f"h{n}x" for n in range(30)),
             "30 hosts, h0x, h1x, h2x, h3x, h4x, h5x, h6x, h7x and 22",
@@ -104,7 +104,7 @@ def test_the_command_behind_a_launcher(text: str, command: tuple[str, ...]) -> N
 
 def test_names_that_are_known_are_hosts() -> None:
     """Given words as of a sentence, when they are names of hosts, then they are taken."""
-    with pytest.raises(ShorthandError, match="'alpha' is no host"):
+    with pytest.raises(ShorthandError, match="'alpha' is not a host"):
         understand("alpha beta")
     assert shown(understand("alpha beta", ("alpha", "beta"))) == "alpha*1 beta*1"
     assert shown(understand("alpha, beta")) == "alpha*1 beta*1"

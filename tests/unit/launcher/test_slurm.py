@@ -353,7 +353,7 @@ def test_tasks_share_the_gpus_that_their_step_was_given(
 def test_hosts_and_slurm_exclude_each_other() -> None:
     """All hosts are Slurm's."""
     said = problems(more='[hosts.tf1]\nssh = "tf1"\n')
-    assert "hosts.tf1: the hosts are given by Slurm, as node0 … node1: remove this one" in said
+    assert "hosts.tf1: the hosts come from Slurm, as node0 … node1: remove this one" in said
 
 
 def test_tasks_on_more_nodes_than_asked_for() -> None:
