@@ -99,11 +99,9 @@ class Sent:  # importlib.abc would take a third of the start
         return None
     def exec_module(self, module):
         body = modules.pop(module.__name__)
-        if isinstance(body, str):
-            body = compile(body, "<" + module.__name__ + ">", "exec")
-        elif isinstance(body, bytes):
-            body = marshal.loads(body)
-        exec(body, module.__dict__)
+        is_source = isinstance(body, str)
+        name = "<" + module.__name__ + ">"
+        exec(compile(body, name, "exec") if is_source else marshal.loads(body), module.__dict__)
 sys.meta_path.insert(0, Sent())
 sys.dont_write_bytecode = True
 gc.disable()  # a tenth of the imports would go into looks at modules, which stay
@@ -122,8 +120,6 @@ _NOT_SENT = {
     ),
 }
 """Modules that each does not need: half of what an interpreter would have to unpack."""
-_PACKED_TWICE = ("launcher.agent.nvidia_smi",)
-"""Modules that few hosts need: they are unpacked where they are imported."""
 _TOOLS = ("prepare.py", "warm.py", "stacks/sitecustomize.py")
 """Scripts of `on_host` that tasks run or import: the agent writes them beside its files."""
 ENGINE_LINE = (
@@ -296,10 +292,10 @@ def _packed(main: tuple[str, str], *, code: bool) -> bytes:
 
 
 def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
-    """The modules that hosts get, by their names, and the scripts for tasks. All are one object, so
-    that what modules share is there once; code cannot be read by an interpreter of another version,
-    so it is never among source."""
-    modules: dict[str, str | bytes | CodeType] = {"launcher": ""}
+    """The modules that hosts get, by their names, and the scripts for tasks. Code is unpacked where
+    a module is imported: bridges need half of it, and few hosts what reads `nvidia-smi`. It cannot
+    be read by an interpreter of another version, so it is never among source."""
+    modules: dict[str, str | bytes] = {"launcher": ""}
     for package in _PACKAGES:
         modules[f"launcher.{package}"] = ""
         for file in resources.files(f"launcher.{package}").iterdir():
@@ -307,9 +303,8 @@ def _marshalled(main: tuple[str, str], *, code: bool) -> bytes:
             needed = not f"{package}.{stem}".startswith(_NOT_SENT[main])
             if stem != file.name != "__init__.py" and needed:
                 name = f"launcher.{package}.{stem}"
-                modules[name] = _code(name) if code else file.read_text(encoding="utf-8")
-                if code and name in _PACKED_TWICE:
-                    modules[name] = marshal.dumps(modules[name])
+                source = None if code else file.read_text(encoding="utf-8")
+                modules[name] = marshal.dumps(_code(name)) if source is None else source
     scripts = resources.files("launcher.on_host")
     names = _TOOLS if main == _AGENT else ()
     sent = modules, {name: scripts.joinpath(name).read_text(encoding="utf-8") for name in names}

@@ -48,7 +48,7 @@ def modules(sent: bytes) -> dict[str, str | CodeType]:
     assert int(sent[loader : loader + 8]) == len(sent) - loader - 8
     found, _ = marshal.loads(packed)
     assert isinstance(found, dict)
-    return found
+    return {name: marshal.loads(b) if isinstance(b, bytes) else b for name, b in found.items()}
 
 
 def code_objects(code: CodeType) -> list[CodeType]:
