@@ -88,7 +88,7 @@ class TfmuxApp(App[int]):
         Binding(
             "d",
             "detach",
-            "Detach: the run continues",
+            "Detach: run continues",
             id="detach",
             tooltip="tfmux attach comes back to it",
         ),
@@ -132,7 +132,7 @@ class TfmuxApp(App[int]):
         Binding(
             "C",
             "cause",
-            "Cause of a failure or hang",
+            "Cause of failure or hang",
             id="cause",
             tooltip="The guilty task, and the evidence, each line with its place in the log",
         ),

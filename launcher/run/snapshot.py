@@ -139,14 +139,14 @@ class TaskView:
 
     @property
     def exit_text(self) -> str:
-        """State and exit in words: `running`, `exit 1`, `killed TERM`. A program that the run has
-        signalled, and that catches it and exits with the status of shells (143), reads the same
+        """State and exit in words: `running`, `exit 1`, `killed, SIGTERM`. A program that the run
+        has signalled, and that catches it and exits with the status of shells (143), reads the same
         as one that the signal has ended."""
         signal = self.exit_signal
         if self.state in (TaskState.STOPPED, TaskState.KILLED):
             signal = signal or ("TERM" if self.exit_code == _TERM_CAUGHT else None)
         if signal:
-            return f"{self.state} {signal}{', out of memory' if self.out_of_memory else ''}"
+            return f"{self.state}, SIG{signal}{', out of memory' if self.out_of_memory else ''}"
         if self.exit_code == 0 and self.state.ended and self.state is not TaskState.EXITED:
             return f"{self.state}, exit 0"
         if self.exit_code is not None:

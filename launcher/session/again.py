@@ -140,7 +140,7 @@ def editable_file(folder: RunFolder) -> tuple[Path, str | None, str]:
         path = library.free_path(place, cluster.name)
         return path, text, f"the cluster file as {folder.run_id} had it, not saved yet"
     if file.unchanged:
-        return file.path, None, f"{file.path.name} is what {folder.run_id} was launched from"
+        return file.path, None, f"{folder.run_id} was launched from {file.path.name}"
     return file.path, None, f"{file.path.name} has changed since {folder.run_id} was launched"
 
 

@@ -74,7 +74,7 @@ async def test_each_line_leads_to_its_place_in_the_log(
         await shows(pilot, "cause: worker:1 on tf3 raised")
         await pilot.press("C")
         await until(pilot, lambda: isinstance(app.screen, CauseScreen))
-        await shows(pilot, "this is sure")
+        await shows(pilot, "this is certain")
         await shows(pilot, "! worker:1")
         await shows(pilot, "Connection closed by peer [10.0.0.3]")
         assert "Esc back" in screen_text(app)[-1], "the keys are at the lower edge"
@@ -124,7 +124,7 @@ async def test_a_line_that_no_log_has_leads_to_the_stacks(
         await shows(pilot, "probably worker:2 on tf4")
         await pilot.click("RunHeader", offset=(30, 0))
         await until(pilot, lambda: isinstance(app.screen, CauseScreen))
-        await shows(pilot, "not sure")
+        await shows(pilot, "probable: another task may be guilty")
         await shows(pilot, "running, stalled for 1:3")
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, StacksScreen))

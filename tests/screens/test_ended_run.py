@@ -56,7 +56,7 @@ async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun)
         rows = [row.partition("│")[0].split() for row in screen_text(app)]
         ends = {row[1]: row[2:] for row in rows if len(row) > 2}
         assert ends["ps:0"] == ["stopped,", "exit", "0"]
-        assert ends["worker:1"] == ["killed", "KILL"]
+        assert ends["worker:1"] == ["killed,", "SIGKILL"]
 
 
 async def test_help_lists_only_what_still_means_something(run: ScriptedRun) -> None:

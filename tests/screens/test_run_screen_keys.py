@@ -199,7 +199,7 @@ async def test_the_address_of_a_host_is_in_sight(run: ScriptedRun, width: int, p
         await pilot.press("H")
         await shows(pilot, address)
         [line] = [row for row in screen_text(app) if address in row]
-        assert (f"Tasks on {first.name} at {address}" in line) == (place == "title")
+        assert (f"Tasks on {first.name} ({address})" in line) == (place == "title")
 
 
 async def test_a_click_on_a_hint_presses_its_key_but_kills_nothing(run: ScriptedRun) -> None:

@@ -159,13 +159,12 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
     """The verdict, and how sure it is; where there is none, what is known without it."""
     verdict = snapshot.verdict
     if verdict is not None:
-        kind = str(verdict.kind).replace("-", " ")
-        sure = "this is sure" if verdict.sure else "probable, not sure: another task may be guilty"
-        return printable(verdict.text), f"{kind}; {sure}"
+        sure = "this is certain" if verdict.sure else "probable: another task may be guilty"
+        return printable(verdict.text), sure
     if snapshot.first_failure is not None:
         return "Nothing points to one cause. This task failed first:", ""
     if snapshot.halted:
-        return "Nothing points to one cause. Processes of these tasks get no further:", ""
+        return "Nothing points to one cause. Processes of these tasks make no progress:", ""
     if snapshot.stalled:
         return "Nothing points to one cause. These tasks have stalled:", ""
     return "No task has failed, and none has stalled.", ""

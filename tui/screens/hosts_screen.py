@@ -175,7 +175,7 @@ class HostsScreen(RunPage):
         colours = status_colours(self.app)
         _say(self._about, about_text(load, colours))
         host = load.host
-        at = f" at {host.destination}" if not self._wide and host.destination != host.name else ""
+        at = f" ({host.destination})" if not self._wide and host.destination != host.name else ""
         entitle(self._box, f"Tasks on {printable(host.name + at)}")
         titles = _LAST_TITLES if ended else _TASK_TITLES
         columns = [name for name in titles if name != "gpu" or (host.gpus and not ended)]
@@ -292,15 +292,15 @@ _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
     "cpu": lambda load: load.host.cpu,
     "memory": lambda load: load.memory,
     "gpu": lambda load: load.gpu,
-    "heard": lambda load: load.host.last_heard,
+    "seen": lambda load: load.host.last_heard,
     "lease": lambda load: load.host.lease_until,
     "address": lambda load: load.host.destination,
     "note": lambda load: load.host.reason,
     "tasks": lambda load: len(load.tasks),
 }
 """The columns, and what each orders by."""
-_TITLES = {name: right(name) for name in ("heard", "lease")}
-_MEASURED = ("cpu", "memory", "gpu", "heard", "lease")
+_TITLES = {name: right(name) for name in ("seen", "lease")}
+_MEASURED = ("cpu", "memory", "gpu", "seen", "lease")
 """Columns of a host that is connected: after the end of the run nobody measures it."""
 _TASK_TITLES: Mapping[str, str | Text] = {
     "task": "task",
@@ -384,7 +384,7 @@ def host_cells(
         "gpu": gpu,
         "tasks": _tasks(load.tasks, _fitting(_NAMED_TASKS, width), colours),
         "note": note,
-        "heard": right("" if heard is None else f"{age(now - heard)} ago", "dim"),
+        "seen": right("" if heard is None else f"{age(now - heard)} ago", "dim"),
         "lease": right(left, "dim" if left != "ended" else colours[StatusColor.BAD]),
         "address": named,
     }

@@ -22,7 +22,7 @@ from launcher.ids import named_tasks
 from launcher.printable import printable
 from launcher.quantities import age, clock, thousands
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import Hang, RunPhase, TaskState
+from launcher.run.states import Cause, Hang, RunPhase, TaskState
 from tui.format import StatusColor, bar, figure, status_color
 from tui.keys import key_of
 from tui.log.hints import known_cause, task_contexts
@@ -143,7 +143,9 @@ def header_parts(
             if not any(task.attempt for task in snapshot.tasks):
                 text = f"cancelling {snapshot.allocation.title}: nothing has started"
             return [*parts, Part(Importance.NEWS, text, busy)]
-        parts.append(Part(Importance.NEWS, f"killing all: TERM sent, {text}", bad))
+        rule = snapshot.cause is Cause.RULE
+        ends = "ending the remaining tasks" if rule else "killing all"
+        parts.append(Part(Importance.NEWS, f"{ends}: TERM sent, {text}", busy if rule else bad))
         parts.append(Part(Importance.STATE, f"{alive} of {len(snapshot.tasks)} alive"))
         if left > 0 and snapshot.kill_asked:
             parts.append(Part(Importance.CLOCK, f"{key('kill_all')} again: KILL now"))

@@ -602,7 +602,7 @@ def test_a_task_has_ended_when_its_host_has_seen_that() -> None:
     view = driver.task("worker:1")
     assert (view.state, view.ended) == (TaskState.FAILED, at)
     assert driver.failure.how == "killed by SIGKILL, out of memory"
-    assert view.exit_text == "failed KILL, out of memory"
+    assert view.exit_text == "failed, SIGKILL, out of memory"
 
 
 @pytest.mark.parametrize("rule", ["stop", "restart", "restart-all"])

@@ -39,7 +39,7 @@ def test_tasks_that_an_agent_has_ended_are_no_success(
     assert driver.failure.task == name("worker:1") and "told to stop" in driver.failure.how
     assert driver.task("worker:1").stopped_by is AGENT
     assert driver.state("worker:0") is TaskState.STOPPED
-    assert driver.task("worker:0").exit_text in ("stopped, exit 0", "stopped TERM")
+    assert driver.task("worker:0").exit_text in ("stopped, exit 0", "stopped, SIGTERM")
 
 
 @pytest.mark.parametrize("by", [LAUNCHER, SIGNAL])

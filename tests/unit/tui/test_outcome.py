@@ -249,9 +249,9 @@ def test_a_task_that_a_signal_ended_is_explained(
 @pytest.mark.parametrize(
     ("state", "status", "signal", "words"),
     [
-        (TaskState.STOPPED, None, "TERM", "stopped TERM"),
-        (TaskState.STOPPED, 143, None, "stopped TERM"),
-        (TaskState.KILLED, 143, None, "killed TERM"),
+        (TaskState.STOPPED, None, "TERM", "stopped, SIGTERM"),
+        (TaskState.STOPPED, 143, None, "stopped, SIGTERM"),
+        (TaskState.KILLED, 143, None, "killed, SIGTERM"),
         (TaskState.KILLED, 1, None, "exit 1"),
         (TaskState.FAILED, 143, None, "exit 143"),
     ],
