@@ -351,7 +351,7 @@ class TfmuxApp(App[int]):
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours for themes that do not name them."""
-        return status_defaults(dark=self.current_theme.dark, sixteen=has_sixteen_colours(self))
+        return status_defaults(self, dark=self.current_theme.dark)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Textual's, one for the contrast, and the one that takes out what a terminal would act

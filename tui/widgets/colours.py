@@ -72,15 +72,16 @@ SIXTEEN = TerminalTheme(
 """What a terminal of sixteen colours has, as Rich takes it: the yellow of a log, or of a task's
 name, stays yellow. In Textual's own palette it is an orange, which is next to red."""
 _DEFAULTS = {
-    "status-waiting": ("#8a8f98", "#5f6670", "#aaaaaa", "#555555"),
-    "status-busy": ("#d7a13b", "#8a5a00", "#ffff55", "#aa00aa"),
-    "status-good": ("#4fae68", "#1a7a36", "#55ff55", "#000000"),
-    "status-off": ("#8a8f98", "#5f6670", "#aaaaaa", "#555555"),
-    "status-bad": ("#f0645c", "#b3201a", "#ff5555", "#aa0000"),
-    "accent-text": ("#6aa5e8", "#0b57b0", "#55ffff", "#0000aa"),
+    "status-waiting": ("#8a8f98", "#5f6670", "#aaaaaa", "#555555", "#8f8f8f", "#666666"),
+    "status-busy": ("#d7a13b", "#8a5a00", "#ffff55", "#aa00aa", "#b0b0b0", "#4a4a4a"),
+    "status-good": ("#4fae68", "#1a7a36", "#55ff55", "#000000", "#b0b0b0", "#4a4a4a"),
+    "status-off": ("#8a8f98", "#5f6670", "#aaaaaa", "#555555", "#8f8f8f", "#666666"),
+    "status-bad": ("#f0645c", "#b3201a", "#ff5555", "#aa0000", "#ffffff", "#000000"),
+    "accent-text": ("#6aa5e8", "#0b57b0", "#55ffff", "#0000aa", "#ffffff", "#000000"),
 }
 """Colours on dark and on light, and those of a terminal of sixteen colours: there the nearest to an
-amber would be red, as what has failed, and neither green nor yellow is readable on white."""
+amber would be red, as what has failed, and neither green nor yellow is readable on white. Last the
+greys where no colours are wanted: a red or a blue as grey is dimmer than the text beside it."""
 
 
 def has_sixteen_colours(app: App[Any]) -> bool:
@@ -93,9 +94,10 @@ def has_few_colours(app: App[Any]) -> bool:
     return app.no_color or has_sixteen_colours(app)
 
 
-def status_defaults(*, dark: bool, sixteen: bool = False) -> dict[str, str]:
+def status_defaults(app: App[Any], *, dark: bool) -> dict[str, str]:
     """Colours of the status colours, for themes that do not name them."""
-    column = 2 * sixteen + (not dark)
+    kind = 2 if app.no_color else int(has_sixteen_colours(app))
+    column = 2 * kind + (not dark)
     return {name: colours[column] for name, colours in _DEFAULTS.items()}
 
 

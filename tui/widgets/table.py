@@ -43,7 +43,10 @@ class Table(DataTable[Text]):
     Table > .datatable--header-cursor, Table:focus > .datatable--header-cursor {
         background: $background; color: $text-muted;
     }
-    Table.-few-colours:focus > .datatable--cursor { background: $background; text-style: reverse; }
+    Table.-few-colours:focus > .datatable--cursor,
+    Table.-few-colours:focus > .datatable--fixed-cursor {
+        background: $foreground; color: $background;
+    }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "cursor_up", "Up", show=False),
@@ -93,7 +96,9 @@ class Table(DataTable[Text]):
         """Column by which a person wants the rows ordered, and whether the largest comes first."""
 
     def on_mount(self) -> None:
-        self.set_class(has_few_colours(self.app), "-few-colours")
+        if has_few_colours(self.app):
+            self.add_class("-few-colours")
+            self.cursor_foreground_priority = "css"
 
     def validate_cursor_coordinate(self, value: Coordinate) -> Coordinate:
         """Textual's cursor goes to the row above the first one at the end of an empty table."""
