@@ -379,8 +379,11 @@ class Pane(Widget, can_focus=True):
         upper, lower = list(title.upper), list(title.lower)
         if hidden := self._hidden_text():
             lower.append(Part(_HIDDEN_RANK, hidden))
-        if note := self._note_text():
-            lower.append(Part(_NOTE_RANK, note, NOTE))
+        if self._note:
+            lower.append(Part(_NOTE_RANK, self._note, NOTE, shortens=True))
+        if not self.port.following:
+            missed = f"↓ {thousands(self.port.new)} new" if self.port.new else "paused"
+            lower.append(Part(_NOTE_RANK, missed, NOTE))
         if focused and upper:
             upper[0] = upper[0]._replace(text=f"▸{upper[0].text}")
         if not self.styles.border_bottom[0]:
@@ -404,13 +407,6 @@ class Pane(Widget, can_focus=True):
                 self._border_row = Region(0, y, size.width, 1) - self.content_offset
                 setattr(self, name, label)
                 self._border_row = None
-
-    def _note_text(self) -> str:
-        """The note, and what a paused view has missed."""
-        note = self._note
-        if not self.port.following:
-            note += f"  ↓ {thousands(self.port.new)} new" if self.port.new else "  paused"
-        return note.strip()
 
     def _hidden_text(self) -> str:
         """How many remarks are hidden among the lines in sight and right before and after them."""
@@ -614,7 +610,7 @@ class Pane(Widget, can_focus=True):
 
 class Painter:
     """Styles for one background, each made once and readable on it. Palette colours are taken from
-    the theme; without colours (`NO_COLOR`) they are greys, as the rest of the screen is."""
+    the theme; without colours (`NO_COLOR`) there are only greys, as on the rest of the screen."""
 
     def __init__(
         self,
@@ -646,7 +642,10 @@ class Painter:
         if attr & Attr.DIM:
             fg = bg.blend(fg, 0.6)
         if self._colourless:
-            fg, bg = fg.monochrome, bg.monochrome
+            # A red line would be a dim one, unless it stands on a colour of its own.
+            grey = fg.monochrome
+            hue = text_style.bg < 0 and grey != fg
+            fg, bg = self._foreground if hue else grey, bg.monochrome
         style = Style(
             color=fg.rich_color,
             bgcolor=bg.rich_color,
