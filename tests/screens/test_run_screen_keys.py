@@ -296,7 +296,7 @@ async def test_arrows_scroll_where_one_pane_is_shown(run: ScriptedRun) -> None:
 
 async def test_ending_a_task_asks_and_killing_it_does_not(run: ScriptedRun) -> None:
     """Given a running worker, then `x` asks and one Enter ends the task; Escape leaves it, and
-    `X` does not ask."""
+    `X` does not ask. No message says that the run has ended."""
     run.all_tasks(state=TaskState.READY)
     async with showing(run, (120, 40)) as (app, pilot):
         await pilot.press("3", "x")
@@ -310,6 +310,7 @@ async def test_ending_a_task_asks_and_killing_it_does_not(run: ScriptedRun) -> N
         await until(pilot, lambda: run.asked == ["signal worker:1 TERM"])
         await pilot.press("X")
         await until(pilot, lambda: run.asked[1:] == ["signal worker:1 KILL"])
+        assert not any("run has ended" in note.message for note in app._notifications)
 
 
 @pytest.mark.parametrize("key", ["R", "x", "X"])
@@ -323,6 +324,41 @@ async def test_a_key_that_can_do_nothing_says_why(run: ScriptedRun, key: str) ->
             lambda: any("the run has ended" in note.message for note in app._notifications),
         )
         assert run.asked == []
+
+
+async def test_the_pane_of_a_stopped_task_follows_on(run: ScriptedRun) -> None:
+    """Given a task whose process was stopped, when `!` goes to its pane, then that is not paused:
+    what the task prints when it goes on is in sight at once."""
+    run.change(state=RunPhase.RUNNING)
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.write("worker:1", b"".join(b"line %d\n" % i for i in range(50)))
+    run.task("worker:1", halted=Halt.STOPPED, halted_since=time.time() - 95)
+    async with showing(run, (80, 24)) as (app, pilot):
+        await shows(pilot, "! stopped for ")
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: focused_task(app) == "worker:1")
+        assert not visible(app, "paused")
+        run.write("worker:1", b"it goes on\n")
+        await shows(pilot, "it goes on")
+
+
+async def test_a_paused_pane_that_grows_is_filled(run: ScriptedRun) -> None:
+    """Given a small pane that is paused near the end of a long log, when it is zoomed, then earlier
+    lines fill it, the arrow up scrolls at once, and small again it shows what it showed."""
+    run.write("worker:0", b"".join(b"line %d.\n" % i for i in range(200)))
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("2")
+        await shows(pilot, "line 199.")
+        await pilot.press("slash", *"199", "enter")
+        await shows(pilot, "/199 1 of 1")
+        before = [row for row in screen_text(app) if "line " in row]
+        await pilot.press("z")
+        await shows(pilot, "line 182.")
+        assert visible(app, "line 199.")
+        await pilot.press("z")
+        await until(pilot, lambda: [row for row in screen_text(app) if "line " in row] == before)
+        await pilot.press("z", "up")
+        await until(pilot, lambda: not visible(app, "line 199.") and visible(app, "line 198."))
 
 
 async def test_releasing_the_mouse_copies(run: ScriptedRun) -> None:

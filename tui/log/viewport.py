@@ -18,7 +18,7 @@ class Viewport:
 
     `count` is the number of lines, told by `update`. While `following`, the last line stands in
     the last row; else line `top` (its row `sub`, when wrapped) stands in the first one, or when it
-    is hidden the next line that is not.
+    is hidden the next line that is not; where too few lines follow, some before it as well.
     """
 
     height: int = 1
@@ -50,7 +50,10 @@ class Viewport:
             rows = self._last_rows()
             self.top, self.sub = rows[0] if rows else self._last_page()
             return rows
-        return list(islice(self._from(self.top, self.sub), self.height))
+        rows = list(islice(self._from(self.top, self.sub), self.height))
+        if len(rows) < self.height and self._is_past_last_page:  # the pane has grown
+            return self._last_rows()
+        return rows
 
     def scroll(self, rows: int) -> None:
         """Moves by rows (negative: towards the beginning). Leaving the end pauses; reaching
@@ -59,6 +62,8 @@ class Viewport:
             if rows >= 0:
                 return
             self.pause()
+        if self._is_past_last_page:
+            self.top, self.sub = self._last_page()
         if rows < 0:
             self.top, self.sub = self._above(self.top, self.sub, -rows)
             return
@@ -150,6 +155,11 @@ class Viewport:
         if hidden == MOST_HIDDEN:
             return line, 0
         return at[0], max(0, at[1] - rows)
+
+    @property
+    def _is_past_last_page(self) -> bool:
+        """The first row was chosen in a smaller pane: from there on the lines do not fill it."""
+        return (self.top, self.sub) > self._last_page()
 
     def _last_page(self) -> tuple[int, int]:
         """The top of the view that has the last row in its last row."""

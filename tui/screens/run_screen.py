@@ -57,8 +57,6 @@ from tui.widgets.titles import NAME, Title, empty_text, task_title
 _OPEN = Binding.Group("Web page; merged: on/off")
 _RESTART = Binding.Group("Restart, at once")
 _END = Binding.Group("TERM, KILL the task")
-_OF_LIVING_RUNS = ("restart", "signal")
-"""Actions that mean nothing when the run has ended."""
 _LENT = ("copy", "error")
 """Actions of panes whose keys belong to the summary while that is shown."""
 _MOST_NOTES = 4
@@ -184,17 +182,18 @@ class RunScreen(Screen[None]):
         """No task can be restarted or ended when the run has ended: help does not list that."""
         if action == "report":
             return self.outcome.display
-        return self.snapshot.ended is None or not action.startswith(_OF_LIVING_RUNS)
+        return self.snapshot.ended is None or not _of_living_runs(action)
 
     def on_key(self, event: events.Key) -> None:
         """Says why a key does nothing whose command was refused."""
         bindings = self._bindings.key_to_bindings.get(event.key, ())
         actions = {binding.action for binding in bindings}
-        if "app.again" not in actions and any(one.startswith(_OF_LIVING_RUNS) for one in actions):
+        if self.snapshot.ended is None:
+            if event.key in bound_keys(self.app, ()).get("again", ()):
+                kill = key_of(self, "kill_all")
+                self.notify(f"the run is active: {kill} ends it, then it can be launched again")
+        elif "app.again" not in actions and any(map(_of_living_runs, actions)):
             self.notify("the run has ended: its tasks cannot be restarted or ended", timeout=3)
-        elif self.snapshot.ended is None and event.key in bound_keys(self.app, ()).get("again", ()):
-            kill = key_of(self, "kill_all")
-            self.notify(f"the run is active: {kill} ends it, then it can be launched again")
 
     def compose(self) -> ComposeResult:
         yield self.header
@@ -488,6 +487,11 @@ class RunScreen(Screen[None]):
             return
         act(name)
         self.notify(f"{word} {name}", timeout=3)
+
+
+def _of_living_runs(action: str) -> bool:
+    """The action means nothing when the run has ended."""
+    return action.startswith(("restart", "signal"))
 
 
 def _others_depend_on(task: TaskView, snapshot: Snapshot) -> bool:

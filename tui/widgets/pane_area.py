@@ -23,6 +23,7 @@ from tui.log.log_views import LogView, LogViews
 from tui.log.merged import Merged
 from tui.log.query import ERRORS, Query
 from tui.log.rows import RowOptions, Stamps
+from tui.log.viewport import Viewport
 from tui.memory import Memory, Remembered
 from tui.pane_layout import Arrangement, PageRows, PaneLayout, even_rows
 
@@ -623,26 +624,31 @@ class PaneArea(Horizontal, can_focus=True):
             self.notify(f"error {place} of {total}", timeout=2)
 
     def show_line(self, task: TaskId, line: int | None = None) -> None:
-        """Brings a line of a task's log into sight, or its last one, whatever its pane showed
-        before."""
-        if line is None:
-            document = Document(task, self._control.logs.open(task))
-            document.refresh()
-            line = max(0, document.count - 1)
+        """Brings a line of a task's log into sight, whatever its pane showed before; without a
+        line, follows the end of the log."""
         if self.pane_layout.effective is Arrangement.MERGED:
             self.pane_layout.arrangement = self.pane_layout.arrangements[0]
         self.focus_task(task)
         pane = self.pane
         if pane is None or pane.view is None:
             return
+        wanted = self._last_line(task) if line is None else line
         pane.view.lines.refresh()
-        place = pane.view.lines.locate(task, line)
+        place = pane.view.lines.locate(task, wanted)
         if place is None:  # a filter hides it
             self.filter_lines(pane.view, "")
-            place = pane.view.lines.locate(task, line)
-        if place is not None:
+            place = pane.view.lines.locate(task, wanted)
+        if line is None:
+            pane.leave_hit()
+            pane.move(Viewport.follow)
+        elif place is not None:
             pane.mark(place)
         pane.redraw()
+
+    def _last_line(self, task: TaskId) -> int:
+        document = Document(task, self._control.logs.open(task))
+        document.refresh()
+        return max(0, document.count - 1)
 
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
