@@ -16,9 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from launcher.ids import named_tasks
 from launcher.printable import printable
 from launcher.quantities import clock, counted, thousands
-from launcher.run.cause import Verdict
+from launcher.run.cause import Verdict, grouped
 from launcher.run.snapshot import AllocationView, Failure, HostReceipt, Receipt, Snapshot, TaskView
 from launcher.run.states import Hang, HostState, Outcome, RunPhase, TaskState
 from tui.format import (
@@ -329,8 +330,9 @@ def cause_text(snapshot: Snapshot, colours: Colours, evidence: int = _MOST_EVIDE
         return text
     text.append(f"cause: {printable(verdict.text)}\n", f"bold {colours[StatusColor.BAD]}")
     others = [one for one in verdict.evidence if one.text not in verdict.text]
-    for one in others[:evidence]:
-        text.append(f"  · {printable(str(one))}\n")
+    for group in grouped(others)[:evidence]:
+        names = named_tasks(dict.fromkeys(one.task for one in group))
+        text.append(f"  · {printable(f'{names}: {group[0].text}')}\n")
     return text
 
 

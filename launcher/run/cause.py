@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 
@@ -70,3 +71,11 @@ class Verdict:
         """Returns this verdict as one that is not sure."""
         text = f"probably {self.text}" if self.sure else self.text
         return replace(self, sure=False, text=text)
+
+
+def grouped(evidence: Sequence[Evidence]) -> list[tuple[Evidence, ...]]:
+    """The evidence, that of tasks in the same place together: where they are is one line."""
+    groups: dict[object, list[Evidence]] = {}
+    for number, one in enumerate(evidence):
+        groups.setdefault(number if one.in_log else one.text, []).append(one)
+    return list(map(tuple, groups.values()))

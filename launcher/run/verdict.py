@@ -138,6 +138,12 @@ _SIGNALS = {
 }
 
 
+_WAITED_FOR = (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.HOST_LOST, Kind.RAISED)
+"""Kinds of causes for which others wait."""
+_MOST_PLACES = 50
+"""Tasks that wait, with their places, among the evidence."""
+
+
 def is_ending(stack: Sequence[StackFrame]) -> bool:
     """The interpreter of a task is ending, or a framework is being shut down."""
     if not stack or not stack[-1].file:
@@ -510,7 +516,7 @@ class _Case:
         others = [one for one in self.waiting if one not in guilty and not one.ended]
         if kind is Kind.RAISED:
             others = [one for one in others if any(_WAITS.search(f.function) for f in one.stack)]
-        if others and kind in (Kind.STOPPED, Kind.STUCK, Kind.LEFT_EARLY, Kind.RAISED):
+        if others and kind in _WAITED_FOR and kind is not Kind.HOST_LOST:
             text += f"; {counted(len(others), 'other waits', 'others wait')} in "
             text += _wait(others[0].stack)
         elif kind in (Kind.STOPPED, Kind.LEFT_EARLY, Kind.HOST_LOST):
@@ -518,7 +524,17 @@ class _Case:
             text += f"; {counted(missed, 'other', 'others')} waited for it" if missed else ""
         if not sure:
             text = f"probably {text}"
-        return Verdict(names, kind, sure, text[:LONGEST], tuple(self._evidence(guilty)))
+        evidence = [*self._evidence(guilty)]
+        if kind in _WAITED_FOR:
+            evidence += self._places(guilty)
+        return Verdict(names, kind, sure, text[:LONGEST], tuple(evidence))
+
+    def _places(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
+        """Where the living tasks are that are not guilty."""
+        others = [one for one in self.placed if one not in guilty and not one.ended]
+        for one in others[:_MOST_PLACES]:
+            waits = "waits in" if one in self.waiting or _waits(one) else "in"
+            yield Evidence(one.task, f"{waits} {_wait(one.stack)}")
 
     def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         for one in guilty[:10]:

@@ -149,6 +149,38 @@ async def test_a_line_that_no_log_has_leads_to_the_stacks(
         assert isinstance(app.screen, CauseScreen)
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_those_that_wait_are_listed_with_their_places(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a run that hangs, then the page lists who waits, those in the same place in one line,
+    and Enter on it opens the stacks with the cursor on their group."""
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    run.task("worker:2", stalled_since=time.time() - 95)
+    place = "waits in all_reduce (train.py:20)"
+    waiting = [Evidence(TaskId("worker", number), place) for number in range(2)]
+    verdict = replace(HANGS, evidence=(*HANGS.evidence, *waiting))
+    run.change(state=RunPhase.RUNNING, verdict=verdict)
+    async with showing(run, size) as (app, pilot):
+        await shows(pilot, "probably worker:2 on tf4")
+        await pilot.press("C")
+        await shows(pilot, place)
+        [line] = [row for row in screen_text(app) if place in row]
+        assert "worker:0–1" in line and "2 hosts" in line
+        await pilot.press("down", "down")
+        await until(pilot, lambda: app.screen.query_one(Table).cursor_row == 2)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, StacksScreen) and bool(run.looks))
+        main = (ThreadStack("main", (StackFrame("all_reduce", "/srv/train.py", 20),)),)
+        process = ProcessStack(7, "python", "python", "", main)
+        tasks = [TaskStacks(one.task, "tf1", (process,)) for one in waiting]
+        odd = replace(tasks[0], task=TaskId("worker", 2))
+        elsewhere = ThreadStack("main", (StackFrame("next_batch", "/srv/data.py", 12),))
+        odd = replace(odd, processes=(replace(process, threads=(elsewhere,)),))
+        run.looks[0].set_result(Stacks(0.0, (*tasks, odd)))
+        await shows(pilot, "2 tasks: worker:0–1")
+
+
 async def test_without_a_verdict_it_says_what_is_known(run: ScriptedRun) -> None:
     """A failure to which nothing points has the tasks that failed, the first one on top, and Enter
     shows the end of its log."""

@@ -18,9 +18,10 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from launcher.frozen import frozen
-from launcher.ids import TaskId
+from launcher.ids import TaskId, named_tasks
 from launcher.printable import printable
 from launcher.quantities import clock, counted
+from launcher.run.cause import grouped
 from launcher.run.snapshot import Snapshot, TaskView
 from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
@@ -56,6 +57,8 @@ class EvidenceRow:
     """What it says, printable."""
     task: TaskId | None = None
     """The task to which it leads."""
+    names: str = ""
+    """The tasks that it is about."""
     host: str = ""
     line: str | None = ""
     """Text that its line in the log holds; empty for the end of the log, None for what a stack or a
@@ -142,14 +145,14 @@ class CauseScreen(RunPage):
             self.app.switch_screen(StacksScreen(self._control, self._alert, row.task))
             return
         found = None
-        if row.line is not None:
+        if row.line:
             found = await asyncio.to_thread(_place, self._control, row.task, row.line)
             if self.app.screen is not self:  # a person has gone elsewhere meanwhile
                 return
         logs = self.logs
         self.app.pop_screen()
         logs.area.show_line(row.task, found)
-        if found is None:
+        if found is None and row.line != "":
             kept = f"; the stacks are in {snapshot.hang.file}" if snapshot.hang else ""
             why = f"{row.task} has ended{kept}" if row.line is None else "its line is not there"
             self.app.notify(f"the end of the log of {row.task}: {why}", timeout=8)
@@ -184,15 +187,24 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
     for name in guilty[:_MOST_TASKS]:
         if name in tasks:
             text = _state(tasks[name], snapshot, now)
-            yield EvidenceRow(text, name, printable(tasks[name].host), guilty=True)
+            host = printable(tasks[name].host)
+            yield EvidenceRow(text, name, str(name), host, guilty=True)
     if len(guilty) > _MOST_TASKS:
         yield EvidenceRow(f"and {counted(len(guilty) - _MOST_TASKS, 'other task')}")
-    for one in verdict.evidence[:_MOST_LINES] if verdict is not None else ():
-        if one.task not in tasks:
-            yield EvidenceRow(printable(str(one)))
+    for group in grouped(verdict.evidence)[:_MOST_LINES] if verdict is not None else ():
+        known = [one for one in group if one.task in tasks]
+        if not known:
+            yield EvidenceRow(printable(str(group[0])))
             continue
-        host, line = printable(tasks[one.task].host), one.text if one.in_log else None
-        yield EvidenceRow(without_prefix(printable(one.text)), one.task, host, line)
+        one = known[0]
+        hosts = list(dict.fromkeys(printable(tasks[each.task].host) for each in known))
+        yield EvidenceRow(
+            without_prefix(printable(one.text)),
+            one.task,
+            named_tasks(dict.fromkeys(each.task for each in known)),
+            hosts[0] if len(hosts) == 1 else counted(len(hosts), "host"),
+            one.text if one.in_log else None,
+        )
 
 
 def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
@@ -207,17 +219,17 @@ def _state(task: TaskView, snapshot: Snapshot, now: float) -> str:
 def _cells(row: EvidenceRow) -> Cells:
     mark = "! " if row.guilty else ""
     style = "bold" if row.guilty else ""
-    name = "" if row.task is None else f"{mark}{row.task}"
-    return [Text(name, style, no_wrap=True), Text(row.host, no_wrap=True), Text(row.text, style)]
+    return [
+        Text(f"{mark}{row.names}", style, no_wrap=True),
+        Text(row.host, no_wrap=True),
+        Text(row.text, style),
+    ]
 
 
 def _place(control: RunControl, task: TaskId, text: str) -> int | None:
-    """Number of the last line of a task's log that holds the text; of the last line where no text
-    is given; None where there is none."""
+    """Number of the last line of a task's log that holds the text; None where there is none."""
     document = Document(task, control.logs.open(task))
     document.refresh()
-    if not text:
-        return max(0, document.count - 1)
     read = 0
     for number in reversed(range(max(0, document.count - _SEARCHED_LINES), document.count)):
         data = document.line(number).data

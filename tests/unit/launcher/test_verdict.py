@@ -1565,7 +1565,38 @@ def test_the_sentence_says_who_where_why_and_who_waits() -> None:
     assert raised_itself == said
     assert missed.task == TaskId("worker", 0) and missed.in_log
     assert "Read error [10.0.0.3]" in missed.text
-    assert stuck.evidence == (Evidence(TaskId("worker", 3), "in next_batch data.py:12"),)
+    assert stuck.evidence[0] == Evidence(TaskId("worker", 3), "in next_batch data.py:12")
+
+
+@pytest.mark.parametrize(
+    ("case", "where"),
+    [
+        ("rank 3 is in its loader, and all others wait", "waits in <module> train.py:29"),
+        (
+            "rank 3 is stopped, and all others wait in a collective",
+            "waits in all_reduce (train.py:20)",
+        ),
+    ],
+)
+def test_the_evidence_of_a_hang_names_who_waits_and_where(case: str, where: str) -> None:
+    """Given a run that hangs, then the guilty task comes first, and then each task that waits for
+    it, with the place in which it waits; none of them is in a log."""
+    verdict = judge(CASES[case][0])
+    assert verdict is not None
+    first, *others = verdict.evidence
+    assert first.task == TaskId("worker", 3)
+    assert others == [Evidence(TaskId("worker", number), where) for number in range(3)]
+
+
+def test_many_that_wait_are_bounded() -> None:
+    """Given a thousand tasks of which one is elsewhere, then so many are named that the page and
+    the record stay small."""
+    (*_, stuck), waiting = CASES["rank 3 is in its loader, and all others wait"][0], 1000
+    one = CASES["rank 3 is in its loader, and all others wait"][0][0]
+    crowd = [replace(one, task=TaskId("worker", 10 + number)) for number in range(waiting)]
+    verdict = judge([*crowd, stuck])
+    assert verdict is not None and verdict.tasks == (TaskId("worker", 3),)
+    assert 10 < len(verdict.evidence) <= 65
 
 
 @pytest.mark.parametrize(
