@@ -24,7 +24,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Iterable, Mapping, NamedTuple, Tuple
 
-from .processes import Process, command_lines, printable, send_to_thread
+from .processes import Process, command_lines, environ_of, printable, send_to_thread
 from .threads import start_thread
 from .wire import (
     MOST_FRAMES,
@@ -74,6 +74,8 @@ class ProcessReport:
         """Why there is no better description."""
         self.threads: list[Thread] = []
         self.files: list[str] = []
+        self.rank: int | None = None
+        """Its rank, as its environment says."""
 
 
 class StackTaker:
@@ -144,9 +146,20 @@ def take(reports: list[ProcessReport], until: float) -> None:
         _look(report)
     _ask_interpreters(reports, until)
     _ask_py_spy([report for report in reports if report.way == "proc"], until)
+    for report in reports:
+        report.rank = rank_in(environ_of(report.process.pid))
     lines = command_lines([report.process for report in reports])
     for report, line in zip(reports, lines):
         report.command = line[:_LONGEST]
+
+
+_RANK = re.compile(rb"(?:^|\0)(?:RANK|OMPI_COMM_WORLD_RANK|PMI_RANK)=(\d{1,6})\0")
+
+
+def rank_in(environ: bytes) -> int | None:
+    """The rank that torchrun, DeepSpeed's launcher or an MPI has given a process."""
+    found = _RANK.search(environ)
+    return None if found is None else int(found[1])
 
 
 # --- the interpreter's own word -----------------------------------------------------------
@@ -502,6 +515,7 @@ def packed(reports: list[ProcessReport], unlisted: int) -> Json:
             "note": report.note,
             "threads": [],
             "unlisted": max(0, len(threads) - MOST_THREADS),
+            "rank": report.rank,
             "files": list(report.files) if way == "proc" else [],
         }
         room -= len(json.dumps(entry))

@@ -534,6 +534,7 @@ class ProcessLook(Frame):
     threads: Annotated[tuple[tuple[Line, Count], ...], Field(min_length=1, max_length=MOST_THREADS)]
     unlisted: Count = 0
     files: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
+    rank: Annotated[int, Field(ge=0, le=999_999)] | None = None
 
 
 StackLine = tuple[Line, Line, Annotated[int, Field(ge=0, le=1 << 31)]]

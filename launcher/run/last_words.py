@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import re2
@@ -44,6 +45,10 @@ class Words:
     """The process of its own whose end it reports, such as `rank 3`."""
     child_status: int = 0
     """Status of that process, negative for a signal."""
+    failed: tuple[tuple[int, int], ...] = ()
+    """Local and global ranks that torchrun's report on its processes lists."""
+    dismissed: int = 0
+    """Processes that it has ended and does not list: they have left with 0."""
 
     @property
     def child_signal(self) -> str | None:
@@ -83,6 +88,12 @@ _CHILD = re2.compile(
     r"|^\s*Process name: \[\[\d+,\d+\],(?P<name>\d{1,6})\]|^\s*Exit code:\s+(?P<exit>\d{1,3})$"
 )
 """What they say of a process that has failed."""
+_LISTED = re2.compile(
+    r"^\s*rank\s+: (?P<rank>\d{1,6}) \(local_rank: (?P<local>\d{1,6})\)"
+    r"|^\s*exitcode\s+: -?\d{1,3} \(pid: (?P<pid>\d{1,9})\)"
+    r"|Sending process (?P<told>\d{1,9}) closing signal"
+)
+"""What torchrun says of all of its processes."""
 _SILENT_ENDS = ("KILL", "SEGV", "BUS", "FPE", "ILL")
 """Signals that leave no exception, and are no victim's."""
 _MOST_READINGS = 8
@@ -190,7 +201,18 @@ def read(tail: Sequence[str]) -> Words:
     readings = list(_readings(lines, launched))
     own = (one for one in readings if one.exception and not one.victim)
     missed = (one for one in readings if one.victim)
-    return next(own, None) or next(missed, None) or (report if child else words)
+    found = next(own, None) or next(missed, None) or (report if child else words)
+    failed, dismissed = _listed_ranks(lines)
+    return replace(found, failed=failed, dismissed=dismissed)
+
+
+def _listed_ranks(lines: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], int]:
+    """The local and global ranks of torchrun's report, and how many processes it has ended that are
+    not in it."""
+    said = [match for line in lines if (match := _LISTED.search(line))]
+    ranks = {int(one["local"]): int(one["rank"]) for one in said if one["local"]}
+    ended = {one["told"] for one in said if one["told"]} - {one["pid"] for one in said}
+    return tuple(sorted(ranks.items())), len(ended)
 
 
 def _readings(lines: Sequence[str], launched: bool) -> Iterator[Words]:

@@ -123,6 +123,8 @@ class ProcessStack:
     """Threads beyond those."""
     files: tuple[str, ...] = ()
     """Open files, where `/proc` alone has described the process."""
+    rank: fields.Count | None = None
+    """Its rank, as its environment says."""
 
     @property
     def program(self) -> ThreadStack | None:
@@ -153,9 +155,20 @@ class ProcessStack:
             not frame.in_library for frame in self.program.frames[:1]
         )
 
+    @property
+    def stack(self) -> tuple[StackFrame, ...]:
+        """Where the process is: the frames of its program; what the kernel says where it has
+        none."""
+        thread = self.program
+        if self.way != "proc" and thread is not None and thread.frames:
+            return thread.frames
+        program = os.path.basename(self.command.split(" ", 1)[0]) or "process"
+        return (StackFrame(f"{program} {self.state or 'shows nothing'}"),)
+
     def lines(self) -> Iterator[str]:
         """The process in full."""
-        yield f"  process {self.pid}: {self.command}"
+        rank = "" if self.rank is None else f", rank {self.rank}"
+        yield f"  process {self.pid}{rank}: {self.command}"
         known = self.state if self.way == "proc" else f"{self.state}; stack by {self.way}"
         yield f"    {known}{f' ({self.note})' if self.note else ''}"
         for thread in self.threads:
@@ -189,15 +202,21 @@ class TaskStacks:
         return next(iter(known), self.processes[-1])
 
     @property
+    def ranks(self) -> Mapping[int, ProcessStack]:
+        """The processes that the task's first interpreter has started as ranks of the run; those
+        that a rank has started itself, such as loaders of data, have its number, too."""
+        known = [one for one in self.processes if one.way != "proc" or one.rank is not None]
+        found: dict[int, ProcessStack] = {}
+        if known and known[0].starts_others:
+            for one in known[1:]:
+                if one.rank is not None and not one.starts_others:
+                    found.setdefault(one.rank, one)
+        return found
+
+    @property
     def stack(self) -> tuple[StackFrame, ...]:
-        """Where the task is: the frames of that process's program; what the kernel says where it
-        has none."""
-        process = self.main
-        thread = process.program
-        if process.way != "proc" and thread is not None and thread.frames:
-            return thread.frames
-        program = os.path.basename(process.command.split(" ", 1)[0]) or "process"
-        return (StackFrame(f"{program} {process.state or 'shows nothing'}"),)
+        """Where the task is: where the process is that stands for it."""
+        return self.main.stack
 
     @property
     def key(self) -> tuple[tuple[str, str, int], ...]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import re2
@@ -73,6 +74,12 @@ class TaskEvidence:
     """The task lives, and its metric lines come as usual."""
     hangs_for: float = 0.0
     """Seconds for which it has seemed to hang; 0 where it does not."""
+    started: int = 0
+    """Ranks that its command starts, as torchrun does; 0 where it does not say."""
+    ranks: tuple[TaskEvidence, ...] = ()
+    """Ranks that the task has started, each where it was seen."""
+    part: str = ""
+    """Which rank of the task is meant."""
 
     @property
     def is_in_kernel(self) -> bool:
@@ -88,8 +95,23 @@ class TaskEvidence:
         return read(self.tail)
 
     @property
+    def left_rank(self) -> str:
+        """The rank that has left with 0, by what the task's launcher says of all others: they have
+        failed, or it has ended them. Empty where there is none, or not exactly one."""
+        failed = dict(self.words.failed)
+        number = self.started or max(failed, default=-1) + 1
+        missing = [local for local in range(number) if local not in failed]
+        if not failed or len(missing) != 1 + self.words.dismissed:
+            return ""
+        if len(missing) > 1:
+            return "a rank"
+        local, rank = next(iter(failed.items()))
+        return f"rank {rank - local + missing[0]}"
+
+    @property
     def place(self) -> str:
-        return f"{self.task} on {self.host}" if self.host else str(self.task)
+        name = f"{self.part} of {self.task}" if self.part else str(self.task)
+        return f"{name} on {self.host}" if self.host else name
 
 
 _GPU_MEMORY = re2.compile(
@@ -208,6 +230,15 @@ class _Case:
         """Tasks that compute, or all where none does: servers stay though all ranks fail alike."""
         return tuple(one for one in self.tasks if not one.serves) or self.tasks
 
+    @cached_property
+    def spots(self) -> tuple[TaskEvidence, ...]:
+        """The tasks, and in place of one that has started ranks of its own these."""
+        return tuple(
+            replace(part, part=f"rank {part.rank}") if one.ranks else part
+            for one in self.tasks
+            for part in one.ranks or (one,)
+        )
+
     @property
     def early(self) -> list[TaskEvidence]:
         """Tasks that have left with 0 by themselves."""
@@ -241,7 +272,7 @@ class _Case:
         own tells something only where all other tasks stand in one place."""
         known = tuple(
             one
-            for one in self.tasks
+            for one in self.spots
             if any(frame.file for frame in one.stack) and not (one.serves or one.moves)
         )
         certain = tuple(one for one in known if not _is_elsewhere(one))
@@ -357,14 +388,16 @@ class _Case:
 
     def by_process_states(self) -> Verdict | None:
         """Processes that are stopped, or wait in the kernel, while others wait for them."""
-        stopped = [one for one in self.tasks if one.stopped]
+        stopped = [one for one in self.spots if one.stopped]
+        below = {one.task for one in stopped}
+        stopped += [one for one in self.tasks if one.stopped and one.task not in below]
         stopped = [one for one in stopped if one.seen_twice or not one.is_in_kernel]
         twice = all(one.seen_twice for one in stopped)
         if not stopped:
             return None
-        if len(stopped) == len(self.tasks) > 1:
-            names = named_tasks([one.task for one in stopped])
-            how = f"all {len(stopped)} tasks: each {stopped[0].stopped} ({names})"
+        if len(stopped) == len(self.spots) > 1:
+            names = named_tasks(dict.fromkeys(one.task for one in stopped))
+            how = f"all {len(self.tasks)} tasks: each {stopped[0].stopped} ({names})"
             return self._verdict(stopped, Kind.STOPPED, twice, how, whole=True)
         # One that has raised, or has missed a peer, waits in the kernel as it ends: it gives back
         # memory, or writes a core.
@@ -384,8 +417,13 @@ class _Case:
         return self._verdict(stopped, Kind.STOPPED, False, stopped[0].stopped)
 
     def by_early_ends(self) -> Verdict | None:
-        """Tasks that have left with 0 while others missed them."""
+        """Tasks, or ranks of one, that have left with 0 while others missed them."""
         early = self.early
+        left = [one for one in self.tasks if one.left_rank and one in self.victims]
+        if len(left) == 1 and not early:
+            alone = replace(left[0], part=left[0].left_rank)
+            how = "left with exit code 0"
+            return self._verdict([alone], Kind.LEFT_EARLY, alone.started > 0, how)
         missed = [one for one in self.victims if one not in early] or [
             one for one in self.waiting if one not in early
         ]
@@ -506,7 +544,7 @@ class _Case:
         *,
         whole: bool = False,
     ) -> Verdict:
-        names = tuple(one.task for one in guilty)
+        names = tuple(dict.fromkeys(one.task for one in guilty))
         if whole:
             text = how
         elif len(guilty) == 1:
@@ -520,7 +558,7 @@ class _Case:
             text += f"; {counted(len(others), 'other waits', 'others wait')} in "
             text += _wait(others[0].stack)
         elif kind in (Kind.STOPPED, Kind.LEFT_EARLY, Kind.HOST_LOST):
-            missed = sum(1 for one in self.victims if one not in guilty)
+            missed = sum(1 for one in self.victims if one.task not in names)
             text += f"; {counted(missed, 'other', 'others')} waited for it" if missed else ""
         if not sure:
             text = f"probably {text}"

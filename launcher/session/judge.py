@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import re2
+
 from ..cluster.roles import Role
 from ..frozen import frozen
 from ..ids import TaskId
@@ -22,7 +24,7 @@ from ..run.cause import Verdict
 from ..run.gpus import holders
 from ..run.last_words import last_exception
 from ..run.snapshot import TaskView
-from ..run.stack_groups import StackFrame, Stacks, TaskStacks
+from ..run.stack_groups import StackFrame, Stacks, TaskStacks, own_frame
 from ..run.states import AT_WORK, Halt, HostState, RunPhase, StoppedBy, TaskState
 from ..run.verdict import TaskEvidence, is_ending, judge, judge_waiting
 from ..store.figures import figures_of
@@ -60,6 +62,17 @@ class _Sighting:
     """A task as it was found, and whether more than one look has found it so."""
 
     stacks: TaskStacks
+    seen_twice: bool
+    ranks: Mapping[int, _RankSighting]
+    """Ranks that the task has started."""
+
+
+@frozen
+class _RankSighting:
+    """A rank below a task's launcher, as it was found."""
+
+    stack: tuple[StackFrame, ...]
+    stopped: str
     seen_twice: bool
 
 
@@ -252,7 +265,7 @@ class Judge:
             if len(self._data.tasks) > _MOST_WHOLE and stack:
                 stack = (*stack, StackFrame("…"))
         gpus = self._shell.hosts.stats.gpus.of_task(view)
-        return TaskEvidence(
+        one = TaskEvidence(
             view.id,
             view.host,
             int(rank) if rank.isdecimal() else None,
@@ -270,7 +283,17 @@ class Judge:
             serves=plan.role is Role.PS,
             gpu_fault=next((gpu.fault for gpu in gpus if gpu.fault), ""),
             gpu_holders=holders(gpus, view.id),
+            started=_started(plan.argv),
         )
+        if sighting is None or not sighting.ranks:
+            return one
+        parts = [
+            replace(
+                one, rank=rank, stack=seen.stack, stopped=seen.stopped, seen_twice=seen.seen_twice
+            )
+            for rank, seen in sorted(sighting.ranks.items())
+        ]
+        return replace(one, ranks=tuple(parts))
 
     def _lost_at(self, view: TaskView) -> float | None:
         """When the task's host was heard last, where that is lost, or was until its agent acted
@@ -289,9 +312,27 @@ def _sighting(task: TaskId, looks: Sequence[Mapping[TaskId, TaskStacks]]) -> _Si
     """Where a task was at these looks, the newest last: still only where each of them says so, for
     who reads and writes much, or is ending, waits in the kernel now and then."""
     seen = [look[task] for look in looks if task in look]
+    ranks = {}
+    for rank in seen[-1].ranks:
+        processes = [one.ranks[rank] for one in seen if rank in one.ranks]
+        processes = [one for one in processes if not one.state.startswith(_STILL)] or processes
+        last = processes[-1]
+        spot = own_frame(last.stack).spot
+        twice = sum(own_frame(one.stack).spot == spot for one in processes) > 1
+        still = last.state if last.state.startswith(_STILL) else ""
+        ranks[rank] = _RankSighting(() if still else last.stack, still, twice)
     seen = [one for one in seen if not _still(one)] or seen
     newest = seen[-1]
-    return _Sighting(newest, sum(one.spot == newest.spot for one in seen) > 1)
+    return _Sighting(newest, sum(one.spot == newest.spot for one in seen) > 1, ranks)
+
+
+_RANKS = re2.compile(r"(?:^|\s)--?nproc[-_]per[-_]node[= ](\d{1,4})(?:\s|$)")
+
+
+def _started(argv: Sequence[str]) -> int:
+    """How many ranks a command starts on its host; 0 where it does not say."""
+    found = _RANKS.search(" ".join(argv)[:4096])
+    return 0 if found is None else int(found[1])
 
 
 def _since_last_figures(tail: tuple[str, ...]) -> tuple[str, ...]:

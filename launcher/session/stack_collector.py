@@ -166,7 +166,15 @@ def stacks_of(plan: Plan, host: str, answer: frames.StacksAnswer) -> dict[TaskId
     for one in answer.processes:
         threads = tuple(ThreadStack(name, stacks[number]) for name, number in one.threads)
         process = ProcessStack(
-            one.pid, one.command, one.way, one.state, threads, one.note, one.unlisted, one.files
+            one.pid,
+            one.command,
+            one.way,
+            one.state,
+            threads,
+            one.note,
+            one.unlisted,
+            one.files,
+            one.rank,
         )
         found.setdefault(one.task, []).append(process)
     own = {task.id for task in plan.on_host(host)}

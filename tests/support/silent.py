@@ -41,11 +41,50 @@ all_reduce()
 """
 
 
-def silent_ranks(folder: Path, how: str, **more: Any) -> str:
-    """A cluster file of these ranks, of which the third does something else, or none."""
+# Its place is that of torchrun's agent, by which a launcher of ranks is known.
+_STARTER = """
+import os, subprocess, sys, time
+
+def run(node, program):
+    for local in range(2):
+        env = {**os.environ, "RANK": str(2 * node + local)}
+        subprocess.Popen([sys.executable, *program], env=env)
+    while True:
+        time.sleep(1)
+
+run(int(sys.argv[1]), sys.argv[2:])
+"""
+
+
+def silent_ranks_below_launchers(folder: Path, how: str, **more: Any) -> str:
+    """A cluster file of two tasks, each of which starts two of these ranks."""
+    site = _framework(folder)
+    starter = site / "torch" / "distributed" / "elastic" / "agent.py"
+    starter.parent.mkdir(parents=True)
+    starter.write_text(_STARTER)
+    (folder / "ranks.py").write_text(_PROGRAM)
+    ranks = [str(folder / "ranks.py"), how, str(site)]
+    return cluster_text(
+        {"worker": 2},
+        command=["{python}", str(starter), "{index}", *ranks],
+        success="all",
+        workdir="",
+        grace=1,
+        start={"order": [["worker"]], "ready": {"worker": "started"}},
+        **more,
+    )
+
+
+def _framework(folder: Path) -> Path:
     site = folder / "site-packages"
     site.mkdir()
     (site / "framework.py").write_text(_FRAMEWORK)
+    return site
+
+
+def silent_ranks(folder: Path, how: str, **more: Any) -> str:
+    """A cluster file of these ranks, of which the third does something else, or none."""
+    site = _framework(folder)
     return cluster_text(
         {"worker": 4},
         command=[*python_task(_PROGRAM), how, str(site)],

@@ -258,6 +258,27 @@ for work in (child_0, child_1, child_2):
     assert len(sleepers(f"4033.{os.getpid()}")) == 1
 
 
+def test_the_ranks_that_a_task_has_started_are_told(client: Client) -> None:
+    """Each by its environment, as torchrun and MPI set it; what has none, or none that is one, has
+    no rank."""
+    script = f"""
+import subprocess
+ranks = ({{"RANK": "6"}}, {{"OMPI_COMM_WORLD_RANK": "7"}}, {{"RANK": "6; rm"}}, {{}})
+for env in ranks:
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env={{**os.environ, **env}})
+{SAYS}time.sleep(1000)
+"""
+    begin(client, "w:0", script)
+    wait_until(lambda: len(look(client).processes) == 5, "all are there")
+    wait_until(
+        lambda: (
+            sorted(str(one.rank) for one in look(client).processes)
+            == ["6", "7", "None", "None", "None"]
+        ),
+        "their ranks",
+    )
+
+
 def test_a_shell_script_is_described_by_the_kernel(client: Client, tmp_path: Path) -> None:
     """The shell waits for its child, and the child reads a pipe: both with their open files."""
     script = "mkfifo $0/p; read line < $0/p"

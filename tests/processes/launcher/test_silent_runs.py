@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,20 +14,23 @@ from launcher.session.client import RunClient
 from launcher.session.run_shell import RunShell
 from tests.support.command import write
 from tests.support.patience import PATIENCE, wait_until
-from tests.support.silent import silent_ranks
+from tests.support.silent import silent_ranks, silent_ranks_below_launchers
 from tests.testbed.launcher_thread import LauncherThread
 
 
 @contextmanager
 def launched(
-    folder: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    how: str,
+    monkeypatch: pytest.MonkeyPatch,
+    ranks: Callable[..., str] = silent_ranks,
 ) -> Iterator[tuple[RunClient, RunShell]]:
     """The run, looked at as if minutes were seconds, from when all ranks are where they stay."""
     monkeypatch.setattr(hang, "_QUIET_TICKS", ())
     monkeypatch.setattr(hang, "_QUIET_LOOK", 1.0)
     from launcher.cluster import load
 
-    file = write(folder, silent_ranks(folder, how))
+    file = write(folder, ranks(folder, how))
     thread = LauncherThread()
     client = RunClient.launch(load(file, for_launch=True), file.read_text(), process=thread)
     client.await_state()
@@ -59,6 +62,21 @@ def test_a_rank_that_does_nothing_is_named(tmp_path: Path, monkeypatch: pytest.M
         assert not snapshot.stalled and snapshot.state is RunPhase.RUNNING
         file = client.folder.path / found.file
         wait_until(file.exists, "all stacks are kept")
+
+
+@pytest.mark.parametrize("how", ["sleeps", "stopped"])
+def test_a_rank_below_a_launcher_of_ranks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """Given two tasks that have started two ranks each, as torchrun does, when three ranks wait for
+    the third, then that rank is named, and its task, for sure."""
+    below = silent_ranks_below_launchers
+    with launched(tmp_path, how, monkeypatch, below) as (client, _):
+        wait_until(lambda: client.snapshot().verdict, "a verdict")
+        verdict = client.snapshot().verdict
+        assert verdict is not None and [str(one) for one in verdict.tasks] == ["worker:1"]
+        assert verdict.text.startswith("rank 2 of worker:1 on localhost is ") and verdict.sure
+        assert "3 others wait in all_reduce" in verdict.text
 
 
 @pytest.mark.parametrize("how", ["all wait", "serves", "works"])

@@ -29,9 +29,11 @@ WAIT = (
 )
 
 
-def process(*frames: StackFrame, way: str = "python", pid: int = 7, **said: str) -> ProcessStack:
+def process(
+    *frames: StackFrame, way: str = "python", pid: int = 7, rank: int | None = None, **said: str
+) -> ProcessStack:
     command, state = said.get("command", "python train.py"), said.get("state", "runs")
-    return ProcessStack(pid, command, way, state, (ThreadStack("main", frames),))
+    return ProcessStack(pid, command, way, state, (ThreadStack("main", frames),), rank=rank)
 
 
 def task(index: int, *processes: ProcessStack, job: str = "worker", host: str = "a") -> TaskStacks:
@@ -184,6 +186,17 @@ def test_a_task_that_starts_others_is_where_these_are(starter: tuple[StackFrame,
     assert task(0, first, *ranks, late).stack == USER
     assert task(0, first).stack == starter
     assert task(0, late, *ranks).stack == task(0, late).stack == USER
+
+
+def test_ranks_below_a_launcher_are_known_by_their_numbers() -> None:
+    """The first process of each rank; loaders of data that it has forked have its number, too. A
+    task that starts none has none, whatever its environment says."""
+    ranks = [process(*WAIT, pid=8, rank=4), process(*USER, pid=9, rank=5)]
+    loader = process(*IDLE_LOADER, pid=10, rank=4)
+    found = task(0, process(*MONITOR, rank=0), *ranks, loader).ranks
+    assert found == {4: ranks[0], 5: ranks[1]}
+    assert not task(0, *ranks, loader).ranks
+    assert next(ranks[0].lines()) == "  process 8, rank 4: python train.py"
 
 
 def test_a_process_in_full_says_how_it_was_looked_at() -> None:

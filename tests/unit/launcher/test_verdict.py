@@ -1256,21 +1256,32 @@ def on_rank(rank: int, lines: list[str]) -> list[str]:
     return [f"[rank{rank}]: {line}" for line in lines]
 
 
-def torchrun(rank: int, code: int, said: list[str]) -> list[str]:
-    """A host's torchrun, after what its ranks have said."""
+def torchrun(
+    rank: int, code: int, said: list[str], ended: int | None = None, told: bool = True
+) -> list[str]:
+    """A host's torchrun, after what its ranks have said. `ended`: a rank that it has ended by TERM
+    and lists; `told`: it has ended one."""
+    ending = (
+        "W0325 20:57:27.31 2606 torch/distributed/elastic/multiprocessing/api.py:900] Sending "
+        "process 33051 closing signal SIGTERM"
+    )
+    more = [
+        "[1]:",
+        f"  rank      : {ended} (local_rank: {(ended or 0) % 2})",
+        "  exitcode  : -15 (pid: 33051)",
+    ]
     how = f"Signal {-code} received by PID 14750" if code < 0 else "To enable traceback see: https"
     file = f"{SITE}torch/distributed/launcher/api.py"
     return [
         *said,
-        "W0325 20:57:27.31 2606 torch/distributed/elastic/multiprocessing/api.py:900] Sending "
-        "process 33051 closing signal SIGTERM",
+        *([ending] if told else ()),
         "E0325 20:57:27.62 2606 torch/distributed/elastic/multiprocessing/api.py:869] failed "
         f"(exitcode: {code}) local_rank: {rank % 2} (pid: 14750) of binary: /usr/bin/python3",
         *traceback("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", file),
         "=" * 60,
         "train.py FAILED",
         "Failures:",
-        "  <NO_OTHER_FAILURES>",
+        *(["  <NO_OTHER_FAILURES>"] if ended is None else more),
         "Root Cause (first observed failure):",
         "[0]:",
         "  time      : 2025-05-21_15:43:03",
@@ -1334,6 +1345,74 @@ case(
     [victim(1, torchrun(2, 3, [])), *others(1, lambda i: ended(i))],
     1,
     Kind.FAILED,
+)
+LEFT = {
+    "says how many ranks it starts": {"started": 2},
+    "leaves it to the environment": {},
+}
+for how, known in LEFT.items():
+    case(
+        f"torchrun, which {how}: a rank leaves with 0, and all others miss it",
+        [
+            victim(0, torchrun(1, 1, on_rank(1, reset(1)), ended=0)),
+            victim(1, torchrun(3, 1, on_rank(3, reset(1)), told=False), **known),
+        ],
+        1,
+        Kind.LEFT_EARLY,
+        bool(known),
+    )
+case(
+    "torchrun: the highest rank of a host leaves with 0",
+    [
+        victim(0, torchrun(1, 1, on_rank(1, reset(1)), ended=0), started=2),
+        victim(1, torchrun(2, 1, on_rank(2, reset(1)), told=False), started=2),
+    ],
+    1,
+    Kind.LEFT_EARLY,
+)
+case(
+    "torchrun: ranks that were ended left with 0, as programs do that catch TERM",
+    [victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1))), started=2) for i in range(4)],
+    None,
+)
+case(
+    "torchrun: ranks of two hosts have left with 0",
+    [victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1)), told=False)) for i in range(2)],
+    None,
+)
+
+
+def below(index: int, *stacks: tuple[StackFrame, ...], **known: Any) -> TaskEvidence:
+    """A torchrun, and its ranks where they are."""
+    ranks = [task(index, rank=2 * index + n, stack=stack) for n, stack in enumerate(stacks)]
+    return task(index, stack=stacks[0], ranks=tuple(ranks), hangs_for=12.0, **known)
+
+
+case(
+    "torchrun: a rank is in its loader, all others of all hosts wait for it",
+    [below(0, ALL_REDUCE, ALL_REDUCE), below(1, ALL_REDUCE, LOADER)],
+    1,
+    Kind.STUCK,
+)
+case(
+    "torchrun: a rank is stopped",
+    [
+        below(0, ALL_REDUCE, ALL_REDUCE),
+        replace(
+            below(1, ALL_REDUCE, ()),
+            ranks=(
+                task(1, rank=2, stack=ALL_REDUCE),
+                task(1, rank=3, stopped="is stopped"),
+            ),
+        ),
+    ],
+    1,
+    Kind.STOPPED,
+)
+case(
+    "torchrun: half of the ranks are elsewhere",
+    [below(0, ALL_REDUCE, LOADER), below(1, ALL_REDUCE, LOADER)],
+    None,
 )
 case(
     "torchrun of a host is ended by us, and says so",
@@ -1547,6 +1626,18 @@ def test_the_sentence_of_a_launcher_names_its_rank() -> None:
     assert killed.startswith("worker:0 on tf1 lost rank 2, which was killed by SIGKILL")
     assert raised == "worker:0 on tf1 raised ValueError: bad sample in shard 17 (data.py:13)"
     assert failed == "worker:0 on tf1 lost rank 2, which ended with exit code 3"
+
+
+def test_the_sentence_of_a_hang_names_the_rank_below_a_launcher() -> None:
+    """Its number is that of the whole run, and all ranks count that wait."""
+    texts = {name: v.text for name in CASES if (v := judge(CASES[name][0]))}
+    assert texts["torchrun: a rank is in its loader, all others of all hosts wait for it"] == (
+        "rank 3 of worker:1 on tf2 is in next_batch data.py:12; 3 others wait in all_reduce "
+        "(train.py:20)"
+    )
+    assert texts["torchrun: a rank is stopped"].startswith("rank 3 of worker:1 on tf2 is stopped")
+    left = "of worker:1 on tf2 left with exit code 0; 1 other waited for it"
+    assert texts["torchrun: the highest rank of a host leaves with 0"] == f"rank 3 {left}"
 
 
 def test_the_sentence_says_who_where_why_and_who_waits() -> None:
