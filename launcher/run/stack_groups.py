@@ -203,15 +203,14 @@ class TaskStacks:
 
     @property
     def ranks(self) -> Mapping[int, ProcessStack]:
-        """The processes that the task's first interpreter has started as ranks of the run; those
-        that a rank has started itself, such as loaders of data, have its number, too."""
-        known = [one for one in self.processes if one.way != "proc" or one.rank is not None]
+        """The processes that the task has started as ranks of the run, as torchrun and mpirun do;
+        those that a rank has started itself, such as loaders of data, have its number, too."""
         found: dict[int, ProcessStack] = {}
-        if known and known[0].starts_others:
-            for one in known[1:]:
-                if one.rank is not None and not one.starts_others:
-                    found.setdefault(one.rank, one)
-        return found
+        for one in self.processes:
+            if one.rank is not None and not one.starts_others:
+                found.setdefault(one.rank, one)
+        launched = any(one.starts_others for one in self.processes)
+        return found if launched or len(found) > 1 else {}
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:

@@ -264,8 +264,9 @@ def test_the_ranks_that_a_task_has_started_are_told(client: Client) -> None:
     script = f"""
 import subprocess
 ranks = ({{"RANK": "6"}}, {{"OMPI_COMM_WORLD_RANK": "7"}}, {{"RANK": "6; rm"}}, {{}})
+words = [sys.executable, "-c", "import time; time.sleep(1000)"]
 for env in ranks:
-    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], env={{**os.environ, **env}})
+    subprocess.Popen(words, env={{**os.environ, **env}})
 {SAYS}time.sleep(1000)
 """
     begin(client, "w:0", script)

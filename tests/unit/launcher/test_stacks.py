@@ -195,7 +195,9 @@ def test_ranks_below_a_launcher_are_known_by_their_numbers() -> None:
     loader = process(*IDLE_LOADER, pid=10, rank=4)
     found = task(0, process(*MONITOR, rank=0), *ranks, loader).ranks
     assert found == {4: ranks[0], 5: ranks[1]}
-    assert not task(0, *ranks, loader).ranks
+    assert not task(0, ranks[0], loader).ranks
+    mpirun = process(way="proc", command="mpirun -np 2 x", state="sleeps in do_poll")
+    assert task(0, mpirun, *ranks, loader).ranks == found
     assert next(ranks[0].lines()) == "  process 8, rank 4: python train.py"
 
 
