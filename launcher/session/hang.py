@@ -155,24 +155,69 @@ _REASONS = {
 }
 
 
-class _Silences:
-    """Counts how long live tasks are silent, and says when they are to be looked at."""
+_LOOK_SECONDS = 4.0
+"""So long before its end a hanging task is looked at."""
+
+
+def look_after(seconds: float) -> float:
+    """The time after which something is looked at that is ended after `seconds`."""
+    return max(seconds / 2, seconds - _LOOK_SECONDS)
+
+
+@dataclass
+class _Silence:
+    """How often the last output of a task has been seen since it came."""
+
+    last: float | None = None
+    ticks: int = 0
+
+    def count(self, last: float | None) -> int:
+        """Counts one look at a task whose last output came at `last`."""
+        self.ticks = self.ticks + 1 if last == self.last else 0
+        self.last = last
+        return self.ticks
+
+
+class Silences:
+    """Counts for how long tasks are silent, by looks once a `TICK`: time in which nothing could be
+    heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
 
     def __init__(self) -> None:
-        self._last: dict[TaskId, tuple[float | None, int]] = {}
-        """The time of each task's last output, and how often it has been seen since."""
+        self._silences: dict[TaskId, _Silence] = {}
+        self._watched: dict[TaskId, tuple[float, _Silence]] = {}
+        """Tasks that must not be silent for so many seconds."""
 
-    def count(self, tasks: Mapping[TaskId, TaskView]) -> dict[TaskId, float]:
-        """Tasks that are due, and for how many seconds they are silent. To be asked once a
-        `TICK`."""
+    def find(self, tasks: Mapping[TaskId, TaskView]) -> dict[TaskId, float]:
+        """Live tasks that may hang in their exit, and for how many seconds they are silent."""
         due = {}
         for task, view in tasks.items():
-            last, count = self._last.get(task, (None, 0))
-            count = count + 1 if last == view.last_output else 0
-            self._last[task] = view.last_output, count
-            if count in _EXIT_TICKS and (view.state.up or view.state is TaskState.STARTING):
-                due[task] = count * TICK
+            ticks = self._silences.setdefault(task, _Silence()).count(view.last_output)
+            if ticks in _EXIT_TICKS and (view.state.up or view.state is TaskState.STARTING):
+                due[task] = ticks * TICK
         return due
+
+    def watch(self, task: TaskId, seconds: float, last: float | None) -> None:
+        """Watches a task, whose last output came at `last`. The first look may come at once."""
+        self._watched[task] = seconds, _Silence(last, -1)
+
+    def find_watched(
+        self, tasks: Mapping[TaskId, TaskView], outputs: Mapping[TaskId, float]
+    ) -> tuple[list[TaskId], dict[TaskId, float]]:
+        """Watched tasks that are to be looked at, since they will have been silent for too long
+        soon, and those that have been, for so many seconds, and are not watched any more.
+        `outputs` are the times of what counts as output."""
+        near, over = [], {}
+        for task, (limit, silence) in list(self._watched.items()):
+            if tasks[task].state.ended:
+                del self._watched[task]
+                continue
+            seconds = silence.count(outputs.get(task)) * TICK
+            if seconds >= look_after(limit) > seconds - TICK:
+                near.append(task)
+            if seconds >= limit:
+                del self._watched[task]
+                over[task] = seconds
+        return near, over
 
 
 _QUIET_TICKS = (300, 1200, 4800)
@@ -215,7 +260,7 @@ class HangWatch:
         self._shell = shell
         self._data = shell.data
         self._stalls = StallDetector()
-        self._silences = _Silences()
+        self._silences = Silences()
         self._quiet = QuietRun()
         self._in_exit: dict[TaskId, int] = {}
         """Attempts of tasks that hang in their exit."""
@@ -228,12 +273,21 @@ class HangWatch:
 
     # --- stalls ---------------------------------------------------------------------------
 
+    def watch_silence(self, task: TaskId, seconds: float) -> None:
+        """Says so when a task has written nothing for `seconds`, but that it waits."""
+        self._silences.watch(task, seconds, self._shell.outputs.went_on.get(task))
+
     def watch(self) -> None:
         """Looks for tasks that have stalled, and whether a run that hung goes on. To be called once
         a `TICK` while tasks are at work."""
         data, shell = self._data, self._shell
-        if silent := self._silences.count(data.tasks):
+        if silent := self._silences.find(data.tasks):
             shell.spawn(self._look_for_exits(silent), "hang")
+        near, over = self._silences.find_watched(data.tasks, shell.outputs.went_on)
+        for task in near:
+            self.begin(Hang.AT_END, task)
+        if over:
+            shell.spawn(self._tell_silences(over), "silence")
         if self._quiet.is_due(self._cluster) and data.run.verdict is None:
             shell.spawn(self._look_at_quiet_run(), "hang")
         stalled = self._stalls.find(data.tasks)
@@ -244,6 +298,12 @@ class HangWatch:
             self.begin(Hang.STALLED, *stalled)
         elif data.run.verdict is not None and self._goes_on():
             shell.feed(ev.HangJudged(time.time(), None))
+
+    async def _tell_silences(self, over: Mapping[TaskId, float]) -> None:
+        for task, seconds in over.items():
+            awaits = self._shell.outputs.awaits.get(task)
+            self._shell.feed(ev.OutputStalled(time.time(), task, seconds, awaits))
+            await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
 
     def _goes_on(self) -> bool:
         """What the run was last found to hang of is over."""

@@ -25,13 +25,12 @@ from ..lines import LINE_BYTES, versions
 from ..plan.planner import Plan
 from ..run import events as ev
 from ..run.snapshot import Metric, TaskView
-from ..run.states import Hang, TaskState
+from ..run.states import TaskState
 from ..store.disk import DiskThread
 from ..store.logs import MARK_BYTES, TAIL_BYTES, TAIL_LINES, LogStore, log_tail, tail_lines
 from ..store.metric_lines import Extractor
 from ..store.metrics import NO_METRICS, count_of, latest_metrics, with_newer
 from ..store.runs import SLOW_DISK_SECONDS
-from .stack_collector import look_after
 from .waiting import awaited_in
 
 if TYPE_CHECKING:
@@ -378,26 +377,8 @@ class LogMonitor:
 
 
 METRIC_SECONDS = 1 / 30
-_SILENCE_PACE = 1.0
 SHOWN_SECONDS = 0.25
 """Between two times that new metrics, sizes and times of output are published."""
-
-
-@dataclass
-class _Silence:
-    """Silence of a task after which it is reported."""
-
-    limit: float
-    last: float | None
-    """Time of its last output that is known here."""
-    seconds: float
-    """Negative until the first look: that may come at once."""
-
-    def counted(self, last: float | None) -> float:
-        """Adds the time between two looks, or begins anew where there was output."""
-        self.seconds = self.seconds + _SILENCE_PACE if last == self.last else 0.0
-        self.last = last
-        return self.seconds
 
 
 class Outputs:
@@ -426,11 +407,10 @@ class Outputs:
         self._lost: dict[TaskId, int] = {}
         """Sizes up to which logs of this machine cannot be followed: somebody has removed them."""
         self._listeners: dict[str, Callable[[], None]] = {}
-        self._silences: dict[TaskId, _Silence] = {}
-        self._counting = False
-        self._last: dict[TaskId, float] = {}
+        self.went_on: dict[TaskId, float] = {}
         """Time of each task's last output, but for lines that say it waits."""
-        self._awaits: dict[TaskId, TaskId] = {}
+        self.awaits: dict[TaskId, TaskId] = {}
+        """The tasks for which tasks have said since that they wait."""
 
     def begin(self) -> None:
         """Takes note of the running loop; called in it, before any output."""
@@ -466,10 +446,10 @@ class Outputs:
     def _handle(self, found: OutputNews) -> None:
         for stored, count in found.stored.items():
             stored(count)
-        self._last.update(found.went_on)
+        self.went_on.update(found.went_on)
         for task in found.went_on:
-            self._awaits.pop(task, None)
-        self._awaits.update(found.awaits)
+            self.awaits.pop(task, None)
+        self.awaits.update(found.awaits)
         for task, last in found.wrote.items():
             size = self.monitor.size(task)
             self._data.update_task(task, last_output=last, log_size=size)
@@ -526,34 +506,6 @@ class Outputs:
         if awaited and isinstance(ready, LogMatches):
             since = started.log_start
             self.monitor.await_line(started.task, started.attempt, ready.pattern, since)
-
-    def watch_silence(self, task: TaskId, seconds: float) -> None:
-        """Says so when a task has written nothing for `seconds`."""
-        self._silences[task] = _Silence(seconds, self._last.get(task), -_SILENCE_PACE)
-        if not self._counting:
-            self._counting = True
-            self._shell.spawn(self._check_silences(), "silence")
-
-    async def _check_silences(self) -> None:
-        """Counts the time for which watched tasks are silent, until none is left. Time in which
-        nothing could be heard (a busy loop, Ctrl-Z, a lid) is none, whatever clocks say."""
-        while self._silences:
-            await asyncio.sleep(_SILENCE_PACE)
-            stalled = []
-            for task, silence in list(self._silences.items()):
-                if self._data.tasks[task].state.ended:
-                    del self._silences[task]
-                    continue
-                silent = silence.counted(self._last.get(task))
-                if silent >= silence.limit:
-                    stalled.append((self._silences.pop(task), task))
-                if silent >= look_after(silence.limit) > silent - _SILENCE_PACE:
-                    self._shell.hangs.begin(Hang.AT_END, task)
-            for silence, task in stalled:
-                awaits = self._awaits.get(task)
-                self._shell.feed(ev.OutputStalled(time.time(), task, silence.seconds, awaits))
-                await asyncio.sleep(0)  # thousands may hang, and beats do not wait for them
-        self._counting = False
 
     # --- ending ---------------------------------------------------------------------------
 

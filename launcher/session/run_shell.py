@@ -49,14 +49,14 @@ from ..store.runs import RunFolder
 from ..store.stream import Line, Summary
 from ..subprocesses import Workers
 from .control_socket import ControlSocket
-from .hang import TICK, HangWatch
+from .hang import TICK, HangWatch, look_after
 from .host_links import HostLinks
 from .judge import Judge
 from .output import DiskWatch, Outputs
 from .preparation import LaunchPreparation
 from .prompts import PromptQueue
 from .release import Teardown
-from .stack_collector import StackCollector, look_after
+from .stack_collector import StackCollector
 
 if TYPE_CHECKING:
     from .hooks import HookRunner
@@ -466,7 +466,7 @@ class Executor:
             case do.StageHost(host):
                 shell.spawn(shell.preparation.stage(host), f"files to {host}")
             case do.WatchSilence(task_id, seconds):
-                shell.outputs.watch_silence(task_id, seconds)
+                shell.hangs.watch_silence(task_id, seconds)
             case do.ReleaseHost(host):
                 work = shell.spawn(self._release(host), f"release of {host}")
                 self._releases.append(work)

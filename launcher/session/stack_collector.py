@@ -119,15 +119,6 @@ class StackCollector:
             return error.reason
 
 
-LOOK_SECONDS = 4.0
-"""So long before its end a hanging task is looked at."""
-
-
-def look_after(seconds: float) -> float:
-    """The time after which something is looked at that is ended after `seconds`."""
-    return max(seconds / 2, seconds - LOOK_SECONDS)
-
-
 def bounded(tasks: Sequence[TaskStacks], room: int = MOST_FRAMES) -> tuple[TaskStacks, ...]:
     """The stacks with so many frames in all: half of them for where each task stands, the rest for
     other threads and processes, as far as they suffice."""

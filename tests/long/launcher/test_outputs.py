@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,7 @@ from launcher.hosts.frames import TaskFacts
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
-from launcher.session import output as module
-from launcher.session.output import OutputNews, Outputs
+from launcher.session.output import Outputs
 from launcher.store.logs import LogFile, LogStore
 from tests.support.patience import PATIENCE
 from tests.support.shells import FakeShell
@@ -47,7 +45,6 @@ class Scene:
         self.work: list[asyncio.Task[None]] = shell.work
         self.troubles: list[str] = []
         shell.disk = SimpleNamespace(complain=self.troubles.append)
-        shell.hangs = SimpleNamespace(begin=lambda reason, task: None)
         self.outputs = Outputs(shell, LogStore(folder))
         self.outputs.begin()
 
@@ -104,39 +101,6 @@ async def test_exits_that_wait_for_output_are_not_looked_through_for_each_piece(
                 await asyncio.sleep(0.01)
         told = {event.task.index for event in scene.fed if isinstance(event, ev.TaskExited)}
         assert told == set(range(20)) and looks <= 2 * 20
-
-
-async def test_silence_is_time_in_which_something_could_be_heard(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A lid that was shut, a clock that is set and a loop that stood still are no silence; a task
-    that hangs is told all the same, as one of many that are watched together."""
-    monkeypatch.setattr(module, "_SILENCE_PACE", 0.05)
-    with a_scene(tmp_path, 3) as scene:
-        outputs = scene.outputs
-        outputs.watch_silence(FIRST, 1.0)
-        outputs.watch_silence(SECOND, 1.0)
-        (watch,) = scene.work
-        await asyncio.sleep(0.1)
-        real = time.time
-        monkeypatch.setattr(time, "time", lambda: real() + 100)
-        time.sleep(1.5)  # noqa: ASYNC251
-        await asyncio.sleep(0.1)
-        assert scene.fed == []
-        monkeypatch.setattr(time, "time", lambda: real() - 100)
-        async with asyncio.timeout(PATIENCE):
-            while not any(isinstance(event, ev.OutputStalled) for event in scene.fed):
-                outputs._handle(OutputNews(went_on={FIRST: time.time()}))
-                await asyncio.sleep(0.01)
-        told = [event for event in scene.fed if isinstance(event, ev.OutputStalled)]
-        assert [event.task for event in told] == [SECOND] and told[0].seconds >= 1.0
-        scene.run.handle(ev.TaskExited(9.0, FIRST, 1, 0, None))
-        async with asyncio.timeout(PATIENCE):
-            await watch  # an end is no silence, and nothing is left to be watched
-        assert [event for event in scene.fed if isinstance(event, ev.OutputStalled)] == told
-        outputs.watch_silence(TaskId("w", 2), 1.0)
-        assert len(scene.work) == 2
-        scene.work[1].cancel()
 
 
 @pytest.mark.parametrize("how", ["removed", "moved", "cut"])

@@ -10,7 +10,7 @@ import pytest
 from launcher.ids import TaskId
 from launcher.run.snapshot import TaskView
 from launcher.run.states import Halt, TaskState
-from launcher.session.hang import TICK, QuietRun, StallDetector
+from launcher.session.hang import TICK, QuietRun, Silences, StallDetector
 from launcher.store.metric_lines import Extractor
 
 WORKER = TaskId("worker", 0)
@@ -241,3 +241,56 @@ def test_a_quiet_run_with_a_suspect_is_looked_at_soon() -> None:
     assert [due(10, lost, replace(view, step=1), views[2]) for view in said] == [[], [], [], [0]]
     nobody = [replace(view, state=TaskState.LOST) for view in views]
     assert due(500, *nobody) == []
+
+
+class WatchedSilence:
+    """Two tasks of which the first is watched, and what is found at each look."""
+
+    def __init__(self, seconds: float, last: float | None = None) -> None:
+        self.first, self.second = (TaskId("worker", index) for index in range(2))
+        self.tasks = {
+            task: TaskView(task, "tf1", "tf1:1", TaskState.RUNNING, attempt=1)
+            for task in (self.first, self.second)
+        }
+        self.outputs = {} if last is None else {self.first: last}
+        self.silences = Silences()
+        self.silences.watch(self.first, seconds, last)
+
+    def look(self, times: int) -> tuple[list[int], list[tuple[int, float]]]:
+        """The looks at which the task is to be looked at, and has been silent for too long."""
+        near, over = [], []
+        for number in range(times):
+            soon, late = self.silences.find_watched(self.tasks, self.outputs)
+            near += [number for _ in soon]
+            over += [(number, seconds) for seconds in late.values()]
+        return near, over
+
+
+def test_a_watched_task_is_looked_at_before_its_silence_is_over() -> None:
+    """Given a minute, then four seconds before it; and it is told once. Clocks count for nothing:
+    each look is a second in which something could be heard."""
+    assert WatchedSilence(60).look(200) == ([56], [(60, 60.0)])
+    assert WatchedSilence(60, last=5.0).look(200) == ([56], [(60, 60.0)])
+    assert WatchedSilence(1).look(9) == ([1], [(1, 1.0)])
+
+
+def test_output_ends_a_silence_and_begins_another() -> None:
+    """Only what the watched task has written itself."""
+    watched = WatchedSilence(60)
+    assert watched.look(50) == ([], [])
+    watched.outputs[watched.second] = 7.0
+    assert watched.look(5) == ([], [])
+    watched.outputs[watched.first] = 7.0
+    assert watched.look(200) == ([56], [(60, 60.0)])
+
+
+def test_an_end_is_no_silence() -> None:
+    """And a task that is watched again has its time anew."""
+    watched = WatchedSilence(60)
+    assert watched.look(50) == ([], [])
+    alive = watched.tasks[watched.first]
+    watched.tasks[watched.first] = replace(alive, state=TaskState.EXITED, ended=9.0)
+    assert watched.look(200) == ([], [])
+    watched.tasks[watched.first] = alive
+    watched.silences.watch(watched.first, 10, None)
+    assert watched.look(200) == ([6], [(10, 10.0)])
