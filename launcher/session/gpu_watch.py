@@ -43,7 +43,8 @@ class GpuWatch:
         self._compared: set[str] = set()
         """Hosts whose GPUs were compared with what the plan gives away."""
         self.looks: dict[str, asyncio.Task[None]] = {}
-        """Questions about GPUs of hosts on which a task has failed."""
+        """Questions about GPUs of hosts on which a task has failed, which are open, not for
+        long."""
         self._errors: dict[tuple[str, str], int] = {}
         """ECC errors that each GPU had when it was seen first."""
 
@@ -72,11 +73,6 @@ class GpuWatch:
         would come with the next report, which is never made."""
         if self._data.hosts[host].gpus and host not in self.looks:
             self.looks[host] = self._shell.spawn(self._ask(host), f"GPUs of {host}")
-
-    async def looked(self, host: str) -> None:
-        """Waits for such an answer, not for long."""
-        if look := self.looks.get(host):
-            await asyncio.wait([look])
 
     def give_up(self) -> None:
         """Has nobody wait for an answer any more."""

@@ -113,8 +113,8 @@ class Judge:
     async def _verdict(self) -> Verdict | None:
         views = self._views()
         tails, sightings = await self._tails(views), self._best_look()
-        for host in {view.host for view in views}:
-            await self._shell.hosts.stats.gpus.looked(host)
+        if looks := self._shell.hosts.stats.gpus.looks:
+            await asyncio.wait(looks.values())
         return judge([self._evidence(v, tails.get(v.id, ()), sightings.get(v.id)) for v in views])
 
     async def judge_hang(

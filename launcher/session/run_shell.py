@@ -481,9 +481,8 @@ class Executor:
                 shell.spawn(self._finish(), END)
 
     async def _release(self, host: str) -> None:
-        gpus = self._shell.hosts.stats.gpus
-        if host in gpus.looks:
-            await gpus.looked(host)
+        if look := self._shell.hosts.stats.gpus.looks.get(host):
+            await asyncio.wait([look])
         await self._shell.teardown.release(host)
 
     async def _pick_ports(self, tasks: tuple[TaskId, ...]) -> None:
