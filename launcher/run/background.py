@@ -11,7 +11,7 @@ from ..agent.wire import MOST_LEFT
 from ..frozen import frozen
 from ..printable import printable
 from ..quantities import counted
-from . import fields
+from .states import Count, ExitCode, Line, Pid, Seconds, SignalName
 
 SHORT_SECONDS = 10.0
 """A command that has taken longer has worked itself: what it leaves is a helper of its own."""
@@ -30,17 +30,17 @@ class LeftProcess:
     """A process that was left when the task's first process ended with status 0. Either it lived
     two seconds later, or it had failed by then."""
 
-    pid: fields.Pid
+    pid: Pid
     """Its id on the host."""
-    command: fields.Line
+    command: Line
     """Its command line, printable."""
-    age: fields.Seconds = 0.0
+    age: Seconds = 0.0
     """Its age at that moment."""
-    cpu: fields.Seconds = 0.0
+    cpu: Seconds = 0.0
     """Seconds of a processor that it had used soon after."""
-    exit_code: fields.ExitCode | None = None
+    exit_code: ExitCode | None = None
     """Status with which it had failed."""
-    signal: fields.SignalName | None = None
+    signal: SignalName | None = None
     """Name of the signal that had ended it."""
     forked: bool = False
     """The process ran the program of the first process, forked."""
@@ -59,11 +59,11 @@ class LeftProcesses:
 
     processes: Annotated[tuple[LeftProcess, ...], Field(min_length=1, max_length=MOST_LEFT)]
     """The first processes that were left, 5 at most."""
-    unlisted: fields.Count = 0
+    unlisted: Count = 0
     """Number of processes beyond those in `processes`."""
-    seconds: fields.Seconds = 0.0
+    seconds: Seconds = 0.0
     """Time from the start to the end of the first process."""
-    cpu: fields.Seconds = 0.0
+    cpu: Seconds = 0.0
     """Seconds of a processor that it had used, with those for which it had waited."""
 
     @property

@@ -12,11 +12,10 @@ from collections.abc import Mapping
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts
-from . import fields
 from .background import LeftProcesses
 from .cause import Verdict
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
-from .states import StoppedBy
+from .states import Attempt, Count, Seconds, Status, StoppedBy, Time
 
 
 @frozen
@@ -85,7 +84,7 @@ Timer = (
 class Event:
     """Something that happened at `time`."""
 
-    time: fields.Time
+    time: Time
 
 
 @frozen
@@ -108,7 +107,7 @@ class Queued(Event):
     job: str
     state: str = ""
     reason: str = ""
-    expected: fields.Time | None = None
+    expected: Time | None = None
     advice: str = ""
     """Why it will never start, and what to change."""
 
@@ -155,7 +154,7 @@ class HeldTask:
     """An attempt of a task that an agent knows."""
 
     task: TaskId
-    attempt: fields.Attempt
+    attempt: Attempt
     gated: bool = False
     """Its program has not been started: it waits at its gate."""
 
@@ -184,7 +183,7 @@ class HostLost(Event):
 
     host: str
     reason: str
-    lease_until: fields.Time
+    lease_until: Time
     agent_gone: bool = False
     """No agent is there any more, and none will come: an engine starts it only once."""
 
@@ -237,9 +236,9 @@ class TaskStarted(Event):
     """A task's process runs, or could not be started (`error`)."""
 
     task: TaskId
-    attempt: fields.Attempt
-    pid: fields.Count
-    log_start: fields.Count = 0
+    attempt: Attempt
+    pid: Count
+    log_start: Count = 0
     """The byte of the log where this attempt begins."""
     error: str = ""
     port_holder: str = ""
@@ -251,7 +250,7 @@ class TaskReady(Event):
     """The readiness condition of a task holds."""
 
     task: TaskId
-    attempt: fields.Attempt
+    attempt: Attempt
 
 
 @frozen
@@ -259,7 +258,7 @@ class ListensOnLoopback(Event):
     """A task listens on its port, on an address that only its own host reaches."""
 
     task: TaskId
-    attempt: fields.Attempt
+    attempt: Attempt
     address: str
 
 
@@ -268,8 +267,8 @@ class TaskExited(Event):
     """A task's process has ended and its output up to then is on disk."""
 
     task: TaskId
-    attempt: fields.Attempt
-    status: fields.Status | None
+    attempt: Attempt
+    status: Status | None
     signal: str | None
     port_holder: str = ""
     tail: tuple[str, ...] = ()
@@ -277,7 +276,7 @@ class TaskExited(Event):
     stopped_why: str = ""
     left: LeftProcesses | None = None
     """Living processes that it left when it ended with status 0."""
-    ended: fields.Time | None = None
+    ended: Time | None = None
     """When its process ended, as its host has seen it; its last output may have come later."""
     out_of_memory: bool = False
     """The kernel has killed it for lack of memory."""
@@ -288,7 +287,7 @@ class MetricsSeen(Event):
     """The log of a task that is ready has metric lines; they may name the total of steps."""
 
     task: TaskId
-    total_steps: fields.Count | None = None
+    total_steps: Count | None = None
 
 
 @frozen
@@ -296,7 +295,7 @@ class OutputStalled(Event):
     """A watched task has written nothing for so many seconds, or only that it waits for another."""
 
     task: TaskId
-    seconds: fields.Seconds
+    seconds: Seconds
     awaits: TaskId | None = None
 
 
@@ -306,9 +305,9 @@ class HangsInExit(Event):
     silent for so many seconds."""
 
     task: TaskId
-    attempt: fields.Attempt
+    attempt: Attempt
     exception: str
-    seconds: fields.Seconds
+    seconds: Seconds
 
 
 @frozen

@@ -14,7 +14,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
 from ..quantities import counted, size
-from . import fields
+from .states import Code, Count, Figure, GpuId, Line, Pid, Time
 
 IDLE_SECONDS = 60.0
 """A GPU that a running task holds, and that does nothing for so long, is worth a warning."""
@@ -61,19 +61,19 @@ class Throttle(StrEnum):
 class GpuProcess:
     """A process on a GPU: of a task of the run, or somebody else's."""
 
-    pid: fields.Pid
+    pid: Pid
     """Id of the process on the host, or in its container if it is in another one."""
     task: TaskId | None = None
     """The task of this run to which the process belongs; absent if there is none."""
-    user: fields.Line = ""
+    user: Line = ""
     """The owner of the process, if it does not belong to a task."""
-    command: fields.Line = ""
+    command: Line = ""
     """Its command line, printable; empty where it is not known."""
-    memory: fields.Count | None = None
+    memory: Count | None = None
     """Bytes of the GPU's memory that it holds."""
     elsewhere: bool = False
     """The process is in another container: its id names no process of the host."""
-    instance: fields.GpuId = ""
+    instance: GpuId = ""
     """The id of the MIG instance on which it is; empty where the GPU is not divided."""
 
     @property
@@ -93,13 +93,13 @@ class GpuProcess:
 class GpuInstance:
     """A MIG instance of a GPU."""
 
-    name: fields.Code
+    name: Code
     """Its profile, such as `1g.10gb`."""
-    uuid: fields.GpuId
+    uuid: GpuId
     """Its id, by which a task may be given it."""
-    memory_used: fields.Count | None = None
+    memory_used: Count | None = None
     """Bytes of its memory in use."""
-    memory_total: fields.Count | None = None
+    memory_total: Count | None = None
     """Bytes of its memory."""
 
 
@@ -109,41 +109,41 @@ class GpuView:
 
     index: Annotated[int, Field(ge=0, lt=1 << 16)]
     """Its number by `nvidia-smi`."""
-    name: fields.Line
+    name: Line
     """Its model, such as `NVIDIA H200`."""
-    uuid: fields.GpuId = ""
+    uuid: GpuId = ""
     """Its id, the same on every host and in every container."""
     utilisation: Annotated[float, Field(ge=0, le=10)] | None = None
     """Share of the time in which a program ran on it, 1.0 for all."""
-    memory_used: fields.Count | None = None
+    memory_used: Count | None = None
     """Bytes of its memory in use."""
-    memory_total: fields.Count | None = None
+    memory_total: Count | None = None
     """Bytes of its memory."""
-    temperature: fields.Figure | None = None
+    temperature: Figure | None = None
     """Degrees Celsius."""
-    power: fields.Figure | None = None
+    power: Figure | None = None
     """Watts that it draws."""
-    power_limit: fields.Figure | None = None
+    power_limit: Figure | None = None
     """Watts that it may draw."""
     throttled: Annotated[tuple[Throttle, ...], Field(max_length=len(Throttle))] = ()
     """Why it runs slower than it could; `power-cap` is usual under full load."""
-    ecc_errors: fields.Count | None = None
+    ecc_errors: Count | None = None
     """Errors of its memory that could not be corrected, since the driver was loaded."""
-    new_ecc_errors: fields.Count = 0
+    new_ecc_errors: Count = 0
     """Number of these errors that have come since the run began."""
-    xids: Annotated[tuple[fields.Count, ...], Field(max_length=100)] = ()
+    xids: Annotated[tuple[Count, ...], Field(max_length=100)] = ()
     """Numbers of the Xid errors that the kernel has reported of it since the run began."""
-    mode: fields.Code = ""
+    mode: Code = ""
     """Its compute mode in `nvidia-smi`'s words: `Default`, `Exclusive_Process`, `Prohibited`."""
-    problem: fields.Line = ""
+    problem: Line = ""
     """Why it cannot be used, in `nvidia-smi`'s words, such as `GPU is lost`."""
     instances: Annotated[tuple[GpuInstance, ...], Field(max_length=MOST_GPUS)] = ()
     """Its MIG instances, where it is divided."""
     processes: Annotated[tuple[GpuProcess, ...], Field(max_length=MOST_GPU_PROCESSES)] = ()
     """The processes on it, those of the run first, 32 at most."""
-    unlisted: fields.Count = 0
+    unlisted: Count = 0
     """Processes beyond those in `processes`."""
-    idle_since: fields.Time | None = None
+    idle_since: Time | None = None
     """When a program last ran on it, if a task of the run holds it and it is idle."""
 
     def is_named(self, name: str) -> bool:
@@ -273,11 +273,11 @@ def holders(gpus: Sequence[GpuView], task: TaskId | None) -> str:
 class GpuFigures:
     """Load of one GPU at one moment."""
 
-    index: fields.Count
+    index: Count
     """Its number by `nvidia-smi`."""
     utilisation: float | None = None
     """Share of the time in which a program ran on it, 1.0 for all."""
-    memory_used: fields.Count | None = None
+    memory_used: Count | None = None
     """Bytes of its memory in use."""
     temperature: float | None = None
     """Degrees Celsius."""
@@ -293,9 +293,9 @@ class GpuSample:
     """The host of the cluster file."""
     gpus: Annotated[tuple[GpuFigures, ...], Field(max_length=1000)]
     """One for each GPU."""
-    tasks: Mapping[TaskId, fields.Count] = field(default_factory=dict)
+    tasks: Mapping[TaskId, Count] = field(default_factory=dict)
     """Bytes of GPU memory that each task holds, on all of the host's GPUs together."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["gpus"] = "gpus"
 

@@ -19,11 +19,28 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
 from ..quantities import counted, size
-from . import fields
 from .background import LeftProcesses
 from .cause import Verdict
 from .gpus import GpuView
-from .states import Cause, Halt, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
+from .states import (
+    Attempt,
+    Cause,
+    Count,
+    ExitCode,
+    Halt,
+    Hang,
+    HostState,
+    Intent,
+    Outcome,
+    Pid,
+    RunPhase,
+    Seconds,
+    Status,
+    StoppedBy,
+    TaskState,
+    Text,
+    Time,
+)
 
 _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""
@@ -33,11 +50,11 @@ _TERM_CAUGHT = 143
 class AttemptStart:
     """One attempt of a task: its number, the byte of the log where it begins, and when."""
 
-    number: fields.Attempt
+    number: Attempt
     """From 1 on."""
-    log_start: fields.Count
+    log_start: Count
     """The byte of the log where it begins."""
-    time: fields.Time
+    time: Time
     """When it was started."""
 
 
@@ -57,18 +74,18 @@ class TaskView:
     """The task is in the cluster spec."""
     is_chief: bool = False
     """Its end decides if `success` is `chief`."""
-    stage: fields.Count = 0
+    stage: Count = 0
     """Number of its stage in the start order."""
     gpus: tuple[str, ...] = ()
     """The GPUs that the plan gives it: numbers by `nvidia-smi`, or ids. Absent where it sees all
     of the host's, or none."""
-    pid: fields.Count | None = None
+    pid: Count | None = None
     """Id of its process on the host."""
-    attempt: fields.Attempt = 0
+    attempt: Attempt = 0
     """Number of the start, from 1 on; 0 before the first. `pending` again keeps it."""
     attempts: tuple[AttemptStart, ...] = ()
     """The starts that had a process, oldest first, 100 at most."""
-    exit_code: fields.Status | None = None
+    exit_code: Status | None = None
     """Exit status of the task."""
     exit_signal: Annotated[str | None, Field(alias="signal")] = None
     """Name of the signal that ended it."""
@@ -80,11 +97,11 @@ class TaskView:
     """Why it is in that state; may be empty."""
     left: LeftProcesses | None = None
     """Processes that lived when its first process ended with status 0; they end with the run."""
-    started: fields.Time | None = None
+    started: Time | None = None
     """When the present start began."""
-    ended: fields.Time | None = None
+    ended: Time | None = None
     """When it ended."""
-    step: fields.Count | None = None
+    step: Count | None = None
     """Global step, of its last metric line."""
     loss: float | None = None
     """Loss of the last metric line."""
@@ -92,28 +109,28 @@ class TaskView:
     """Global steps per second, over its last few metric lines."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     """The latest values in its metric lines."""
-    last_output: fields.Time | None = None
+    last_output: Time | None = None
     """When it last wrote something."""
-    stalled_since: fields.Time | None = None
+    stalled_since: Time | None = None
     """When its last metric line came, where the next one is long overdue."""
     halted: Halt = Halt.NONE
     """Why its processes get no further; empty while they do."""
-    halted_since: fields.Time | None = None
+    halted_since: Time | None = None
     """When that was seen first."""
-    log_size: fields.Count = 0
+    log_size: Count = 0
     """Bytes of its log that are here."""
     url: str = ""
     """Address of its forwarded port on this machine."""
     intent: Intent = Intent.NONE
     """Meaning of the next exit."""
-    kill_grace: fields.Seconds | None = None
+    kill_grace: Seconds | None = None
     """Grace of a kill of this task alone whose receipt has not come: the next attempt waits for
     it, and a host that was cut off is asked again."""
     restart_due: bool = False
     """The next attempt waits only for that receipt."""
     state_before_loss: TaskState | None = None
     """State that it has again when its lost host is back."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["task"] = "task"
 
@@ -173,9 +190,9 @@ class HostView:
     """State of the link."""
     reason: str = ""
     """Why it is in that state; may be empty."""
-    lease_until: fields.Time | None = None
+    lease_until: Time | None = None
     """When a lost host acts without the launcher."""
-    last_heard: fields.Time | None = None
+    last_heard: Time | None = None
     """When its agent last sent something."""
     staged_bytes: int = 0
     """Bytes of files sent so far."""
@@ -203,7 +220,7 @@ class HostView:
     """CPU (1.0 = one core) and resident bytes of each task's process tree."""
     contacted: bool = False
     """The host may hold something of the run: its agent has greeted a launcher."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["host"] = "host"
 
@@ -228,7 +245,7 @@ class FactsView:
     """What its agent has said at the launch."""
     node: AllocatedNode | None = None
     """The node that is the host, where Slurm has given it."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["facts"] = "facts"
 
@@ -237,11 +254,11 @@ class FactsView:
 class Survivor:
     """A process that a kill did not end."""
 
-    pid: fields.Pid
+    pid: Pid
     """Its id on the host."""
-    command: fields.Text
+    command: Text
     """Its command line, printable."""
-    state: fields.Text
+    state: Text
     """Its state, as `/proc` has it."""
 
 
@@ -251,22 +268,22 @@ class HostReceipt:
 
     host: str
     """The host of the cluster file."""
-    signalled: fields.Count = 0
+    signalled: Count = 0
     """Number of processes that got a signal."""
     survivors: tuple[Survivor, ...] = ()
     """Processes that are still there, 100 at most."""
     confirmed: bool = False
     """The host's kernel has confirmed that no process is left; never with survivors."""
-    unreachable_until: fields.Time | None = None
+    unreachable_until: Time | None = None
     """When the lease of an unreachable host ends; null after it, and with
     `on_disconnect = "keep"`."""
-    seconds: fields.Seconds = 0.0
+    seconds: Seconds = 0.0
     """How long the kill took there."""
     engine: str = ""
     """What the engine that gave the node reports about it."""
     by_engine: bool = False
     """The engine alone has confirmed it."""
-    unlisted: fields.Count = 0
+    unlisted: Count = 0
     """Survivors beyond those in `survivors`."""
     doubt: str = ""
     """Why the host's agent cannot confirm; empty where the host could not be reached."""
@@ -295,7 +312,7 @@ class Receipt:
     """The receipts of all hosts that may have had processes of the run."""
     begun: bool = False
     """A task had been started: then no host at all is no proof."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["receipt"] = "receipt"
 
@@ -317,13 +334,13 @@ class Failure:
     """The host of the cluster file."""
     how: str
     """How it ended, in words."""
-    time: fields.Time
+    time: Time
     """When it failed."""
     others: tuple[TaskId, ...] = ()
     """Tasks that failed after it, 100 at most."""
     tail: tuple[str, ...] = ()
     """The last lines of its log, printable."""
-    unlisted: fields.Count = 0
+    unlisted: Count = 0
     """Later failures beyond those in `others`."""
 
 
@@ -333,9 +350,9 @@ class KeptResults:
 
     host: str
     """The host of the cluster file."""
-    files: fields.Count = 0
+    files: Count = 0
     """Number of these files, without those that `collect` has fetched."""
-    bytes: fields.Count = 0
+    bytes: Count = 0
     """Their size."""
     folder: str = ""
     """Where they are on the host."""
@@ -374,7 +391,7 @@ class AllocationView:
     """State of the request in the engine's words."""
     reason: str = ""
     """Why it waits."""
-    expected: fields.Time | None = None
+    expected: Time | None = None
     """When the engine expects it to start."""
     advice: str = ""
     """Why it will never start, and what to change."""
@@ -401,7 +418,7 @@ class HangView:
     """What the tasks were doing, in a sentence."""
     file: str
     """The file in the run's folder that has all stacks, as `tfmux stacks --json` prints them."""
-    time: fields.Time
+    time: Time
     """When the hosts were asked."""
 
 
@@ -415,33 +432,33 @@ class RunView:
     """Name of its cluster."""
     state: RunPhase
     """State of the run."""
-    started: fields.Time
+    started: Time
     """When it was launched."""
-    ended: fields.Time | None = None
+    ended: Time | None = None
     """When it ended."""
     waiting: str = ""
     """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
-    waiting_since: fields.Time | None = None
+    waiting_since: Time | None = None
     """When the present stage of the start began."""
-    total_steps: fields.Count | None = None
+    total_steps: Count | None = None
     """Global steps at the end of the training."""
     first_failure: Failure | None = None
     """The task that failed first; absent where none did."""
-    attempt: fields.Attempt = 1
+    attempt: Attempt = 1
     """Number of the start of all tasks: from 1 on, more with `restart-all`."""
-    most_attempts: fields.Count = 0
+    most_attempts: Count = 0
     """Starts of all tasks at most, with `restart-all`."""
     restart_cause: Failure | None = None
     """The failure for which all tasks were started again, or are about to be."""
     restart_due: bool = False
     """All tasks of the cluster are being ended, and the next attempt waits for that."""
-    kill_deadline: fields.Time | None = None
+    kill_deadline: Time | None = None
     """Time at which TERM becomes KILL, while the run is being killed."""
     kill_asked: bool = False
     """A person has asked for that: who asks again wants KILL now."""
     outcome: Outcome | None = None
     """How it ended."""
-    exit_code: fields.ExitCode | None = None
+    exit_code: ExitCode | None = None
     """Exit code of `tfmux up FILE`; absent while there is none."""
     launcher_error: str = ""
     """Why launchers of the run died one after the other, until the last one ended the run."""
@@ -464,7 +481,7 @@ class RunView:
     verdict: Verdict | None = None
     """The cause of its failure, or of a hang as long as that lasts: which task is guilty, and why;
     absent where nothing points to one."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["run"] = "run"
 
@@ -496,9 +513,9 @@ class Note:
 
     text: Annotated[str, Field(alias="note")]
     """A sentence."""
-    number: fields.Count
+    number: Count
     """Notes of a run are numbered from 1 on."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["note"] = "note"
 
@@ -519,7 +536,7 @@ class Metric:
     """Global step."""
     loss: float | None = None
     """Loss."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["metric"] = "metric"
 

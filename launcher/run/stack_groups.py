@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import counted
-from . import fields
 from .cause import Verdict
+from .states import Count, Time
 
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""
@@ -47,7 +47,7 @@ class StackFrame:
 
     function: str
     file: str = ""
-    line: fields.Count = 0
+    line: Count = 0
 
     def __str__(self) -> str:
         name = os.path.basename(self.file)
@@ -113,17 +113,17 @@ class ProcessStack:
     `python`, `py-spy` or `proc`; `state` is what the first thread does, as the kernel says; `note`
     says why there is no better description."""
 
-    pid: fields.Count
+    pid: Count
     command: str
     way: str
     state: str
     threads: tuple[ThreadStack, ...]
     note: str = ""
-    unlisted: fields.Count = 0
+    unlisted: Count = 0
     """Threads beyond those."""
     files: tuple[str, ...] = ()
     """Open files, where `/proc` alone has described the process."""
-    rank: fields.Count | None = None
+    rank: Count | None = None
     """Its rank, as its environment says."""
 
     @property
@@ -264,7 +264,7 @@ class StackGroup:
 class Stacks:
     """Where the tasks of a run stood at one moment."""
 
-    time: fields.Time
+    time: Time
     tasks: tuple[TaskStacks, ...]
     """In start order."""
     unanswered: tuple[Unanswered, ...] = ()
@@ -334,7 +334,7 @@ def stacks_type() -> TypeAdapter[Stacks]:
 class StacksRecord:
     """Where the tasks of a run stand: the output of `tfmux stacks --json`."""
 
-    time: fields.Time
+    time: Time
     """When the hosts were asked, in seconds since the epoch."""
     groups: tuple[StackGroup, ...]
     """Tasks that stand in the same place: first that of the guilty task, then the smallest."""

@@ -32,7 +32,6 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
 from ..quantities import age, counted
-from ..run import fields
 from ..run.gpus import GpuSample
 from ..run.snapshot import (
     Metric,
@@ -41,7 +40,7 @@ from ..run.snapshot import (
     Snapshot,
     TaskView,
 )
-from ..run.states import HostState, Outcome, RunPhase
+from ..run.states import Attempt, Count, ExitCode, HostState, Outcome, RunPhase, Time
 from ..run.views import Record, Views
 
 LONGEST = 16 << 20
@@ -66,41 +65,41 @@ class Summary:
     """Name of its cluster."""
     state: RunPhase
     """State of the run."""
-    started: fields.Time
+    started: Time
     """When it was launched."""
-    ended: fields.Time | None = None
+    ended: Time | None = None
     """When it ended."""
     outcome: Outcome | None = None
     """How it ended."""
-    exit_code: fields.ExitCode | None = None
+    exit_code: ExitCode | None = None
     """Exit code of `tfmux up FILE`; absent while there is none."""
     first_failure: str = ""
     """The task that failed first, its host, and how; else the first host that refused, and why."""
     cause_text: str = ""
     """Which task is guilty of the failure, and why; empty where nothing points to one."""
-    attempt: fields.Attempt = 1
+    attempt: Attempt = 1
     """Number of the start of all tasks: from 1 on, more with `restart-all`."""
     attempt_text: str = ""
     """`attempt 2 of 4: worker:1 exit 1 on tf2`, where all tasks were started again."""
     clean: bool | None = None
     """Every host has confirmed that no process is left; absent without a receipt."""
-    tasks: fields.Count = 0
+    tasks: Count = 0
     """Number of its tasks."""
-    live: fields.Count = 0
+    live: Count = 0
     """Number of its tasks that may have a process."""
-    stalled: fields.Count = 0
+    stalled: Count = 0
     """Number of its tasks whose next metric line is long overdue."""
-    stalled_since: fields.Time | None = None
+    stalled_since: Time | None = None
     """When the last metric line of the first of them came."""
     hosts: tuple[str, ...] = ()
     """Its hosts, by their names in the cluster file."""
-    step: fields.Count | None = None
+    step: Count | None = None
     """The highest global step that any task has reported."""
     loss: float | None = None
     """The chief's loss."""
     waiting: str = ""
     """Tasks or hosts that are waited for, such as `ps:0 on tf1:2222`."""
-    time: fields.Time = field(default=0.0, compare=False)
+    time: Time = field(default=0.0, compare=False)
     """When this was recorded, in seconds since the epoch."""
     event: Literal["end"] = "end"
 
@@ -156,7 +155,7 @@ class LogLine:
     """The host of the cluster file."""
     text: str
     """The line, printable."""
-    time: fields.Time = 0.0
+    time: Time = 0.0
     """Seconds since the epoch."""
     event: Literal["log"] = "log"
 

@@ -19,9 +19,6 @@ from tests.support.slurm_scenario import ALL, Scenario, folders, forget
 from tests.testbed import slurm
 from tests.testbed.slurm import SlurmBed
 
-REFUSED_SECONDS = 30.0
-"""Within so many seconds (on an idle machine) a request that cannot be made is given up."""
-
 
 @pytest.fixture
 def scenario(slurm_scenario: Scenario) -> Scenario:

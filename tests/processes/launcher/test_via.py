@@ -197,8 +197,8 @@ DEAF = shell('{ cat; exec sleep 4711; } | "$@"')
 CHECKED = {
     "works": (PLAIN, "ok", "passes every byte on at once, and ends with its input"),
     "prints first": (shell('echo "Welcome"; exec "$@"'), "ok", "passes every byte on"),
-    "goes on": (LINGERING, "via-lingers", "keeps running when its input has ended"),
-    "does not pass the end on": (DEAF, "via-lingers", "keeps running when its input has ended"),
+    "goes on": (LINGERING, "via-lingers", "keeps running after its input"),
+    "does not pass the end on": (DEAF, "via-lingers", "keeps running after its input"),
     "a terminal": (("script", "-qec", "{command}", "/dev/null"), "via-terminal", "terminal"),
     "not there": (("no-such-program-here",), "via-missing", "there is no program"),
 }
