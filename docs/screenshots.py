@@ -44,6 +44,8 @@ if not sys.base_prefix.startswith("/usr"):
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _PATIENCE = 900.0
 STEPS = 12000
+PATIENT = "\n[start]\ntimeout = 900\n"
+"""On a busy machine a slow import is no failure of which to make a picture."""
 GPUS = """
 name = "llm"
 {hosts}
@@ -211,7 +213,7 @@ async def home() -> None:
 
 
 async def preflight(path: Path) -> None:
-    """The preflight of four hosts, of which two lack what the program needs."""
+    """The preflight of four hosts whose Python lacks what the program needs."""
     sessions = RunClients()
     first = HomeScreen(sessions, [path])
     app = TfmuxApp(pages=[first])
@@ -241,6 +243,7 @@ def picture(
     file: Path, text: str, screens: Callable[[RunClient], Coroutine[Any, Any, None]]
 ) -> None:
     """Launches a cluster for the pictures that need its run, and ends it."""
+    text += PATIENT
     file.write_text(text)
     session = launched(load(file), text)
     try:

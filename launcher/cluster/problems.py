@@ -710,7 +710,7 @@ def _unused_defaults(cluster: ClusterModel) -> Iterator[Violation]:
     if not any(value for _, value in cluster.defaults.host):
         return
     if cluster.slurm is not None:
-        message = "the hosts are given by Slurm: write python in [slurm], and "
+        message = "the hosts come from Slurm: write python in [slurm], and "
         yield Violation(_DEFAULTS, None, f"{message}the rest in [run], or remove this table")
     elif not cluster.hosts:
         message = "the file has no [hosts.NAME] that it holds for: add [hosts.localhost] for this "

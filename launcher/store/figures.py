@@ -314,7 +314,8 @@ _UNIT = _Expression(
 _OTHER_TRADES = _Expression(r"(?i)\b(?:profit|pnl|wins?|draws?|packets?|jitter|rx|price)\b")
 """Words beside which a loss is one of money, games or networks."""
 _IDEOGRAPH = _Expression(r"[\xe3-\xe9][\x80-\xbf]{2}\s*$")
-_CHINESE_TRAINING = "训练".encode()
+_CHINESE_TRAINING = b"\xe8\xae\xad\xe7\xbb\x83"
+"""The word for training, in UTF-8."""
 _IN_EPOCH_NOW = _Expression(r"(?i)\bepoch\W{0,3}\d+(?:/\d+)?\W{1,4}$")
 _OTHER_STEPS = _Expression(
     r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps|episode|eval)[ _-]$"

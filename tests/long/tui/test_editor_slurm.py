@@ -81,7 +81,7 @@ async def test_problems_are_said_with_their_lines() -> None:
         await pilot.press("home", "enter")
         await form(pilot, "[slurm]")
         await pilot.press("down", "down", *"10", "enter")
-        await until(pilot, lambda: "the hosts are given by Slurm" in said(pilot))
+        await until(pilot, lambda: "the hosts come from Slurm" in said(pilot))
         table_of(pilot).go("tf1", None)
         await pilot.press("x")
         await until(pilot, lambda: "tf1" not in text_of(pilot))

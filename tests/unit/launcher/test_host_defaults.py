@@ -144,7 +144,7 @@ def test_a_wrong_table_is_named(text: str, key: str, said: str) -> None:
     ("tasks", "table", "said"),
     [
         ("localhost:1", "", "the file has no [hosts.NAME]"),
-        ("node0:1", '[slurm]\nnodes = 1\ntime = "1"\n', "the hosts are given by Slurm"),
+        ("node0:1", '[slurm]\nnodes = 1\ntime = "1"\n', "the hosts come from Slurm"),
     ],
 )
 def test_defaults_that_no_host_would_have_are_refused(tasks: str, table: str, said: str) -> None:
