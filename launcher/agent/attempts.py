@@ -77,7 +77,7 @@ _LOOK_AT_LEFT = 0.1
 _OOM_SECONDS = 10.0
 _KILLED_BELOW = 128 + signal.SIGKILL
 """Status of a shell whose program KILL has ended."""
-_LISTENING_SECONDS = (0.03, 1.0)
+_LISTENING_SECONDS = (0.03, 5.0)
 _LISTENING_SHARE = 0.02
 """Pause between two looks for an attempt's port, as a share of the time that it has not listened
 for already: a task that never listens costs hardly anything after a while."""
