@@ -29,3 +29,15 @@ def test_no_program_is_started_for_a_login(line: str) -> None:
         [sys.executable, "-c", watch + line], env=env, check=True, stdout=subprocess.PIPE, text=True
     )
     assert done.stdout == ""
+
+
+def test_no_login_waits_for_certificates_that_openssh_lacks() -> None:
+    """X.509 certificates would take a quarter of what asyncssh takes to import."""
+    line = "from launcher.hosts.ways import ssh_connector; ssh_connector()"
+    seen = (
+        f"import sys; {line}; print('asyncssh' in sys.modules, 'cryptography.x509' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", seen], check=True, stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout.split() == ["True", "False"]
