@@ -44,7 +44,7 @@ if not sys.base_prefix.startswith("/usr"):
 _FONTS = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 _PATIENCE = 900.0
 STEPS = 12000
-PATIENT = "\n[start]\ntimeout = 900\n"
+PATIENT = "timeout = 900\n"
 """On a busy machine a slow import is no failure of which to make a picture."""
 GPUS = """
 name = "llm"
@@ -243,7 +243,9 @@ def picture(
     file: Path, text: str, screens: Callable[[RunClient], Coroutine[Any, Any, None]]
 ) -> None:
     """Launches a cluster for the pictures that need its run, and ends it."""
-    text += PATIENT
+    start = "[start]\n"
+    text = text if start in text else f"{text}\n{start}"
+    text = text.replace(start, start + PATIENT)
     file.write_text(text)
     session = launched(load(file), text)
     try:
