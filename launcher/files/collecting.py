@@ -30,7 +30,7 @@ from ..hosts.frames import Frame
 from ..hosts.link import Link
 from ..hosts.programs import HostProgram
 from ..on_host.transfer import MOST_LISTED, PIECE
-from ..plan.planner import HostPlan
+from ..plan.run_plan import HostPlan
 from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.planner import HostPlan, Plan, TaskPlan, cannot_run
+from ..plan.run_plan import HostPlan, Plan, TaskPlan, cannot_run
 from ..plan.shell import split_python
 from ..quantities import counted
 from .listing import Copied, LeftOut, Listed

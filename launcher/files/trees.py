@@ -19,7 +19,7 @@ from ..errors import TfmuxError
 from ..hosts.frames import Welcome
 from ..hosts.programs import HostProgram
 from ..paths import installed_trainer
-from ..plan.planner import HostPlan, Plan
+from ..plan.run_plan import HostPlan, Plan
 from . import staging
 from .listing import Copied, LeftOut, Listing, Tree, list_tree
 from .needed import left_out_command, left_out_note

@@ -38,7 +38,7 @@ from ..errors import AgentError, HostError
 from ..frozen import frozen
 from ..ids import TaskId
 from ..plan.environment import ASKED
-from ..plan.planner import HostPlan, Plan
+from ..plan.run_plan import HostPlan, Plan
 from ..printable import printable
 from .frame_checks import FrameChecker
 from .frames import Gone, Hello, Refusal, Rules, Welcome

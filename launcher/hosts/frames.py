@@ -18,7 +18,7 @@ from ..agent.wire import MOST_FRAMES, MOST_PROCESSES, MOST_THREADS
 from ..cluster.choices import Stop, StopSignal
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.planner import Plan
+from ..plan.run_plan import Plan
 from ..printable import printable
 from ..run.background import LeftProcesses
 from ..run.gpus import GpuView

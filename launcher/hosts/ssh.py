@@ -19,7 +19,7 @@ from typing import Any, cast
 from ..cluster.addresses import AddressError, SshDestination, join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..frozen import frozen
-from ..plan.planner import SshTarget
+from ..plan.run_plan import SshTarget
 from ..printable import printable
 from . import host_keys
 from .auth_prompt import YES, Answers, AuthPrompt, OfferedKey, PromptHandler, PromptKind

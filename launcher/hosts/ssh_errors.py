@@ -12,7 +12,7 @@ from enum import Enum, auto
 from ..cluster.addresses import join
 from ..errors import AuthError, HostKeyError, UnreachableError
 from ..frozen import frozen
-from ..plan.planner import SshTarget
+from ..plan.run_plan import SshTarget
 from .credentials import Client, display_path, encrypted, offered
 from .host_keys import HostKey, KnownHosts
 from .ssh_library import asyncssh

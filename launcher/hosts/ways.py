@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from ..agent.processes import Process, send, table
 from ..cluster.values import COMMAND
 from ..errors import HostError, UnreachableError
-from ..plan.planner import HostPlan
+from ..plan.run_plan import HostPlan
 from ..printable import printable
 from ..subprocesses import start_session
 from . import bootstrap

@@ -11,7 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .facts import HostFacts, Resume
     from .plan_record import plan_json, plan_schema
-    from .planner import HostPlan, Plan, SshTarget, TaskPlan, make_plan
+    from .planner import make_plan
+    from .run_plan import HostPlan, Plan, SshTarget, TaskPlan
 
 __all__ = [
     "HostFacts",
@@ -27,11 +28,12 @@ __all__ = [
 _MODULES = {
     **dict.fromkeys(("HostFacts", "Resume"), "facts"),
     **dict.fromkeys(("plan_json", "plan_schema"), "plan_record"),
+    **dict.fromkeys(("HostPlan", "Plan", "SshTarget", "TaskPlan"), "run_plan"),
+    "make_plan": "planner",
 }
-"""Modules of names that are not the planner's."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_MODULES.get(name, 'planner')}", __name__), name)
+    return getattr(import_module(f".{_MODULES[name]}", __name__), name)

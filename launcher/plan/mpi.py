@@ -16,7 +16,7 @@ from ..cluster.ranks import ranks
 from ..on_host.linked import mpi_library
 from ..quantities import counted
 from .foreground import without_prefixes
-from .planner import Plan, TaskPlan
+from .run_plan import Plan, TaskPlan
 from .shell import split_python
 
 MPI4PY = "mpi4py"

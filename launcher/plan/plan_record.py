@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter
 from ..cluster import ready_value
 from ..frozen import frozen
 from .ending import Ending
-from .planner import Plan, TaskPlan
+from .run_plan import Plan, TaskPlan
 
 
 @frozen

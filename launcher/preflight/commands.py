@@ -22,7 +22,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..on_host.executables import HEAD_BYTES, first_line
 from ..plan.environment import EXTENDED, STACKS_FOLDER
-from ..plan.planner import HostPlan, Plan, TaskPlan
+from ..plan.run_plan import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix, split_python, with_exports
 from . import evaluation
 from .findings import Finding

@@ -23,7 +23,7 @@ from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
 from ..plan.environment import gpu_shortage
 from ..plan.foreground import background_problem
-from ..plan.planner import HostPlan, Plan, cannot_run
+from ..plan.run_plan import HostPlan, Plan, cannot_run
 from ..plan.shell_text import ShellText, shell_texts
 from ..quantities import age, counted, size
 from ..run.gpus import GpuView, holders

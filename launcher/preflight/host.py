@@ -27,7 +27,7 @@ from ..hosts.ways import open_via
 from ..ids import TaskId
 from ..plan import mpi
 from ..plan.environment import PROXIES, VISIBLE, GpuRequest, given_gpus, split_gpus
-from ..plan.planner import HostPlan, Plan, TaskPlan
+from ..plan.run_plan import HostPlan, Plan, TaskPlan
 from ..plan.shell import shell_prefix
 from ..store.runs import RunFolder
 from . import evaluation, reachability

@@ -22,7 +22,8 @@ from ..hosts.other_names import read_other_names
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector
 from ..ids import TaskId, new_run_id
-from ..plan.planner import Plan, TaskPlan, make_plan, unset_names, unset_note
+from ..plan.planner import make_plan
+from ..plan.run_plan import Plan, TaskPlan, unset_names, unset_note
 from ..plan.shell_text import hook_texts
 from ..slurm.job import SlurmJob, slurm_job
 from ..slurm.limits import LimitsVerdict, SlurmFinding, Subject

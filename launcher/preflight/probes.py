@@ -16,7 +16,7 @@ from ..hosts.programs import HostProgram, Tagged, read_answer
 from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
 from ..on_host.executables import PROGRAM_SECONDS
-from ..plan.planner import HostPlan
+from ..plan.run_plan import HostPlan
 from ..run.states import Code, Count, Figure, Seconds, Text
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..plan.planner import Plan, TaskPlan
+from ..plan.run_plan import Plan, TaskPlan
 from .findings import Check, Finding, Reach, Reachability, blocking, warning
 from .probes import ConnectAnswer
 

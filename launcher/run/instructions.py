@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ..frozen import frozen
 from ..ids import TaskId
-from ..plan.planner import TaskPlan
+from ..plan.run_plan import TaskPlan
 from .events import Timer
 from .states import Outcome
 

@@ -12,7 +12,8 @@ from ..cluster.choices import OnFailure
 from ..cluster.file_model import ClusterModel
 from ..ids import TaskId
 from ..plan.facts import HostFacts, Resume
-from ..plan.planner import Plan, make_plan
+from ..plan.planner import make_plan
+from ..plan.run_plan import Plan
 from .events import ReadyDelay, ReadyTimeout, Timer
 from .snapshot import (
     AllocatedNode,

@@ -11,7 +11,7 @@ from ..cluster.readiness import AUTO_SECONDS, After, Auto, Finished, ProcessStar
 from ..cluster.roles import Role
 from ..ids import TaskId
 from ..plan.facts import HostFacts
-from ..plan.planner import missing
+from ..plan.run_plan import missing
 from ..quantities import age
 from . import events as ev
 from .instructions import (

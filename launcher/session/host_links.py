@@ -30,7 +30,7 @@ from ..hosts.link import Link
 from ..hosts.transport import allow_connections, channel_problem
 from ..hosts.ways import ssh_connector, transport_factory
 from ..ids import TaskId
-from ..plan.planner import HostPlan, TaskPlan
+from ..plan.run_plan import HostPlan, TaskPlan
 from ..run import events as ev
 from ..run.snapshot import HostReceipt
 from ..run.state import named

@@ -14,7 +14,7 @@ from ..hosts.auth_prompt import PromptHandler
 from ..hosts.programs import HostProgram
 from ..hosts.transport import allow_connections
 from ..hosts.ways import ssh_connector, transport_factory
-from ..plan.planner import HostPlan, SshTarget
+from ..plan.run_plan import HostPlan, SshTarget
 from .stored import StoredRun
 
 _AT_ONCE = 16

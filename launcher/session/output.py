@@ -22,7 +22,7 @@ from ..hosts.frames import TaskFacts
 from ..hosts.link import Stored
 from ..ids import TaskId
 from ..lines import LINE_BYTES, versions
-from ..plan.planner import Plan
+from ..plan.run_plan import Plan
 from ..run import events as ev
 from ..run.snapshot import Metric, TaskView
 from ..run.states import TaskState

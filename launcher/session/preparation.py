@@ -17,7 +17,7 @@ from ..hosts.other_names import other_names
 from ..ids import TaskId
 from ..plan.environment import PROXIES, SHARING, VISIBLE
 from ..plan.facts import HostFacts
-from ..plan.planner import HostPlan, Plan, cannot_run
+from ..plan.run_plan import HostPlan, Plan, cannot_run
 from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev

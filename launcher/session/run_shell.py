@@ -31,7 +31,7 @@ from ..frozen import frozen
 from ..hosts.frames import Kill, Release, Start
 from ..hosts.link import Link
 from ..ids import TaskId, tag
-from ..plan.planner import Plan, TaskPlan, unset_names, unset_note
+from ..plan.run_plan import Plan, TaskPlan, unset_names, unset_note
 from ..plan.shell import shell_prefix, with_exports
 from ..printable import printable
 from ..run import events as ev

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 from ..cluster.file_model import Slurm, node_name
 from ..errors import HostError, TfmuxError
 from ..ids import TaskId
-from ..plan.planner import HostPlan, Plan
+from ..plan.run_plan import HostPlan, Plan
 from ..preflight.findings import Reach
 from ..preflight.probes import ConnectAnswer
 from ..preflight.reachability import REACH_SECONDS, sources

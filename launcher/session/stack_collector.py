@@ -13,7 +13,7 @@ from ..agent.wire import STACK_SECONDS
 from ..errors import AgentError
 from ..hosts import frames
 from ..ids import TaskId, named_tasks
-from ..plan.planner import Plan
+from ..plan.run_plan import Plan
 from ..run.stack_groups import (
     ProcessStack,
     StackFrame,

@@ -25,7 +25,7 @@ from ..store.stream import read_stream
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
-    from ..plan.planner import Plan
+    from ..plan.run_plan import Plan
     from ..run.machine import RunStateMachine
     from ..run.stack_groups import Stacks
     from ..run.state import RunData

@@ -22,7 +22,7 @@ from ..cluster.file_model import Slurm
 from ..errors import TfmuxError
 from ..frozen import frozen
 from ..hosts.frames import Rules
-from ..plan.planner import Plan, SshTarget
+from ..plan.run_plan import Plan, SshTarget
 from ..printable import printable
 from ..run.events import EngineWord
 from .limits import (

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ..errors import TfmuxError
 from ..frozen import frozen
-from ..plan.planner import SshTarget
+from ..plan.run_plan import SshTarget
 from ..printable import printable
 from ..subprocesses import end_session, start_session, wait_ended
 

@@ -17,7 +17,7 @@ from ..frozen import frozen
 from ..hosts import bootstrap
 from ..hosts.bootstrap import LinkSettings
 from ..hosts.frames import Rules
-from ..plan.planner import Plan
+from ..plan.run_plan import Plan
 
 UNSET = ("SBATCH_ARRAY_INX", "SBATCH_WAIT")
 """Variables that sbatch must not have: no option of its command line undoes them."""

@@ -8,7 +8,7 @@ import pytest
 
 from launcher.files.listing import Copied, Tree, list_tree
 from launcher.files.needed import left_out_command, other_files
-from launcher.plan.planner import Plan
+from launcher.plan.run_plan import Plan
 from tests.support.cluster_texts import cluster_text
 from tests.support.plans import plan_of
 
