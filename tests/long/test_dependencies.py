@@ -29,6 +29,8 @@ APART = {
     "numpy": "counts newlines faster in the launcher, where the trainer is installed, too",
     "sklearn": "makes the trainer's digits, once and by hand",
     "pydantic_core": "comes with pydantic, which pins it",
+    "_sha2": "Python's own, from 3.12 on",
+    "_sha256": "the same, up to 3.11",
     "ray": "an example of the manual; tests have a stand-in",
     "dask": "the same",
     "torch": "programs that go wrong; too large for the lock, and tried where it is installed",
