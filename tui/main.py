@@ -163,7 +163,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
         up.add_argument(
             "--resume",
             metavar="RUN",
-            help="continue from the checkpoints of this run (run id, or a prefix of one)",
+            help="use the log directory of this run, to continue from its checkpoints",
         )
         _hosts_options(up)
         _output_options(up)

@@ -102,8 +102,8 @@ def _activity() -> int:
 def _wait() -> None:
     if not os.read(0, 1):  # its end alone may mean that the agent dies, and we in a moment
         _end(
-            "a wrapper of the interpreter or a module has used standard input, on which the task "
-            "waits for its stage: write warm = false in [start] of the cluster file"
+            "a module, or a wrapper of the interpreter, has used the standard input of the waiting "
+            "task: write warm = false in [start] of the cluster file"
         )
     null = os.open("/dev/null", os.O_RDONLY)
     os.dup2(null, 0)

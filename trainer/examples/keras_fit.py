@@ -18,9 +18,9 @@ from trainer.exceptions import UsageError
 EPOCHS = 3
 STEPS = 100
 HINT = (
-    "Keras 3's fit cannot train on several workers ({error} …);\n"
-    "for fit: pip install tf_keras, and TF_USE_LEGACY_KERAS=1 in the environment of all tasks;\n"
-    "for Keras 3: a loop of one's own, as this program goes on now"
+    "Keras 3's fit cannot train on several workers ({error} …).\n"
+    "To use fit: pip install tf_keras, and set TF_USE_LEGACY_KERAS=1 in all tasks.\n"
+    "This program continues with a training loop for Keras 3."
 )
 
 

@@ -354,8 +354,8 @@ SIGNATURES: tuple[_Signature, ...] = (
         "SSH",
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"
         r"|kex_exchange_identification|Permission denied \((?:publickey|password|gssapi|keyboard)",
-        "the program itself logs in to another host, and is refused: check its keys and "
-        "known_hosts on this host, and MaxStartups of the other host's sshd",
+        "the program itself cannot log in to another host: check its keys and known_hosts on "
+        "this host, and MaxStartups of the other host's sshd",
     ),
     _sign(
         "read-only",
