@@ -51,7 +51,7 @@ def _without_those_of_run(lines: list[str]) -> list[str]:
     own = [line for line in lines if line.split(" | ")[0].removeprefix("| ") not in wins + adds]
     sentences = (
         f"A job's {_list(wins)} win over those of its host and of `[run]`. Its {_list(adds)} hold "
-        "for its own hosts and tasks, beside those of `[run]`."
+        "for its own hosts and tasks, in addition to those of `[run]`."
     )
     return [*own, "", *textwrap.wrap(sentences, _COLUMNS, break_on_hyphens=False)]
 

@@ -460,7 +460,7 @@ class LoginErrors:
 
     def silent(self, seen: bytes, held: bool, complaint: str) -> HostError:
         """A start-up file waits, or has started something else."""
-        return self._blocked(f"did not run our command within {START_SECONDS:.0f} s", seen)
+        return self._blocked(f"did not run tfmux's command within {START_SECONDS:.0f} s", seen)
 
     def noisy(self, count: int, seen: bytes) -> HostError | None:
         """Start-up files may print what they like."""
@@ -484,7 +484,7 @@ class LoginErrors:
         return AgentError(self._host, what, code="shell-blocked", todo=todo)
 
     def _unclean(self, how: str) -> HostError:
-        what = "logged in, but the channel to our command is not 8-bit clean: a terminal in "
+        what = "logged in, but the channel to tfmux's command is not 8-bit clean: a terminal in "
         what += f"between {how}"
         todo = "a ForceCommand there, or a command= in authorized_keys, may run it in a terminal "
         todo += "(script, screen): exclude this login from it"

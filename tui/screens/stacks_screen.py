@@ -47,7 +47,7 @@ class StacksScreen(RunPage):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,b", "back", "Back to the logs", id="stacks.back"),
         Binding("f5", "again", "Ask all hosts again", id="stacks.again"),
-        Binding("z", "zoom", "The group alone, or beside", id="stacks.zoom"),
+        Binding("z", "zoom", "The group alone, and back", id="stacks.zoom"),
     ]
 
     def __init__(

@@ -78,7 +78,7 @@ class EditorScreen(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f4", "settings", "Form of the file's table, or of the run", id="edit.settings"),
         Binding("e,f8", "problem", "Next problem", id="edit.problem"),
-        Binding("space", "layout", "Plan alone, or beside", id="edit.plan"),
+        Binding("space", "layout", "Plan alone, and back", id="edit.plan"),
         Binding("T,f6", "test", "Test: check every host", id="edit.test"),
         Binding("l", "launch", "Launch", id="edit.launch"),
         Binding("ctrl+s", "save", "Save", id="edit.save", priority=True),
