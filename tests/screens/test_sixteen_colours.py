@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from rich.color import Color
+from rich.color import Color, ColorSystem
 from rich.style import Style
 
 from launcher.run.states import RunPhase, TaskState
@@ -108,6 +108,26 @@ async def test_without_colours_failures_stand_out(
         failed = style_of(app, "exit 1")
         assert failed.bold and brightness(failed) >= plain
         assert brightness(style_of(app, "ValueError")) >= plain
+
+
+@pytest.mark.parametrize("theme", ["textual-dark", "textual-light"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_header_and_footer_are_of_one_piece(
+    run: ScriptedRun, theme: str, size: tuple[int, int]
+) -> None:
+    """Given sixteen colours, then the blanks of header and footer have the background of their
+    words."""
+    app = TfmuxApp(run, config=Config(theme=theme))
+    async with app.run_test(size=size) as pilot:
+        await shows(pilot, "F9 kill all")
+        strips = app.screen._compositor.render_strips()
+        for strip in (strips[0], strips[-1]):
+            behind = {
+                style.bgcolor.downgrade(ColorSystem.STANDARD).number
+                for _, style, _ in strip
+                if style is not None and style.bgcolor is not None
+            }
+            assert len(behind) == 1, (strip.text, behind)
 
 
 @pytest.mark.parametrize("colourless", [False, True], ids=["sixteen", "none"])

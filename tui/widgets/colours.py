@@ -146,11 +146,14 @@ def least(text: str) -> float:
 
 @lru_cache(4096)
 def readable_style(style: Style, least: float, sixteen: bool) -> Style:
-    """A style whose colours have this contrast at least."""
-    if style.color is None or style.bgcolor is None:
+    """A style whose colours have this contrast at least; a blank has the background of the text
+    beside it."""
+    if style.bgcolor is None:
         return style
     if sixteen:
-        return style + _one_of_sixteen(style.color, style.bgcolor, least)
+        return style + _one_of_sixteen(style.color or style.bgcolor, style.bgcolor, least)
+    if style.color is None:
+        return style
     front, behind = style.color.get_truecolor(), style.bgcolor.get_truecolor()
     if _contrast(front, behind) >= least:
         return style
