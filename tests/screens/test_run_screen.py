@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from textual._styles_cache import StylesCache
+from textual.strip import Strip
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import focused_task, screen_text, showing, shows, until
+from tests.support.screens import focused_task, run_screen, screen_text, showing, shows, until
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.memory import Memory
@@ -304,3 +308,38 @@ async def test_a_run_that_ends_before_its_screen_is_open(
     run.end(Outcome.SUCCESS, 0)
     async with app.run_test(size=(100, 30)) as pilot:
         await shows(pilot, "✓ success")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)])
+async def test_titles_fit_their_panes_from_the_first_frame(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
+) -> None:
+    """Given 24 tasks, when their panes appear and get other sizes, then no frame shows a title
+    that was cut for another size, such as `w…` in a pane of forty columns."""
+    titles: set[str] = set()
+    render = StylesCache.render_line
+
+    def spy(cache: StylesCache, styles: Any, y: int, *rest: Any) -> Strip:
+        strip = render(cache, styles, y, *rest)
+        if y == 0:
+            titles.add(strip.text)
+        return strip
+
+    monkeypatch.setattr(StylesCache, "render_line", spy)
+    run = ScriptedRun(tmp_path, workers=23, hosts=8)
+    run.all_tasks(state=TaskState.RUNNING, attempt=1)
+    async with showing(run, size) as (app, pilot):
+        await shows(pilot, "worker:0 @tf2  running")
+        await pilot.press("z")
+        await until(pilot, lambda: run_screen(app).area.pane_layout.zoomed)
+        await pilot.press("z")
+        await shows(pilot, "worker:1 @tf3  running")
+        assert any("worker:1 @tf3" in title for title in titles)
+        assert not [title for title in titles if re.search(r"[ ▸](w|ps)[a-z:]{0,5}…", title)]
+        await pilot.press("m")
+        await shows(pilot, "all logs, 24 of 24 tasks")
+        await pilot.press("m")
+        await shows(pilot, "worker:1 @tf3  running")
+        small = [title for title in titles if len(title) <= 60]
+        assert small and not any("all logs" in title for title in small)
+    run.logs.close()

@@ -26,7 +26,7 @@ from textual import events, work
 from textual.binding import Binding, BindingType
 from textual.color import Color
 from textual.filter import LineFilter
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
@@ -164,6 +164,7 @@ class Pane(Widget, can_focus=True):
         self._hidden: str | None = None
         """How many remarks are hidden here; None when that has changed."""
         self._drag_from: int | None = None
+        self._drawn_size = Size(0, 0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Selected lines are copied whatever else the key may mean."""
@@ -185,6 +186,8 @@ class Pane(Widget, can_focus=True):
 
     def show(self, view: LogView) -> None:
         if view is not self.view:
+            if self.view is not None and view.task != self.view.task:
+                self._title = Title((Part(0, f"{view.task or ''}", NAME),))  # until more comes
             self.view = view
             self._drag_from = None
             view.lines.refresh()
@@ -441,11 +444,15 @@ class Pane(Widget, can_focus=True):
         self._labels.clear()
         super().notify_style_update()
 
-    def on_resize(self) -> None:
-        self._page = self._hidden = None
-        self._rows.clear()
-        self._labels.clear()
-        self._show_labels()
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The rows of the pane; one of another size has other titles and rows."""
+        if self.outer_size != self._drawn_size:
+            self._drawn_size = self.outer_size
+            self._page = self._hidden = None
+            self._rows.clear()
+            self._labels.clear()
+            self._show_labels()
+        return super().render_lines(crop)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Filters of a screen with few colours or none: else everything is drawn as it is to be,
