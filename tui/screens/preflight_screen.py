@@ -56,6 +56,7 @@ from tui.run_clients import RunClients
 from tui.screens.kill_runs import KillRunsDialog
 from tui.screens.page import Page
 from tui.screens.prompt_dialogs import PromptDialogs
+from tui.tables import NOTHING
 from tui.widgets.colours import status_colours
 from tui.widgets.footer import KeyFooter
 from tui.widgets.table import Table
@@ -111,6 +112,7 @@ class PreflightScreen(Page):
         tasks = [place.host for job in cluster.jobs.values() for place in job.tasks]
         self._hosts = [cluster.slurm.label] if cluster.slurm else list(dict.fromkeys(tasks))
         self._kinds: Sequence[Check] = CHECKS if cluster.slurm is None else ENGINE_CHECKS
+        self._in_rows: Sequence[Check] = self._kinds
         self._checks = Table("checks", "Checks", cells=True)
         self._matrix = Table("matrix", "Connections between hosts", cells=True)
         self._request = VerticalScroll(
@@ -204,6 +206,7 @@ class PreflightScreen(Page):
                 script = request_text(self._report.request)
                 text = Text(f"{nodes_text(self._cluster)}\n{script}", no_wrap=True)
                 self.query_one("#script", Static).update(text)
+            self._show_checks()
             at_rest = self._checks.has_focus and self._checks.cursor_coordinate in ((0, 0), (0, 1))
             if at_rest and (bad := self._bad()):
                 self._go_to(*bad[0])  # what to do about it is read at once
@@ -251,15 +254,18 @@ class PreflightScreen(Page):
 
     def _show_checks(self) -> None:
         """Shows the table of checks, in columns that are narrow enough for all hosts where that is
-        possible; else it says how many there are."""
+        possible; else it says how many there are. At the end without checks that no host made."""
         count = len(self._hosts)
         room = self._checks.scrollable_content_region.width or self.size.width
         gaps = 2 * self._checks.cell_padding * (count + 1)
         widest = (room - max(map(len, self._kinds)) - gaps) // max(1, count)
-        table = checks_table(
+        titles, rows = checks_table(
             self._results, status_colours(self.app), min(_WIDEST, max(_NARROWEST, widest))
         )
-        self._checks.show(*table)
+        if self._report is not None and self._cluster.slurm is None:
+            rows = [row for row in rows if any(cell.plain != NOTHING for cell in row.make()[1:])]
+        self._in_rows = [Check(row.key) for row in rows]
+        self._checks.show(titles, rows)
         used = sum(each.get_render_width(self._checks) for each in self._checks.ordered_columns)
         others = f": {count} hosts, ← → shows the others" if used > room else ""
         self._checks.border_title = Content(f"Checks{others}")
@@ -368,9 +374,11 @@ class PreflightScreen(Page):
         """Row and column of the cells with a warning or error, host after host; of equal ones on
         several hosts the first."""
         bad = {
-            (self._kinds.index(finding.check), self._hosts.index(finding.host) + 1)
+            (self._in_rows.index(finding.check), self._hosts.index(finding.host) + 1)
             for finding in (group.first for group in grouped(self._results.findings))
-            if finding.severity is not Severity.OK and finding.host in self._hosts
+            if finding.severity is not Severity.OK
+            and finding.host in self._hosts
+            and finding.check in self._in_rows
         }
         return sorted(bad, key=lambda place: (place[1], place[0]))
 

@@ -57,6 +57,22 @@ async def check_first(pilot: Pilot[int]) -> TfmuxApp:
     return app
 
 
+async def test_checks_of_no_host_have_no_row(preflights: Preflights) -> None:
+    """Given a preflight in which no host makes a check, then its row of dashes is shown only until
+    the preflight is over."""
+    saved()
+    preflights.made = lambda host, entry: []
+    preflights.over.clear()
+    async with home(size=(80, 24)) as pilot:
+        app = await check_first(pilot)
+        await shows(pilot, "checking, ")
+        await until(pilot, lambda: any(" tensorflow  –" in row for row in screen_text(app)))
+        preflights.over.set()
+        await shows(pilot, "✓ ready to launch")
+        await until(pilot, lambda: not any(" tensorflow " in row for row in screen_text(app)))
+        assert any(" python " in row for row in screen_text(app))
+
+
 @pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
 async def test_four_hosts_fit_and_equal_findings_are_one(
     size: tuple[int, int], preflights: Preflights
