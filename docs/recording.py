@@ -47,6 +47,8 @@ command = ["{{python}}", "{{trainer}}", "async", "--job_name={{job}}", "--task_i
            "--ps_hosts={{ps_hosts}}", "--worker_hosts={{worker_hosts}}", "--logdir={{logdir}}",
            {data}"--steps={steps}"]
 workdir = ""
+[start]
+timeout = 900
 [metrics]
 total = {steps}
 """
@@ -100,6 +102,8 @@ async def _record(run: RunClient, clients: RunClients, testbed: Testbed) -> Movi
             return lambda: (now().step or 0) > step
 
         def trains() -> bool:
+            if now().state is RunPhase.ENDED:
+                raise RuntimeError(f"the run has ended before it trained: {now().first_failure}")
             return all(task.step for task in now().tasks if task.id.job == "worker")
 
         await until(lambda: trains() and past(1500)())
