@@ -360,7 +360,7 @@ def test_in_a_batch_script(by_exec: bool, slurm_bed: SlurmBed) -> None:
     script = command.write(slurm_bed.folder, "\n".join(lines) + "\n", "batch.sh")
     slurm_bed.run("sbatch", "-N2", "--time=10", f"--output={out}", str(script))
     wait_for_lines(out, "at work")
-    assert ("write  exec tfmux up …" in out.read_text()) is not by_exec
+    assert ("write `exec tfmux up …`" in out.read_text()) is not by_exec
     for number in (signal.SIGUSR1, signal.SIGUSR2) if by_exec else ():
         slurm_bed.run("scancel", "--batch", f"--signal={int(number)}", "1")
         wait_for_lines(out, f"checkpoint {int(number)}")
