@@ -85,63 +85,63 @@ def test_each_gpu_says_why_it_is_slowed_down(smi: FakeNvidiaSmi) -> None:
 UNKNOWN = ("[N/A]", "[Not Supported]", "N/A", "[Unknown]", "[Insufficient Permissions]", "", "-5")
 
 
-@pytest.mark.parametrize("value", UNKNOWN)
-def test_a_figure_that_is_not_told_is_unknown(smi: FakeNvidiaSmi, value: str) -> None:
+def test_a_figure_that_is_not_told_is_unknown(smi: FakeNvidiaSmi) -> None:
     """And is no reason to doubt the GPU."""
     names = [name for name in gpu(0) if name not in ("index", "uuid", "pci.bus_id", "name")]
-    smi.say(gpu=[{**gpu(0), **dict.fromkeys(names, value)}])
+    rows = enumerate(UNKNOWN)
+    smi.say(gpu=[{**gpu(number), **dict.fromkeys(names, value)} for number, value in rows])
     with Client() as client:
         client.hello()
-        (seen,) = listed(client)["gpus"]
+        seen = listed(client)["gpus"]
         client.leave()
     figures = ("utilisation", "memory_used", "memory_total", "temperature", "power", "ecc_errors")
-    assert [seen[name] for name in figures] == [None] * len(figures)
-    assert seen["problem"] == ""
+    for value, each in zip(UNKNOWN, seen, strict=True):
+        assert [each[name] for name in figures] == [None] * len(figures), value
+        assert each["problem"] == "", value
 
 
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        ("[GPU is lost]", "GPU is lost"),
-        ("[GPU requires reset]", "GPU requires reset"),
-        ("[Unknown Error]", "Unknown Error"),
-        ("ERR!", "ERR!"),
-    ],
-)
-def test_a_gpu_that_answers_with_errors_is_called_so(
-    smi: FakeNvidiaSmi, value: str, problem: str
-) -> None:
-    """Given a GPU that is listed, and whose figures are errors, then its problem is told."""
-    smi.say(gpu=[gpu(0), gpu(1, utilization__gpu=value, temperature__gpu=value)])
+ERRORS = {
+    "100 %": "",
+    "[GPU is lost]": "GPU is lost",
+    "[GPU requires reset]": "GPU requires reset",
+    "[Unknown Error]": "Unknown Error",
+    "ERR!": "ERR!",
+}
+
+
+def test_a_gpu_that_answers_with_errors_is_called_so(smi: FakeNvidiaSmi) -> None:
+    """Given GPUs that are listed, and whose figures are errors, then their problems are told."""
+    rows = enumerate(ERRORS)
+    smi.say(gpu=[gpu(n, utilization__gpu=value, temperature__gpu=value) for n, value in rows])
     with Client() as client:
         client.hello()
-        first, second = listed(client)["gpus"]
+        seen = listed(client)["gpus"]
         client.leave()
-    assert (first["problem"], second["problem"]) == ("", problem)
-    assert second["utilisation"] is None
+    assert [each["problem"] for each in seen] == list(ERRORS.values())
+    assert all(each["utilisation"] is None for each in seen[1:])
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"power__draw": "ERR!"},
-        {"power__draw": "[Unknown Error]", "power__limit": "[Unknown Error]"},
-        {"utilization__gpu": "ERR!"},
-        {"memory__used": "[N/A]", "memory__total": "[N/A]", "power__limit": "[N/A]"},
-        {"name": "NVIDIA GB10, lost and found", "compute_mode": "[Not Supported]"},
-    ],
-    ids=["power sensor", "limit of power", "load within WSL", "memory of GB10", "words in a name"],
-)
-def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(
-    smi: FakeNvidiaSmi, values: dict[str, str]
-) -> None:
-    """Given a GPU that computes, and one figure of which is an error, then that is unknown."""
-    smi.say(gpu=[gpu(0, **values)])
+SENSORS: dict[str, dict[str, str]] = {
+    "power sensor": {"power__draw": "ERR!"},
+    "limit of power": {"power__draw": "[Unknown Error]", "power__limit": "[Unknown Error]"},
+    "load within WSL": {"utilization__gpu": "ERR!"},
+    "memory of GB10": {"memory__used": "[N/A]", "memory__total": "[N/A]", "power__limit": "[N/A]"},
+    "words in a name": {
+        "name": "NVIDIA GB10, lost and found",
+        "compute_mode": "[Not Supported]",
+    },
+}
+
+
+def test_a_sensor_that_fails_alone_makes_no_gpu_unusable(smi: FakeNvidiaSmi) -> None:
+    """Given GPUs that compute, and some figure of which is an error, then that is unknown."""
+    smi.say(gpu=[gpu(number, **values) for number, values in enumerate(SENSORS.values())])
     with Client() as client:
         client.hello()
-        (seen,) = listed(client)["gpus"]
+        seen = listed(client)["gpus"]
         client.leave()
-    assert (seen["problem"], seen["temperature"]) == ("", 62)
+    for name, each in zip(SENSORS, seen, strict=True):
+        assert (each["problem"], each["temperature"]) == ("", 62), name
 
 
 @pytest.mark.parametrize(
