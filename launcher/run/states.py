@@ -244,5 +244,5 @@ Attempt = Annotated[int, Field(ge=0, lt=1 << 31)]
 Status = Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)]
 ExitCode = Annotated[int, Field(ge=0, le=255)]
 SignalName = Annotated[str, Field(pattern="^[A-Z0-9]{1,16}$")]
-GpuId = Annotated[str, Field(pattern=r"\A[A-Za-z0-9/_.\[\] -]{0,200}\z")]
+GpuId = Annotated[str, Field(pattern=r"^[A-Za-z0-9/_.\[\] -]{0,200}$")]
 """What `nvidia-smi` calls a UUID, in words where a driver has none."""
