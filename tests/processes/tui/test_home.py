@@ -340,7 +340,7 @@ async def test_descriptions_stand_whole() -> None:
             rows = (row[detail.region.x :].strip(" │") for row in screen_text(app))
             return " ".join(" ".join(rows).split())
 
-        whole = "two tasks of one job; the first waits for the second, and where operations run"
+        whole = "two tasks of one job: how the first waits for the second, and where operations run"
         for size in ((80, 24), (120, 40), (200, 50)):
             await pilot.resize_terminal(*size)
             await pilot.press("end")
