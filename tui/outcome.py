@@ -162,7 +162,8 @@ def refusals_text(snapshot: Snapshot, colours: Colours) -> StyledText:
     bad = f"bold {colours[StatusColor.BAD]}"
     for host in snapshot.hosts:
         if host.state is HostState.REFUSED:
-            text.append(f"{printable(host.name)} ({printable(host.destination)}): ", bad)
+            where = f" ({host.destination})" if host.destination != host.name else ""
+            text.append(f"{printable(f'{host.name}{where}')}: ", bad)
             text.append(f"{printable(host.reason)}\n")
     if snapshot.allocation is not None and snapshot.allocation.ended:
         text.append(f"{printable(snapshot.allocation.ended)}\n", bad)
@@ -233,12 +234,18 @@ def failure_text(
     text = cause_text(snapshot, colours, 0 if brief else _MOST_EVIDENCE)
     is_victim = failure is not None and verdict is not None and failure.task not in verdict.tasks
     said = lines or (failure.tail if failure is not None and not is_victim else ())
+    # Why the run itself has ended the guilty task, such as that it never listened, names the
+    # setting that repairs it.
+    reasons = {task.id: task.reason for task in snapshot.tasks}
+    ended = failure is not None and not is_victim and bool(reasons.get(failure.task))
     if brief and verdict is not None:
+        if ended and failure is not None:
+            text.append(f"{printable(failure.how)}\n")
         return text.append_text(_last_lines(said, tail, verdict, width))
     if is_victim:
         text.append_text(_last_lines(said, tail, verdict, width))
     return text.append_text(
-        _first_failure_text(snapshot, colours, tail, said, titled=verdict is None)
+        _first_failure_text(snapshot, colours, tail, said, titled=verdict is None or ended)
     )
 
 

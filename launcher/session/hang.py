@@ -431,9 +431,10 @@ class HangWatch:
         text = found.headline(silent, about)
         if not text:
             return
-        hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about}
+        moving = self._stalls.moving  # a task may make steps, and never listen
+        hanging = {task: max(1.0, silent.get(task, 0.0)) for task in about if task not in moving}
         hanging |= self._stalls.stalled
-        verdict = await self._shell.judge.judge_hang(found, hanging, self._stalls.moving)
+        verdict = await self._shell.judge.judge_hang(found, hanging, moving)
         self._tell(reason, about, found, text, verdict)
 
     def _tell(

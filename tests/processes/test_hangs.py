@@ -37,6 +37,15 @@ others()
 """
 
 
+STEPS = """
+import time
+for step in range(10_000):
+    print(f"step {step} loss 0.5", flush=True)
+    time.sleep(0.2)
+"""
+"""A program that serves nobody."""
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "hangs.py").write_text(PROGRAM)
@@ -81,6 +90,27 @@ order = [["worker"]]
         assert "  ◂ worker:1 is in never" in up.said
         assert up.said.splitlines()[-1] and f"cause: {where}" in up.said
         assert len([e for e in up.of("run") if "hang" in e and e["state"] == "starting"]) == 1
+
+
+def test_one_that_makes_steps_and_never_listens(folder: Path) -> None:
+    """Given a task that makes steps and opens no port, when it is not ready in time, then nobody
+    says that it hangs: the failure says what it lacks, and which setting that is about."""
+    (folder / "steps.py").write_text(STEPS)
+    text = """
+name = "steps"
+[jobs.worker]
+tasks = ["localhost:auto", "localhost:auto"]
+command = ["{python}", "steps.py"]
+[run]
+grace = 1
+[start]
+timeout = 12
+"""
+    with Up("up", str(write(folder, text)), "--json") as up:
+        assert up.wait() == 1
+        assert not [event for event in up.of("run") if event.get("verdict")]
+        assert "first failure: worker:0 on localhost: not ready after 12 s: it does not" in up.said
+        assert "has made no step" not in up.said
 
 
 def test_one_that_hangs_at_the_end(folder: Path) -> None:

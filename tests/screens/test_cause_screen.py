@@ -268,7 +268,7 @@ async def test_the_summary_has_cause_last_lines_and_keys_on_a_low_terminal(
     async with showing(run, (80, 24)) as (app, pilot):
         await shows(pilot, "worker:1")
         run.end(Outcome.FAILED, 1, Failure(TaskId("worker", 1), "tf3", "exit 1", 1.0, (), tail))
-        await shows(pilot, "! log  C cause  r again  e edit  y copy report  Esc hide")
+        await shows(pilot, "! log  C cause  l launch again  e edit  y copy report  Esc hide")
         await shows(pilot, "| one")
         rows = screen_text(app)
         cause = next(i for i, row in enumerate(rows) if "cause: worker:1 on tf3" in row)

@@ -103,6 +103,26 @@ async def test_the_exception_is_in_sight_on_a_low_screen(run: ScriptedRun) -> No
         await shows(pilot, "no process is left")
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_why_the_run_ended_its_guilty_task_stands_below_the_cause(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a task that hangs and was ended as it never listened, when the run is over, then the
+    panel says below the cause which setting that is about."""
+    guilty = TaskId("worker", 1)
+    why = "not ready after 120 s: it does not listen on port 2222 (ready in [jobs.worker], line 7)"
+    async with showing(run, size) as (app, pilot):
+        run.all_tasks(state=TaskState.RUNNING, attempt=1)
+        run.task("worker:1", state=TaskState.FAILED, exit_signal="TERM", reason=why)
+        run.change(verdict=Verdict((guilty,), Kind.STUCK, True, "worker:1 on tf3 is in load"))
+        run.end(Outcome.FAILED, 1, failure=Failure(guilty, "tf3", why, 1.0))
+        await shows(pilot, "cause: worker:1 on tf3 is in load")
+        await shows(pilot, "not ready after 120 s: it does not listen")
+        await shows(pilot, "[jobs.worker], line")
+        rows = screen_text(app)
+        assert "no process is left" in rows[-2], "no row is lost below the receipt"
+
+
 async def test_what_the_cause_says_is_not_said_again(run: ScriptedRun) -> None:
     """Given a task that has raised, which is the cause, when its run is over, then the panel has no
     second line for that task, none for evidence that the cause repeats, and not the only line of

@@ -44,6 +44,22 @@ async def test_hosts_say_what_is_left_on_them(run: ScriptedRun) -> None:
         await shows(pilot, "not confirmed: its watchdog has left no word")
 
 
+async def test_a_task_that_never_began_waits_for_nothing(run: ScriptedRun) -> None:
+    """Given a run whose preflight has failed, when it is over, then no pane says when its task is
+    to start, and a host that is called as in the file has no second name."""
+    hosts = run.snapshot().hosts
+    refused = replace(
+        hosts[0], destination=hosts[0].name, state=HostState.REFUSED, reason="no Python"
+    )
+    async with showing(run, (80, 24)) as (app, pilot):
+        await shows(pilot, "starts when")
+        run.change(hosts=(refused, *hosts[1:]))
+        run.end(Outcome.PREFLIGHT, 3)
+        await shows(pilot, "was not started")
+        await shows(pilot, f" {refused.name}: no Python")
+        assert not visible(app, "starts when") and not visible(app, "starts next")
+
+
 async def test_the_list_of_tasks_has_the_words_of_their_titles(run: ScriptedRun) -> None:
     """How a task ended stands there too, behind the step it came to."""
     run.task("ps:0", state=TaskState.STOPPED, exit_code=0)

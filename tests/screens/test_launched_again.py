@@ -13,12 +13,12 @@ from launcher.cluster import loads
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
-from launcher.run.states import RunPhase, TaskState
+from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.fakes import ScriptedRun
-from tests.support.screens import shows, until, visible
+from tests.support.screens import screen_text, shows, until, visible
 from tui.app import TfmuxApp
 from tui.config import Config
 from tui.run_clients import RunClients
@@ -92,6 +92,26 @@ async def test_a_key_launches_the_ended_run_again(
         assert not run.asked
 
 
+async def test_the_receipt_leads_to_the_file(
+    run: ScriptedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given the receipt of a run that a person has ended, when its key for the file is pressed,
+    then the receipt goes and the file is opened."""
+    opened: list[bool] = []
+
+    def edit(app: TfmuxApp) -> None:
+        opened.append(app.screen.is_modal)
+
+    monkeypatch.setattr(TfmuxApp, "action_edit_file", edit)
+    async with showing(run, _none) as (app, pilot):
+        run.end(Outcome.KILLED, exit_code=1)
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "l launch again   e edit   y copy report")
+        await pilot.press("e")
+        await until(pilot, lambda: opened == [False])
+
+
 @pytest.mark.parametrize(("key", "asked"), [("r", "again"), ("e", "edit_file")])
 async def test_the_keys_of_the_summary_lead_on(
     run: ScriptedRun, monkeypatch: pytest.MonkeyPatch, key: str, asked: str
@@ -103,12 +123,15 @@ async def test_the_keys_of_the_summary_lead_on(
         monkeypatch.setattr(TfmuxApp, f"action_{name}", lambda app, name=name: done.append(name))
     run.all_tasks(state=TaskState.RUNNING, attempt=1)
     run.change(state=RunPhase.RUNNING)
-    async with showing(run, _none) as (_, pilot):
+    async with showing(run, _none) as (app, pilot):
         run.end(exit_code=1)
-        await shows(pilot, "r again  e edit  y copy report  Esc hide")
+        await shows(pilot, "l launch again  e edit  y copy report  Esc hide")
+        assert sum("launch again" in row for row in screen_text(app)) == 1, "one place names it"
         await pilot.press(key)
         await until(pilot, lambda: done == [asked])
-        await pilot.press("escape", "e")
+        await pilot.press("escape")
+        await shows(pilot, "F9 receipt  l launch again  F4 edit")
+        await pilot.press("e")
         await shows(pilot, "no line of any task looks like an")
         assert done == [asked]
 

@@ -22,10 +22,10 @@ from launcher.ids import TaskId, named_tasks
 from launcher.printable import printable
 from launcher.quantities import clock, counted
 from launcher.run.cause import grouped
-from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import RunPhase
+from launcher.run.snapshot import HostView, Snapshot, TaskView
+from launcher.run.states import HostState, RunPhase, TaskState
 from launcher.session.control import RunControl
-from tui.format import StatusColor
+from tui.format import StatusColor, time_of_day
 from tui.log.document import Document
 from tui.log.rows import without_prefix
 from tui.log.sanitise import plain_text
@@ -40,6 +40,8 @@ from tui.widgets.header import RunHeader
 from tui.widgets.table import Table
 
 _MOST_TASKS = 32
+_MOST_HOSTS = 4
+"""Lost hosts that are named."""
 _MOST_LINES = 64
 """Lines of evidence that are shown."""
 _SEARCHED_LINES, _SEARCHED_BYTES = 2_000, 2_000_000
@@ -98,6 +100,8 @@ class CauseScreen(RunPage):
             return
         hints = [("cause.back", "back"), ("cause.go", "to its place"), ("report", "copy report")]
         hints += stacks_hint(self._control.snapshot().state)
+        if self.subject is not None and self.check_action("restart", ()):
+            hints.append(("task.restart", "restart"))
         snapshot = self.show_run([*hints, ("help", "help")])
         bad = status_colours(self.app)[StatusColor.BAD]
         text, surety = cause_sentence(snapshot)
@@ -125,6 +129,11 @@ class CauseScreen(RunPage):
     def _row(self) -> EvidenceRow | None:
         key = self.query_one(Table).key
         return self._rows[int(key)] if key is not None and int(key) < len(self._rows) else None
+
+    @property
+    def subject(self) -> TaskId | None:
+        row = self._row
+        return None if row is None else row.task
 
     @work(group="commands", exclusive=True)
     async def action_report(self) -> None:
@@ -170,7 +179,17 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
         return "Nothing points to one cause. Processes of these tasks make no progress:", ""
     if snapshot.stalled:
         return "Nothing points to one cause. These tasks have stalled:", ""
+    if lost := [host for host in snapshot.hosts if host.state is HostState.LOST]:
+        return "\n".join(map(_lost_host, lost[:_MOST_HOSTS])), ""
     return "No task has failed, and none has stalled.", ""
+
+
+def _lost_host(host: HostView) -> str:
+    """What is known of a host that does not answer, and what becomes of its tasks."""
+    text = f"{host.name} is lost ({host.reason or 'no answer'}); tfmux tries to reconnect."
+    if host.lease_until is not None:
+        text += f" Without that its agent ends the tasks at {time_of_day(host.lease_until)}."
+    return printable(text)
 
 
 def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
@@ -183,7 +202,8 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
     elif failure is not None:
         guilty = (failure.task, *failure.others)
     else:
-        guilty = tuple(task.id for task in snapshot.halted or snapshot.stalled)
+        lost = [task for task in snapshot.tasks if task.state is TaskState.LOST]
+        guilty = tuple(task.id for task in snapshot.halted or snapshot.stalled or lost)
     for name in guilty[:_MOST_TASKS]:
         if name in tasks:
             text = _state(tasks[name], snapshot, now)

@@ -215,6 +215,7 @@ class ReceiptScreen(Dialog[None]):
         Binding("enter,space", "dismiss", "Back", show=False),
         Binding("q", "app.leave", "Leave", id="leave", show=False),
         Binding("l", "app.again", "Launch it again", id="again", show=False),
+        Binding("e", "edit", "Edit its file", id="end.edit", show=False),
         Binding("y", "report", "Copy a report", id="report", show=False),
     ]
 
@@ -244,8 +245,8 @@ class ReceiptScreen(Dialog[None]):
     def note(self) -> str:
         if self._leaving:
             return "any key leaves"
-        keys = {"dialog.back": "back to the logs", "again": "launch again", "leave": "leave"}
-        keys["report"] = "copy report"
+        keys = {"dialog.back": "back to the logs", "again": "launch again", "end.edit": "edit"}
+        keys |= {"report": "copy report", "leave": "leave"}
         return "   ".join(f"{key_of(self, key)} {does}" for key, does in keys.items())
 
     def _text(self) -> Text:
@@ -258,6 +259,11 @@ class ReceiptScreen(Dialog[None]):
         # A host on which something may be left comes before what the run has died of.
         rest = (failure, receipt) if now.clean else (receipt, failure)
         return paragraphs(headline(now, colours), *rest).rich
+
+    async def action_edit(self) -> None:
+        """Opens the file of the run in the editor."""
+        self.dismiss()
+        self.app.call_next(self.app.run_action, "edit_file")
 
     async def action_report(self) -> None:
         """Copies what a colleague needs to know of the end of the run."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.session.control import RunControl
 from tui.screens.run_screen import RunScreen
@@ -20,6 +21,8 @@ class RunPage(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("exclamation_mark", "trouble", "Trouble: the failed task", id="failure"),
+        Binding("r", "restart(False)", "Restart the task", id="task.restart"),
+        Binding("R", "restart(True)", "Restart the task at once (KILL)", id="task.restart_hard"),
     ]
 
     def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
@@ -39,6 +42,28 @@ class RunPage(Screen[None]):
     def logs(self) -> RunScreen:
         """The screen of the logs, above which the page is."""
         return next(one for one in self.app.screen_stack if isinstance(one, RunScreen))
+
+    @property
+    def subject(self) -> TaskId | None:
+        """The task that the cursor is on; None where it is on none, or on several."""
+        return None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Tasks can be restarted while the run is active, where a page is about one."""
+        if action == "restart":
+            active = self._control.snapshot().ended is None
+            return active and type(self).subject is not RunPage.subject
+        return super().check_action(action, parameters)
+
+    def action_restart(self, hard: bool) -> None:
+        """Restarts the task under the cursor, and shows its log."""
+        if self.subject is None:
+            self.notify("this line is not about one task: choose one in the logs", timeout=3)
+            return
+        logs, task = self.logs, self.subject
+        self.app.pop_screen()
+        logs.area.show_line(task)
+        logs.action_restart(hard)
 
     def action_trouble(self) -> None:
         """Goes to the log of the task to look at first."""

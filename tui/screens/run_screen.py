@@ -365,10 +365,12 @@ class RunScreen(Screen[None]):
         """The commands of the footer, the most important first."""
         layout = self.area.pane_layout
         hints = [kill_hint(self.snapshot.state), ("leave", "leave"), ("help", "help")]
-        if self.snapshot.ended is not None:
-            hints.insert(1, ("again", "launch again"))
-        if self.outcome.display:
-            hints += [("back", "hide summary")]
+        if self.snapshot.ended is not None and not self.outcome.display:  # it names its own keys
+            hints[1:1] = [("again", "launch again"), ("edit.file", "edit")]
+        in_trouble = self.snapshot.ended is None and self.snapshot.trouble is not None
+        if in_trouble:
+            hints[1:1] = [("failure", f"to {self.snapshot.trouble}"), ("cause", "cause")]
+            hints[3:3] = [*stacks_hint(self.snapshot.state), ("task.restart", "restart")]
         if layout.effective is Arrangement.MERGED:
             hints += [("task.open", "task on/off")]
         hints += [("pane.next", "next"), ("zoom", "zoom"), ("layout.next", "layout")]
@@ -379,7 +381,7 @@ class RunScreen(Screen[None]):
         own = [] if self.outcome.display else [("error.next", "errors"), ("log.copy", "copy")]
         hints += [("filter", "filter"), *own[:1], ("scroll.follow", "follow")]
         hints += [("layout.merged", "merged"), ("metrics", "metrics"), ("hosts", "hosts")]
-        hints += stacks_hint(self.snapshot.state)
+        hints += [] if in_trouble else stacks_hint(self.snapshot.state)
         hints += [*own[1:], ("pane.name", "go to")]
         return [*hints, ("log.remarks", "routine")]
 
@@ -528,8 +530,10 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         failure = failure_text(snapshot, colours, lines, brief=not tall, lines=guilty, width=width)
         receipt = receipt_text(snapshot, colours).append_text(results_text(snapshot))
         texts = (refusals_text(snapshot, colours), failure, receipt)
-        self._text.update(paragraphs(*texts, apart=tall).rich)
-        keys = [("end.again", "again"), ("end.edit", "edit"), ("report", "copy report")]
+        text = paragraphs(*texts, apart=tall).rich
+        text.rstrip()  # the row has none to spare for an empty line
+        self._text.update(text)
+        keys = [("again", "launch again"), ("end.edit", "edit"), ("report", "copy report")]
         keys += [("back", "hide")]
         if snapshot.culprit is not None:
             keys = [("failure", "log"), ("cause", "cause"), *keys]

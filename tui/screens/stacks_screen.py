@@ -82,7 +82,16 @@ class StacksScreen(RunPage):
     def _show_header(self) -> None:
         if self.app.screen is self:
             hints = [("stacks.back", "back"), ("stacks.again", "again"), ("stacks.zoom", "zoom")]
+            hints += [("task.restart", "restart")] if self.subject is not None else []
             self.show_run([*hints, ("cause", "cause"), ("help", "help")])
+
+    @property
+    def subject(self) -> TaskId | None:
+        found, key = self._found, self._groups.key
+        if found is None or key is None or int(key) >= len(found.groups):
+            return None
+        tasks = found.groups[int(key)].tasks
+        return tasks[0] if len(tasks) == 1 else None
 
     def action_again(self) -> None:
         """Asks all hosts; until they have answered, what they said before stays."""
@@ -140,6 +149,7 @@ class StacksScreen(RunPage):
         group = found.groups[int(key)]
         self._box.border_title = Content(f"{group.title}")
         self._full.update(group_text(found, group, whole=not self._groups.display))
+        self._show_header()
         self._box.scroll_home(animate=False)
 
     @on(DataTable.RowSelected, "#groups")

@@ -20,9 +20,9 @@ from launcher.cluster.roles import plural
 from launcher.frozen import frozen
 from launcher.ids import named_tasks
 from launcher.printable import printable
-from launcher.quantities import age, clock, thousands
+from launcher.quantities import age, clock, counted, thousands
 from launcher.run.snapshot import Snapshot, TaskView
-from launcher.run.states import Cause, Hang, RunPhase, TaskState
+from launcher.run.states import Cause, Hang, HostState, RunPhase, TaskState
 from tui.format import StatusColor, bar, figure, status_color
 from tui.keys import key_of
 from tui.log.hints import known_cause, task_contexts
@@ -97,6 +97,9 @@ class RunHeader(Widget):
                     told = self._snapshot.verdict is not None
                     if not told and hang is not None and hang.reason is Hang.STALLED:
                         parts.insert(2, Part(Importance.CLOCK, printable(hang.text), style))
+                if lost := _lost(self._snapshot, now):
+                    style = f"bold {colours[StatusColor.BAD]}"
+                    parts.insert(1, Part(Importance.NEWS, lost, style))
                 if self._trouble:
                     style = f"bold {colours[StatusColor.BUSY]}"
                     parts.append(Part(Importance.CLOCK, self._trouble, style, shortens=True))
@@ -116,6 +119,16 @@ def _stall(snapshot: Snapshot, now: float) -> str:
     hosts = {task.host for task in stalled}
     where = f" on {min(hosts)}" if len(hosts) == 1 else ""
     return printable(f"! {named_tasks((task.id for task in stalled), _MOST_RANGES)}{where} {since}")
+
+
+def _lost(snapshot: Snapshot, now: float) -> str:
+    """`! tf4 lost for 0:30`, of several hosts that one that was heard first; empty if none is."""
+    lost = [host for host in snapshot.hosts if host.state is HostState.LOST]
+    if not lost:
+        return ""
+    lost.sort(key=lambda host: host.last_heard or now)
+    more = f" and {counted(len(lost) - 1, 'more host')}" if len(lost) > 1 else ""
+    return printable(f"! {lost[0].name}{more} lost for {clock(now - (lost[0].last_heard or now))}")
 
 
 def header_parts(

@@ -19,6 +19,8 @@ NAME, NOTE = "name", "note"
 """Styles of parts that depend on the pane."""
 QUIET_AFTER = 2.0
 """Seconds of silence from which on a title shows them."""
+LONG_QUIET = 30.0
+"""Seconds of silence that tell more than the step and the loss before them."""
 _PROGRESS_CELLS = 12
 _DONE_BEFORE = (TaskState.READY, TaskState.RUNNING, TaskState.EXITED)
 """States of a task that the next stage does not wait for."""
@@ -40,6 +42,8 @@ def empty_text(task: TaskView, snapshot: Snapshot, now: float, *, hidden: bool =
     none = "no other output" if hidden else "no output"
     host = next((host for host in snapshot.hosts if host.name == task.host), None)
     since = f", {age(now - task.started)}" if task.started is not None else ""
+    if snapshot.ended is not None and not task.attempt:
+        return "was not started"
     match task.state:
         case TaskState.PENDING if task.restart_due:
             return "starts again when its processes have ended"
@@ -97,7 +101,10 @@ def task_title(
     this task, and not all."""
     bad = f"bold {colours[StatusColor.BAD]}"
     color = status_color(task)
-    upper = [Part(0, f"{task.id}", NAME), Part(4, f" @{task.host}", joins=True)]
+    trouble = task.stalled_since is not None or bool(task.halted) or color is StatusColor.BAD
+    trouble |= verdict is not None
+    # Where something is wrong, the host is what a person needs next.
+    upper = [Part(0, f"{task.id}", NAME), Part(2 if trouble else 4, f" @{task.host}", joins=True)]
     if pinned:
         upper.append(Part(6, "pinned"))
     if task.halted_since is not None:
@@ -121,7 +128,9 @@ def task_title(
     # What serves the others, a ps or TensorBoard, is silent for hours and well.
     talks = task.state.live and task.state is not TaskState.READY
     if talks and task.last_output is not None and now - task.last_output >= QUIET_AFTER:
-        upper.append(Part(5, f"quiet {age(now - task.last_output)}"))
+        silent = now - task.last_output
+        tells = silent >= LONG_QUIET and task.stalled_since is None
+        upper.append(Part(1 if tells else 5, f"quiet {age(silent)}"))
     if task.url:
         upper.append(Part(2, task.url, NAME))
     lower = []
@@ -131,6 +140,4 @@ def task_title(
         lower.append(Part(8, f"{share * 100:.0f} %"))
     if spark:
         lower.append(Part(8, spark))
-    trouble = task.stalled_since is not None or bool(task.halted) or color is StatusColor.BAD
-    trouble |= verdict is not None
     return Title(tuple(upper), tuple(lower), trouble)

@@ -242,10 +242,10 @@ async def test_a_failed_past_run_opens_at_its_first_failure() -> None:
         await shows(pilot, "✗ failed")
         await shows(pilot, "what went wrong")
         await shows(pilot, "▸worker:0")
-        await shows(pilot, "Esc hide summary")
+        await shows(pilot, "Esc hide")
         await pilot.press("escape")
         await shows(pilot, "I am the ps")
-        await until(pilot, lambda: missing(pilot, "Esc hide summary"))
+        await until(pilot, lambda: missing(pilot, "Esc hide"))
 
 
 def active(pilot: Pilot[int], run_id: str) -> bool:

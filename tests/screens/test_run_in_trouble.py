@@ -1,0 +1,148 @@
+"""A run that is in trouble and not over: what each page says of it, and the keys that lead on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from launcher.ids import TaskId
+from launcher.run.cause import Evidence, Kind, Verdict
+from launcher.run.states import HostState, RunPhase, TaskState
+from tests.support.fakes import ScriptedRun
+from tests.support.screens import focused_task, run_screen, screen_text, showing, shows, until
+from tui.screens.cause_screen import CauseScreen
+from tui.screens.hosts_screen import HostsScreen
+
+SIZES = [(80, 24), (200, 50)]
+GUILTY = TaskId("worker", 1)
+
+
+def at_work(run: ScriptedRun) -> None:
+    """All tasks run and have printed something."""
+    now = time.time()
+    run.all_tasks(state=TaskState.RUNNING, attempt=1, step=1200, loss=0.25, last_output=now)
+    run.change(state=RunPhase.RUNNING)
+
+
+def stall(run: ScriptedRun) -> None:
+    """One worker makes no step any more."""
+    at_work(run)
+    run.write("worker:1", b"step 1200\n")
+    long_ago = time.time() - 65
+    run.task("worker:1", stalled_since=long_ago, last_output=long_ago)
+    text = "worker:1 on tf3 has made no step for 60 s, in load data.py:7"
+    evidence = (Evidence(GUILTY, "in load data.py:7"),)
+    run.change(verdict=Verdict((GUILTY,), Kind.STUCK, True, text, evidence))
+
+
+def lose(run: ScriptedRun) -> None:
+    """One host does not answer any more."""
+    at_work(run)
+    hosts = run.snapshot().hosts
+    now = time.time()
+    lost = replace(
+        hosts[2],
+        state=HostState.LOST,
+        reason="the connection ended",
+        last_heard=now - 42,
+        lease_until=now + 500,
+    )
+    run.task("worker:1", state=TaskState.LOST)
+    run.change(hosts=tuple(lost if host is hosts[2] else host for host in hosts))
+
+
+def title_of(rows: list[str], task: str) -> str:
+    """The row in which a pane's title begins with a task's name."""
+    found = [row[row.index(task) :] for row in rows if f"─ {task} " in row or f"▸{task} " in row]
+    return found[0] if found else ""
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_lost_host_is_named_on_each_page(run: ScriptedRun, size: tuple[int, int]) -> None:
+    """Given a host that is lost while the others train on, when its run is looked at, then the
+    header names it and for how long, on the pages beside the logs, too; the page of the cause says
+    what becomes of its tasks, and leads to their logs."""
+    async with showing(run, size) as (app, pilot):
+        lose(run)
+        await shows(pilot, "! tf3 lost for ")
+        await pilot.press("H")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+        await until(pilot, lambda: "! tf3 lost for " in screen_text(app)[0])
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "tf3 is lost (the connection ended); tfmux tries to reconnect")
+        await shows(pilot, "Without that its")
+        await shows(pilot, "! worker:1")
+        await pilot.press("enter")
+        await until(pilot, lambda: app.screen is run_screen(app))
+        assert focused_task(app) == "worker:1"
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize(("make", "hosts"), [(stall, "@tf3"), (lose, "@tf3")])
+async def test_the_title_of_a_task_in_trouble_has_its_host(
+    run: ScriptedRun, size: tuple[int, int], make: Callable[[ScriptedRun], None], hosts: str
+) -> None:
+    """Given a task that has stalled or is lost, when its pane is narrow, then its host has room
+    before step and loss."""
+    async with showing(run, size) as (app, pilot):
+        make(run)
+        await until(pilot, lambda: hosts in title_of(screen_text(app), "worker:1"))
+
+
+async def test_long_silence_tells_more_than_the_step_before_it(run: ScriptedRun) -> None:
+    """Given a task that has printed nothing for half a minute and is not known to have stalled,
+    when its pane has no room for all, then its title has the silence and not the step."""
+    async with showing(run, (80, 24)) as (app, pilot):
+        at_work(run)
+        run.task("worker:1", step=1_234_567, last_output=time.time() - 41)
+        await until(pilot, lambda: "quiet 4" in title_of(screen_text(app), "worker:1"))
+        assert "step" not in title_of(screen_text(app), "worker:1")
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_footer_leads_with_the_keys_of_the_trouble(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a run that has stalled, when it is on the screen, then the first keys behind that for
+    kill-all lead to the task, its cause and its stack, and restart it."""
+    async with showing(run, size) as (app, pilot):
+        stall(run)
+        keys = "F9 kill all  ! to worker:1  C cause  b stacks  r restart"
+        await until(pilot, lambda: keys in screen_text(app)[-1])
+        run.task("worker:1", stalled_since=None)
+        run.change(verdict=None)
+        await until(pilot, lambda: "F9 kill all  q leave" in screen_text(app)[-1])
+
+
+async def test_the_log_of_a_stalled_task_goes_on_in_sight(run: ScriptedRun) -> None:
+    """Given a stalled task whose log a key has brought into sight, when the task is started again,
+    then its new lines are in sight."""
+    async with showing(run, (80, 24)) as (app, pilot):
+        stall(run)
+        run.write("worker:1", b"".join(b"old line %d\n" % n for n in range(50)))
+        await pilot.press("exclamation_mark")
+        await until(pilot, lambda: focused_task(app) == "worker:1")
+        await shows(pilot, "old line 49")
+        run.write("worker:1", b"a new attempt\n")
+        await shows(pilot, "a new attempt")
+
+
+@pytest.mark.parametrize(("key", "word"), [("r", ""), ("R", " hard")])
+async def test_the_page_of_the_cause_restarts_its_task(
+    run: ScriptedRun, key: str, word: str
+) -> None:
+    """Given the page of the cause of a hang, when its key for a restart is pressed, then the task
+    of the row is restarted, and its log is shown."""
+    async with showing(run, (80, 24)) as (app, pilot):
+        stall(run)
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "r restart")
+        await pilot.press(key)
+        await until(pilot, lambda: run.asked == [f"restart worker:1{word}"])
+        await until(pilot, lambda: app.screen is run_screen(app))
+        assert focused_task(app) == "worker:1"
