@@ -27,7 +27,7 @@ from ..plan.run_plan import HostPlan, Plan, cannot_run
 from ..plan.shell_text import ShellText, shell_texts
 from ..quantities import age, counted, size
 from ..run.gpus import GpuView, holders
-from .findings import Check, Finding, Severity, blocking, passed, warning
+from .findings import HOST_FAILURES, Check, Finding, Severity, blocking, passed, warning
 from .probes import (
     AccountAnswer,
     DiskSpaceAnswer,
@@ -50,46 +50,11 @@ _VERSION = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})")
 _PLAIN_SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "busybox")
 _ODD_SHELLS = {"csh": "~/.cshrc", "tcsh": "~/.tcshrc or ~/.cshrc", "fish": "config.fish"}
 """Shells that are not POSIX shells, with the files that set their variables."""
-_FAILURES = {
-    "name-unresolved": (Check.NAME, "unresolved"),
-    "tcp-refused": (Check.TCP, "refused"),
-    "tcp-timeout": (Check.TCP, "timed out"),
-    "tcp-no-route": (Check.TCP, "no route"),
-    "tcp-failed": (Check.TCP, "failed"),
-    "jump-failed": (Check.TCP, "failed"),
-    "ssh-config": (Check.SSH, "failed"),
-    "ssh-silent": (Check.SSH, "silent"),
-    "ssh-dropped": (Check.SSH, "dropped"),
-    "ssh-failed": (Check.SSH, "failed"),
-    "not-ssh": (Check.SSH, "not SSH"),
-    "key-unknown": (Check.KEY, "unknown"),
-    "key-changed": (Check.KEY, "CHANGED"),
-    "key-refused": (Check.KEY, "refused"),
-    "key-not-stored": (Check.KEY, "not stored"),
-    "known-hosts-broken": (Check.KEY, "failed"),
-    "key-file": (Check.LOGIN, "key file"),
-    "login-refused": (Check.LOGIN, "refused"),
-    "login-timeout": (Check.LOGIN, "timed out"),
-    "no-session": (Check.LOGIN, "no session"),
-    "via-missing": (Check.LOGIN, "missing"),
-    "via-failed": (Check.LOGIN, "failed"),
-    "via-ended": (Check.LOGIN, "ended"),
-    "via-silent": (Check.LOGIN, "silent"),
-    "via-noisy": (Check.LOGIN, "prints text"),
-    "via-terminal": (Check.LOGIN, "terminal"),
-    "via-buffered": (Check.LOGIN, "buffers"),
-    "via-altered": (Check.LOGIN, "alters bytes"),
-    "via-input": (Check.LOGIN, "no input"),
-    "shell-blocked": (Check.SHELL, "blocks"),
-    "python-missing": (Check.PYTHON, "missing"),
-    "python-old": (Check.PYTHON, "too old"),
-}
-"""For each code of a `HostError` the check that it belongs to, and the text for its cell."""
 
 
 def failure(error: HostError) -> Finding:
     """Reports why a host could not be reached, or its agent not be started."""
-    check, brief = _FAILURES.get(error.code, (Check.AGENT, "failed"))
+    check, brief = HOST_FAILURES.get(error.code, (Check.AGENT, "failed"))
     return blocking(check, error.code, error.host, brief, error.what, error.todo)
 
 

@@ -151,3 +151,38 @@ warning = partial(Finding, Severity.WARN)
 """Makes a finding that does not stop a launch."""
 blocking = partial(Finding, Severity.ERROR)
 """Makes a finding that stops a launch."""
+HOST_FAILURES = {
+    "name-unresolved": (Check.NAME, "unresolved"),
+    "tcp-refused": (Check.TCP, "refused"),
+    "tcp-timeout": (Check.TCP, "timed out"),
+    "tcp-no-route": (Check.TCP, "no route"),
+    "tcp-failed": (Check.TCP, "failed"),
+    "jump-failed": (Check.TCP, "failed"),
+    "ssh-config": (Check.SSH, "failed"),
+    "ssh-silent": (Check.SSH, "silent"),
+    "ssh-dropped": (Check.SSH, "dropped"),
+    "ssh-failed": (Check.SSH, "failed"),
+    "not-ssh": (Check.SSH, "not SSH"),
+    "key-unknown": (Check.KEY, "unknown"),
+    "key-changed": (Check.KEY, "CHANGED"),
+    "key-refused": (Check.KEY, "refused"),
+    "key-not-stored": (Check.KEY, "not stored"),
+    "known-hosts-broken": (Check.KEY, "failed"),
+    "key-file": (Check.LOGIN, "key file"),
+    "login-refused": (Check.LOGIN, "refused"),
+    "login-timeout": (Check.LOGIN, "timed out"),
+    "no-session": (Check.LOGIN, "no session"),
+    "via-missing": (Check.LOGIN, "missing"),
+    "via-failed": (Check.LOGIN, "failed"),
+    "via-ended": (Check.LOGIN, "ended"),
+    "via-silent": (Check.LOGIN, "silent"),
+    "via-noisy": (Check.LOGIN, "prints text"),
+    "via-terminal": (Check.LOGIN, "terminal"),
+    "via-buffered": (Check.LOGIN, "buffers"),
+    "via-altered": (Check.LOGIN, "alters bytes"),
+    "via-input": (Check.LOGIN, "no input"),
+    "shell-blocked": (Check.SHELL, "blocks"),
+    "python-missing": (Check.PYTHON, "missing"),
+    "python-old": (Check.PYTHON, "too old"),
+}
+"""For each code of a `HostError` the check that it belongs to, and the text for its cell."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..cluster.file_model import ClusterModel
 from ..cluster.key_lines import KeyPath
 from ..frozen import frozen
-from .findings import Check, Finding, Severity
+from .findings import HOST_FAILURES, Check, Finding, Severity
 
 _OF_HOSTS = {
     Check.NAME: "ssh",
@@ -34,6 +34,14 @@ _OF_TASKS = {
     Check.PORTS: "tasks",
 }
 """Keys of a job's table, or of `[run]`."""
+
+
+def key_of_refusal(code: str) -> str:
+    """Key of a host's table that repairs what a host was refused for; empty where none does."""
+    if code.startswith("via-"):
+        return "via"
+    check = HOST_FAILURES[code][0] if code in HOST_FAILURES else None
+    return _OF_CODES.get(code) or ("" if check is None else _OF_HOSTS.get(check, ""))
 
 
 def setting_of(cluster: ClusterModel, finding: Finding) -> KeyPath:

@@ -171,10 +171,12 @@ class HostUp(Event):
 
 @frozen
 class HostRefused(Event):
-    """A host cannot be used: no login, no interpreter, a port in use."""
+    """A host cannot be used: no login, no interpreter, a port in use. `code` is the kind of that as
+    `tfmux check` has it; it may be empty."""
 
     host: str
     reason: str
+    code: str = ""
 
 
 @frozen

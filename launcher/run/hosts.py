@@ -118,7 +118,8 @@ class Hosts:
 
     def on_refused(self, event: ev.HostRefused) -> list[Instruction]:
         """Ends the run: a host cannot be used."""
-        self._data.update_host(event.host, state=HostState.REFUSED, reason=event.reason)
+        refused = HostState.REFUSED
+        self._data.update_host(event.host, state=refused, reason=event.reason, code=event.code)
         if self._data.phase is RunPhase.CONNECTING:
             return self._when_all_answered()
         self._data.note(f"{event.host}: {event.reason}")

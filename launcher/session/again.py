@@ -15,6 +15,7 @@ from ..errors import ClusterFileError, TfmuxError
 from ..files.listing import Tree, walk
 from ..frozen import frozen
 from ..plan.planner import make_plan
+from ..preflight.repairs import key_of_refusal
 from ..printable import escaped, printable
 from ..quantities import counted
 from ..run.cause import Kind
@@ -146,11 +147,12 @@ def editable_file(folder: RunFolder) -> tuple[Path, str | None, str]:
 
 def place_to_edit(snapshot: Snapshot) -> KeyPath:
     """Path of the entry of the cluster file that the trouble of a run is about: the place of the
-    guilty task, or the host where that is to blame; empty without trouble."""
+    guilty task, or the host where that is to blame, and of one that was refused the key that is
+    about the reason; empty without trouble."""
     task, verdict = snapshot.trouble, snapshot.verdict
     if task is None:
-        refused = [host.name for host in snapshot.hosts if host.state is HostState.REFUSED]
-        return ("hosts", refused[0]) if refused else ()
+        refused = [host for host in snapshot.hosts if host.state is HostState.REFUSED]
+        return ("hosts", refused[0].name, key_of_refusal(refused[0].code)) if refused else ()
     if verdict is not None and verdict.kind in _BLAMED_ON_HOST:
         return ("hosts", snapshot.task(task).host)
     return ("jobs", task.job, "tasks", task.index)

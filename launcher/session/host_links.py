@@ -130,7 +130,7 @@ class HostLinks:
         self._shell.feed(lost)
 
     def link_refused(self, host: str, error: HostError) -> None:
-        self._shell.feed(ev.HostRefused(time.time(), host, error.reason))
+        self._shell.feed(ev.HostRefused(time.time(), host, error.reason, error.code))
 
     def link_superseded(self, host: str, by: str) -> None:
         self._shell.feed(ev.Superseded(time.time(), host, by))

@@ -351,7 +351,7 @@ class LaunchPreparation:
         except HostError as error:
             await asyncio.sleep(_NOTICE_SECONDS)  # a cut ends this session before the link knows it
             if not self._cut_off(connections):  # else it is staged again
-                self._shell.feed(ev.HostRefused(time.time(), name, error.reason))
+                self._shell.feed(ev.HostRefused(time.time(), name, error.reason, error.code))
         except TfmuxError as error:
             self._shell.feed(ev.HostRefused(time.time(), name, printable(str(error))))
         except OSError as error:

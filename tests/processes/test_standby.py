@@ -104,9 +104,9 @@ def test_the_key_tells_the_process_that_waits(
     assert [each.pid for each in launchers()] == [before.pid]
     assert os.readlink(f"/proc/{before.pid}/cwd") == str(tmp_path)
     window.keys("F9")
-    window.wait_for("Esc back to the logs")
+    window.wait_for("Esc back   l launch again")
     window.keys("Escape")
-    window.wait_until(lambda screen: "Esc back to the logs" not in screen, "the logs")
+    window.wait_until(lambda screen: "Esc back   l launch again" not in screen, "the logs")
     window.keys("Escape")
     window.wait_for("hosts × jobs")
     wait_until(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from launcher.cluster import loads
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure
-from launcher.run.states import Outcome, RunPhase, TaskState
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
@@ -210,3 +211,39 @@ async def test_the_file_of_an_ended_run_is_edited_and_launched(
         await until(pilot, lambda: app.control is other)
         assert launched == [text]
         assert [type(screen) for screen in app.screen_stack] == [RunScreen]
+
+
+@pytest.mark.parametrize(
+    ("code", "field"),
+    [
+        ("python-missing", "python"),
+        ("tcp-refused", "ssh"),
+        ("login-refused", "ssh"),
+        ("key-file", "identity"),
+        ("via-failed", "ssh"),
+    ],
+)
+async def test_a_refused_host_leads_to_the_setting_that_is_about_the_reason(
+    run: ScriptedRun, tmp_path: Path, code: str, field: str
+) -> None:
+    """Given a run of which a host was refused, when its file is opened, then the cursor is on the
+    setting of that host which the reason is about; `via` is in the column of ssh."""
+    hosts = {
+        host: {"ssh": f"me@{host}.invalid", "python": "/opt/python", "identity": "/tmp/key"}
+        for host in ("tf1", "tf2", "tf3")
+    }
+    text = cluster_text({"ps": "tf1:2222", "worker": "tf2:2222 tf3:2222"}, "mnist-async", hosts)
+    file = tmp_path / "mnist.toml"
+    file.write_text(text)
+    RunFolder.create(run.snapshot().run_id, text, loads(text, str(file), tmp_path))
+    views = run.snapshot().hosts
+    refused = replace(views[1], state=HostState.REFUSED, reason="no", code=code)
+    run.change(hosts=(views[0], refused, *views[2:]))
+    async with showing(run, _none) as (app, pilot):
+        run.end(Outcome.PREFLIGHT, 3)
+        await shows(pilot, "e edit")
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditorScreen))
+        editor = app.screen
+        assert isinstance(editor, EditorScreen)
+        await until(pilot, lambda: (editor._table.host, editor._table.field) == ("tf2", field))

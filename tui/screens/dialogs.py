@@ -245,7 +245,7 @@ class ReceiptScreen(Dialog[None]):
     def note(self) -> str:
         if self._leaving:
             return "any key leaves"
-        keys = {"dialog.back": "back to the logs", "again": "launch again", "end.edit": "edit"}
+        keys = {"dialog.back": "back", "again": "launch again", "end.edit": "edit"}
         keys |= {"report": "copy report", "leave": "leave"}
         return "   ".join(f"{key_of(self, key)} {does}" for key, does in keys.items())
 

@@ -15,6 +15,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
+from textual.timer import Timer
 from textual.widgets import DataTable, Input, Static
 
 from launcher.cluster import ClusterModel, library, load, name_problem
@@ -44,9 +45,11 @@ from tui.screens.home_rows import (
     NEW,
     NO_ROW,
     RUN_ORDERS,
+    Colours,
     cluster_row,
     demo_rows,
     detail,
+    details_key,
     run_row,
     run_titles,
     title,
@@ -61,6 +64,8 @@ from tui.widgets.footer import KeyFooter
 from tui.widgets.prompt import Prompt
 from tui.widgets.table import Table
 
+REST_SECONDS = 0.15
+"""Time for which the cursor is on a row before what only its details need is read."""
 POLL_SECONDS = 2.0
 """Between two reads of this machine's files; hosts are asked only when the screen is opened."""
 BESIDE_FROM, BELOW_FROM = 160, 36
@@ -106,6 +111,11 @@ class HomeScreen(Page):
         """A person's wish; without one, demos are shown while there is no cluster."""
         self._deleted: list[Deleted] = []
         self._filter = RowFilter()
+        self._details: tuple[object, tuple[Text, Text]] = None, (Text(), Text())
+        """What was read of an entry, and which one that was, by `details_key`."""
+        self._wanted: object = None
+        """The one to be read last."""
+        self._resting: Timer | None = None
         self._prompt = Prompt()
         # Kept, not looked up: the app may be left before all parts of the screen are there.
         self._runs = Table("runs", "Runs", fits=True, fills=-1)
@@ -255,7 +265,7 @@ class HomeScreen(Page):
         box = self.query_one("#detail")
         whole = self.has_class("-beside") or self.has_class("-below")
         if entry is not None:
-            name, about = title(entry), detail(entry, colours)
+            name, about = title(entry), self._about(entry, colours, whole)
         else:
             name, sentences = GROUP_DETAILS.get(self._table.key or "", ("", ""))
             about = Text(sentences, "dim")
@@ -267,6 +277,37 @@ class HomeScreen(Page):
         fixed = [("enter", "filter"), ("escape", "as before")] if self._prompt.display else []
         self.query_one(KeyFooter).show(self._hints(entry), fixed=fixed)
 
+    def _about(self, entry: Entry, colours: Colours, whole: bool) -> Text:
+        """What is known of an entry. Where there is room for more it is read, once the cursor rests
+        there, and again when the entry has changed."""
+        key, (known, (above, below)) = details_key(entry), self._details
+        if key is not None:
+            key = key, self.app.theme
+        if key is None or not whole:
+            return detail(entry, colours)
+        if key == known:
+            short = detail(entry, colours, told=bool(above))
+            short.rstrip()
+            return Text.assemble(above, short, "\n", below)
+        if key != self._wanted:
+            self._wanted = key
+            if self._resting is not None:
+                self._resting.stop()
+            read = partial(self._read_details, entry, key, colours)
+            self._resting = self.set_timer(REST_SECONDS, read)
+        return detail(entry, colours)
+
+    @work(thread=True, exclusive=True, group="details", exit_on_error=False)
+    def _read_details(self, entry: Entry, key: object, colours: Colours) -> None:
+        from tui.screens.home_details import read_details
+
+        found = key, read_details(entry, colours)
+        self.app.call_from_thread(self._accept_details, found)
+
+    def _accept_details(self, found: tuple[object, tuple[Text, Text]]) -> None:
+        self._details = found
+        self._show_detail()
+
     def on_descendant_focus(self) -> None:
         """Shows the details of the other table's row, or the keys of the prompt."""
         self._show_detail()
@@ -274,7 +315,7 @@ class HomeScreen(Page):
     @on(Table.PastEnd)
     def _past_end(self, event: Table.PastEnd) -> None:
         """Goes on in the other table."""
-        if event.table is self._runs and event.by > 0:
+        if event.table is self._runs and event.by > 0 and self._clusters.row_count:
             self.set_focus(self._clusters)
             self._clusters.move_cursor(row=0)
         elif event.table is self._clusters and event.by < 0 and self._runs.display:
@@ -288,8 +329,9 @@ class HomeScreen(Page):
 
     def _hints(self, entry: Entry | None) -> list[tuple[str, str]]:
         hints: list[tuple[str, str]] = []
+        kill = [("kill_all", "kill all")] if self._entries.active else []
         if self._prompt.display:
-            return [("kill_all", "kill all")]
+            return kill
         match entry:
             case ClusterEntry(saved=saved):
                 hints = [("home.open", "open"), ("home.launch", "launch"), ("home.test", "test")]
@@ -310,7 +352,6 @@ class HomeScreen(Page):
             hints.append(("home.all", "all rows"))
         if self._deleted:
             hints.append(("home.undo", "undo"))
-        kill = [("kill_all", "kill all")] if self._entries.active else []
         hints += [("home.new", "add"), *kill, ("leave", "leave")]
         return [*hints, ("help", "help"), ("home.filter", "filter"), ("home.again", "refresh")]
 

@@ -189,13 +189,25 @@ def title(entry: Entry) -> str:
             return entry.summary.run_id
 
 
-def detail(entry: Entry, colours: Colours) -> Text:
-    """Details of an entry, shown beside or below the tables."""
+def details_key(entry: Entry) -> object:
+    """What is other when the record of an entry is to be read anew; None: there is none."""
+    match entry:
+        case ListedRun(summary=run):
+            told = run.outcome, run.cause_text, run.first_failure, run.clean, run.stalled, run.live
+            return entry.key, run.state, *told
+        case ClusterEntry(cluster=ClusterModel()):
+            return entry.key, entry.stamp
+    return None
+
+
+def detail(entry: Entry, colours: Colours, *, told: bool = False) -> Text:
+    """Details of an entry, shown beside or below the tables. What a run has failed of may be `told`
+    above."""
     text = Text()
     bad = colours[StatusColor.BAD]
     match entry:
         case ClusterEntry():
-            _pair(text, "file", tilde(entry.path))
+            append_pair(text, "file", tilde(entry.path))
             if entry.cluster is None:
                 text.append(f"\n! {entry.problem}\n", bad)
                 if entry.problems > 1:
@@ -203,47 +215,48 @@ def detail(entry: Entry, colours: Colours) -> Text:
             else:
                 for name, job in entry.cluster.jobs.items():
                     more = f"  and {len(job.tasks) - 12} more" if len(job.tasks) > 12 else ""
-                    _pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)
+                    append_pair(text, name, "  ".join(map(str, job.tasks[:12])) + more)
         case DemoEntry():
             text.append(f"{entry.about}\n\n")
             text.append("Runs on this machine, without configuration.", "dim")
         case ListedRun():
-            _append_run(text, entry, bad)
+            _append_run(text, entry, bad, told=told)
     return text
 
 
-def _pair(text: Text, key: str, value: str, style: str = "") -> None:
+def append_pair(text: Text, key: str, value: str, style: str = "") -> None:
+    """Adds a line of details: a word, and what it says."""
     text.append(f"{key:<9} ", "dim")
     text.append(f"{value}\n", style)
 
 
-def _append_run(text: Text, entry: ListedRun, bad: str) -> None:
+def _append_run(text: Text, entry: ListedRun, bad: str, *, told: bool) -> None:
     run = entry.summary
     started = time.localtime(run.started)
-    _pair(text, "started", time.strftime("%Y-%m-%d %H:%M:%S", started))
+    append_pair(text, "started", time.strftime("%Y-%m-%d %H:%M:%S", started))
     if run.ended is not None:
-        _pair(text, "took", clock(run.ended - run.started))
+        append_pair(text, "took", clock(run.ended - run.started))
     if run.outcome is not None:
-        _pair(text, "outcome", f"{run.outcome}, exit code {run.exit_code}")
+        append_pair(text, "outcome", f"{run.outcome}, exit code {run.exit_code}")
     elif not entry.active:
-        _pair(text, "outcome", "no end was recorded: its launcher died", bad)
+        append_pair(text, "outcome", "no end was recorded: its launcher died", bad)
     if entry.problem:
-        _pair(text, "record", entry.problem, bad)
+        append_pair(text, "record", entry.problem, bad)
     if run.step is not None:
-        _pair(text, "step", thousands(run.step))
+        append_pair(text, "step", thousands(run.step))
     if run.loss is not None:
-        _pair(text, "loss", figure(run.loss))
+        append_pair(text, "loss", figure(run.loss))
     if run.attempt_text:
-        _pair(text, "again", run.attempt_text)
-    if run.cause_text:
-        _pair(text, "cause", run.cause_text, bad)
-    if run.first_failure:
-        _pair(text, "first", run.first_failure, bad)
+        append_pair(text, "again", run.attempt_text)
+    if run.cause_text and not told:
+        append_pair(text, "cause", run.cause_text, bad)
+    if run.first_failure and not told:
+        append_pair(text, "first", run.first_failure, bad)
     if entry.active:
-        _pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
-        _pair(text, "tasks", f"{run.live} of {run.tasks} have a process")
-        _pair(text, "hosts", " ".join(run.hosts))
-    _pair(text, "folder", tilde(entry.folder.path))
+        append_pair(text, "launcher", f"pid {entry.launcher}" if entry.launcher else "none")
+        append_pair(text, "tasks", f"{run.live} of {run.tasks} have a process")
+        append_pair(text, "hosts", " ".join(run.hosts))
+    append_pair(text, "folder", tilde(entry.folder.path))
     for host in entry.hosts:
         text.append(f"\n{host.name}  ", "bold")
         if host.unreachable:

@@ -367,7 +367,8 @@ class RunScreen(Screen[None]):
         hints = [kill_hint(self.snapshot.state), ("leave", "leave"), ("help", "help")]
         if self.snapshot.ended is not None and not self.outcome.display:  # it names its own keys
             hints[1:1] = [("again", "launch again"), ("edit.file", "edit")]
-        in_trouble = self.snapshot.ended is None and self.snapshot.trouble is not None
+        at_work = self.snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED)
+        in_trouble = at_work and self.snapshot.trouble is not None
         if in_trouble:
             hints[1:1] = [("failure", f"to {self.snapshot.trouble}"), ("cause", "cause")]
             hints[3:3] = [*stacks_hint(self.snapshot.state), ("task.restart", "restart")]

@@ -42,9 +42,15 @@ async def test_words_filter_the_rows_of_both_tables() -> None:
         await pilot.press("escape")
         await shows(pilot, "Runs 2")
         assert not visible(app, "rows with")
-        await pilot.press("slash", *"!mnist 20261120", "enter")
+        await pilot.press("slash", *"!mnist 20261120")
         await shows(pilot, "Runs 1 of 2")
+        assert not visible(app, "kill all"), "no run is active"
+        await pilot.press("enter")
+        await shows(pilot, "launch again")
         assert visible(app, "cifar-2026") and not visible(app, "mnist-2026")
+        await pilot.press("down")  # no cluster has these words: the cursor stays
+        await pilot.press("delete")
+        await shows(pilot, "Delete cifar-2026")
 
 
 async def test_a_filter_finds_demos_that_are_not_shown() -> None:

@@ -123,7 +123,7 @@ async def test_a_receipt_shows_its_proof_and_its_keys_on_a_low_terminal(run: Scr
             failure=Failure(TaskId("worker", 1), "tf3", "exit 1", 1000.0, (), tail),
         )
         await shows(pilot, "no process is left, 4 hosts confirmed")
-        await shows(pilot, "Esc back to the logs   l launch again   q leave   y copy report")
+        await shows(pilot, "Esc back   l launch again   e edit   y copy report   q leave")
         assert all(visible(app, f"line {number} of a long story") for number in (27, 28, 29))
         assert not visible(app, "line 26 of a long story")
         await pilot.press("escape", "question_mark")

@@ -102,7 +102,7 @@ async def test_leaving_the_queue_is_asked_for_and_has_a_receipt(queued: Scripted
         queued.change(allocation=replace(releasing, released=said))
         queued.end(Outcome.KILLED, 130, receipt=Receipt(()))
         await shows(pilot, said)
-        await shows(pilot, "Esc back to the logs")
+        await shows(pilot, "Esc back   l launch again")
         await pilot.press("escape")
         ended = r" ■ killed  after \d+:\d\d  nothing was started"
         await until(pilot, lambda: bool(re.search(ended, text(pilot).splitlines()[0])))

@@ -197,6 +197,7 @@ def test_pages(
             await pilot.press(key)
             if key == "escape":
                 await shows(pilot, "24 demos")
+                await shows(pilot, "starts    ps:0")  # read once the cursor rests
         await shows(pilot, text)
         await settled(pilot)
 

@@ -70,8 +70,12 @@ class ClusterTable(Table):
     @property
     def field(self) -> str:
         """The key of the host under the cursor; empty in its name and in a column of a job."""
-        names = ("", *_KEYS, *[""] * len(self._jobs), *self._others)
+        names = self._fields
         return names[self.cursor_column] if self.cursor_column < len(names) else ""
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return ("", *_KEYS, *[""] * len(self._jobs), *self._others)
 
     def path(self, document: ClusterDocument) -> KeyPath:
         """Path of the table that the form under the cursor is about; it may not be there yet."""
@@ -85,10 +89,14 @@ class ClusterTable(Table):
         """The host under the cursor, or all of them."""
         return (self.host,) if self.host else self._hosts
 
-    def go(self, host: str, job: str | None = None) -> None:
-        """Moves the cursor to a host, and to a job if one is given."""
-        at = self._jobs.index(job) if job in self._jobs else None
-        self.go_to(host, None if at is None else 1 + len(_KEYS) + at)
+    def go(self, host: str, job: str | None = None, field: str = "") -> None:
+        """Moves the cursor to a host, and to a job or to a key of the host if one is given."""
+        at, fields = None, self._fields
+        if field and field in fields:
+            at = fields.index(field)
+        elif job in self._jobs:
+            at = 1 + len(_KEYS) + self._jobs.index(job)
+        self.go_to(host, at)
 
     def show_cluster(self, now: ParsedDraft) -> None:
         """Shows a document; the cursor stays with its host and job."""
@@ -122,8 +130,7 @@ class ClusterTable(Table):
         if known:
             self.go(host, job)
         if field in self._others:
-            at = self._others.index(field)
-            self.move_cursor(column=1 + len(_KEYS) + len(self._jobs) + at)
+            self.go(host, field=field)
 
     def _host_cell(self, document: ClusterDocument, host: str, wrong: set[tuple[str, str]]) -> Text:
         names = {ALL: "all nodes" if document.nodes else "all hosts", LOCALHOST: "this machine"}

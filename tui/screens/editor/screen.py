@@ -469,8 +469,10 @@ class EditorScreen(Page):
         else in the text."""
         jobs = {} if self.now.cluster is None else self.now.cluster.jobs
         match place:
-            case ("hosts", str(host)) if self.now.document is not None:
-                self._table.go(host)
+            case ("hosts", str(host), *rest) if self.now.document is not None:
+                # `via` stands in the column of ssh
+                field = str(rest[0]) if rest else ""
+                self._table.go(host, field="ssh" if field == "via" else field)
                 self.set_focus(self._table)
             case ("jobs", str(job), "tasks", int(index)) if job in jobs and (
                 index < len(jobs[job].tasks)
