@@ -111,7 +111,7 @@ async def test_no_screen_of_a_run_names_a_default_key(run: ScriptedRun) -> None:
         await shows(pilot, "again: KILL now")
         names_no_default(app)
         run.end(Outcome.KILLED, 130)
-        await shows(pilot, "Esc back   l launch again")
+        await shows(pilot, " back   ")
         names_no_default(app)
         await pilot.press(OTHERS["dialog.back"])
         await shows(pilot, "receipt")
