@@ -191,7 +191,7 @@ class HostView:
     reason: str = ""
     """Why it is in that state; may be empty."""
     code: str = ""
-    """Kind of the reason for which it was refused, as `tfmux check` has it; may be empty."""
+    """Kind of the reason for which it was refused, as `tfmux check FILE` has it; may be empty."""
     lease_until: Time | None = None
     """When a lost host acts without the launcher."""
     last_heard: Time | None = None
