@@ -131,7 +131,7 @@ def test_a_launcher_that_sends_no_message_is_left(
     with followed(tmp_path, snapshot_of(RunPhase.RUNNING, 1.0)) as (client, theirs):
         theirs.sendall(line + b"\n")
         seen = wait(client, lambda s: s.notes, "a note")
-        assert "sends what this program does not know" in seen.notes[0]
+        assert "sent a message that this version does not know" in seen.notes[0]
         wait(client, lambda _: silent, "another launcher")
 
 
