@@ -115,7 +115,7 @@ def test_tasks_on_other_hosts_outlive_a_launcher_that_is_followed(scenario: Faul
         before = pids()
         up.signal_launcher(signal.SIGKILL)
         up.wait_for(lambda e: "starting another" in str(e.get("note")), "another launcher")
-        up.wait_for(lambda e: "launcher before this one" in str(e.get("note")), "its word")
+        up.wait_for(lambda e: "previous launcher process" in str(e.get("note")), "its word")
         wait_until(lambda: set(last_states(up).values()) == {"ready"}, "all are ready again")
         assert pids() == before and all(before)
         up.press_ctrl_c()

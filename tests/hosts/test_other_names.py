@@ -102,4 +102,4 @@ def test_a_name_for_this_machine_alone(bed: Testbed, tmp_path: Path, config: str
     text = FILE.format(hosts=hosts).replace('"tf2:auto"', '"tf2:auto", "tf3:auto"')
     places, _, said = plan(write(tmp_path, text))
     assert places[:2] == ["tf1", bed["tf2"].address]
-    assert "tf1 is" in said and "write address in [hosts.tf1]" in said
+    assert "tf1 is" in said and "set address in [hosts.tf1]" in said

@@ -84,7 +84,7 @@ def test_hosts_that_share_a_home_keep_results_apart(testbed: Testbed, tmp_path: 
     }
     assert (here / "tf2/out/1.ckpt").read_text() == "1" * 1000
     done = command.run("collect", up.run_id, "3.ckpt")
-    assert done.returncode == 0 and done.stdout.startswith("tf3: 1 file, it is here already")
+    assert done.returncode == 0 and done.stdout.startswith("tf3: 1 file fetched before")
 
 
 def test_one_host_that_is_off_keeps_no_other_from_being_collected(

@@ -260,7 +260,7 @@ def test_a_host_that_sends_more_than_was_asked_for(tmp_path: Path) -> None:
     flood = [file("big", b"", size=size - 200), *[bytes(1 << 20)] * 64]
     brought, told_here = results(Host(message(told), *flood), tmp_path)
     assert not brought
-    assert "more than was asked for" in str(told_here[-1])
+    assert "sent more than requested" in str(told_here[-1])
 
 
 def test_an_incomplete_copy_is_not_called_complete(tmp_path: Path) -> None:

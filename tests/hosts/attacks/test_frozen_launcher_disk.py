@@ -105,7 +105,7 @@ def test_a_run_is_ended_while_the_disk_is_frozen(
         assert not [p for p in FaultScenario.here(run_id) if "/" in (p.tag or "")], "its tasks live"
         code = up.wait()
         assert code == (143 if means == "term" else 130), up.transcript()
-        assert any("are not stored here" in note for note in notes(up)), notes(up)
+        assert any("could not be stored" in note for note in notes(up)), notes(up)
     disk.thaw()
     for name in ("a", "b"):
         log = (runs_home() / run_id / f"{name}-0.log").read_bytes()

@@ -44,7 +44,7 @@ def look(client: Client, *tasks: str, late: str = LATE) -> StacksAnswer:
     deadline = time.monotonic() + PATIENCE
     while True:
         said = client.ask(wire.STACKS, {"tasks": list(tasks) or None})
-        if "the look before this one" not in str(said.get("error")):
+        if "the previous request for stacks" not in str(said.get("error")):
             assert "error" not in said, said
             answer = StacksAnswer.model_validate_json(wire.encode(wire.REPLY, said)[5:])
             if late not in {one.note for one in answer.processes}:

@@ -270,7 +270,7 @@ def test_a_lost_gate_is_an_error(folder: Path) -> None:
     """A wrapper that gives another input would let the program begin before its stage."""
     result = cold(warm([sys.executable, "script.py"], "json"), folder)
     assert result.status == 1 and result.out == ""
-    assert "has replaced or read standard input" in result.err
+    assert "has used the standard input" in result.err
 
 
 @pytest.fixture
