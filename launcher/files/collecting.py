@@ -34,8 +34,8 @@ from ..plan.run_plan import HostPlan
 from ..printable import printable
 from ..quantities import counted, size
 from ..run import events as ev
+from ..run.fields import Count, Text
 from ..run.snapshot import KeptResults
-from ..run.states import Count, Text
 from .unpacking import Unpacker, UnpackError, display_name
 
 PATIENCE = 60.0

@@ -21,20 +21,10 @@ from ..ids import TaskId
 from ..plan.run_plan import Plan
 from ..printable import printable
 from ..run.background import LeftProcesses
+from ..run.fields import Code, Count, ExitCode, Figure, Line, Pid, Seconds, SignalName, Text
 from ..run.gpus import GpuView
 from ..run.snapshot import Survivor
-from ..run.states import (
-    Code,
-    Count,
-    ExitCode,
-    Figure,
-    Line,
-    Pid,
-    Seconds,
-    SignalName,
-    StoppedBy,
-    Text,
-)
+from ..run.states import StoppedBy
 
 AnyNumber = Annotated[int, Field(ge=-(1 << 62), le=1 << 62)]
 Port = Annotated[int, Field(ge=1, le=65535)]

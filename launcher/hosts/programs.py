@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ..errors import AgentError, HostError
 from ..printable import printable
-from ..run.states import Code, Count, Text
+from ..run.fields import Code, Count, Text
 from . import bootstrap
 from .bootstrap import Arrival, arrive
 from .frames import Answer, Frame

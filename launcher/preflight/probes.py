@@ -17,7 +17,7 @@ from ..hosts.transport import Transport
 from ..hosts.ways import transport_factory
 from ..on_host.executables import PROGRAM_SECONDS
 from ..plan.run_plan import HostPlan
-from ..run.states import Code, Count, Figure, Seconds, Text
+from ..run.fields import Code, Count, Figure, Seconds, Text
 
 if TYPE_CHECKING:  # what SSH needs takes as long to import as half of a launcher of local tasks
     from ..hosts.ssh import SshConnector

@@ -11,7 +11,7 @@ from ..agent.wire import MOST_LEFT
 from ..frozen import frozen
 from ..printable import printable
 from ..quantities import counted
-from .states import Count, ExitCode, Line, Pid, Seconds, SignalName
+from .fields import Count, ExitCode, Line, Pid, Seconds, SignalName
 
 SHORT_SECONDS = 10.0
 """A command that has taken longer has worked itself: what it leaves is a helper of its own."""

@@ -14,8 +14,9 @@ from ..ids import TaskId
 from ..plan.facts import HostFacts
 from .background import LeftProcesses
 from .cause import Verdict
+from .fields import Attempt, Count, Seconds, Status, Time
 from .snapshot import AllocatedNode, HostReceipt, KeptResults
-from .states import Attempt, Count, Seconds, Status, StoppedBy, Time
+from .states import StoppedBy
 
 
 @frozen

@@ -14,7 +14,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
 from ..quantities import counted, size
-from .states import Code, Count, Figure, GpuId, Line, Pid, Time
+from .fields import Code, Count, Figure, GpuId, Line, Pid, Time
 
 IDLE_SECONDS = 60.0
 """A GPU that a running task holds, and that does nothing for so long, is worth a warning."""

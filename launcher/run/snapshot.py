@@ -21,26 +21,9 @@ from ..plan.facts import HostFacts, Resume
 from ..quantities import counted, size
 from .background import LeftProcesses
 from .cause import Verdict
+from .fields import Attempt, Count, ExitCode, Pid, Seconds, Status, Text, Time
 from .gpus import GpuView
-from .states import (
-    Attempt,
-    Cause,
-    Count,
-    ExitCode,
-    Halt,
-    Hang,
-    HostState,
-    Intent,
-    Outcome,
-    Pid,
-    RunPhase,
-    Seconds,
-    Status,
-    StoppedBy,
-    TaskState,
-    Text,
-    Time,
-)
+from .states import Cause, Halt, Hang, HostState, Intent, Outcome, RunPhase, StoppedBy, TaskState
 
 _TERM_CAUGHT = 143
 """Status of shells, and of programs that catch TERM: 128 and its number."""

@@ -19,7 +19,7 @@ from ..frozen import frozen
 from ..ids import TaskId, named_tasks
 from ..quantities import counted
 from .cause import Verdict
-from .states import Count, Time
+from .fields import Count, Time
 
 _MOST_SHOWN = 3
 """Frames by which a stack is named."""

@@ -32,6 +32,7 @@ from ..frozen import frozen
 from ..ids import TaskId
 from ..printable import printable
 from ..quantities import age, counted
+from ..run.fields import Attempt, Count, ExitCode, Time
 from ..run.gpus import GpuSample
 from ..run.snapshot import (
     Metric,
@@ -40,7 +41,7 @@ from ..run.snapshot import (
     Snapshot,
     TaskView,
 )
-from ..run.states import Attempt, Count, ExitCode, HostState, Outcome, RunPhase, Time
+from ..run.states import HostState, Outcome, RunPhase
 from ..run.views import Record, Views
 
 LONGEST = 16 << 20

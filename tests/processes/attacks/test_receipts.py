@@ -179,7 +179,8 @@ def test_a_program_of_the_agents_own_holds_up_no_receipt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an agent whose own `nvidia-smi` hangs, when everything is killed, then the receipt is
-    clean and counts the task alone, and `nvidia-smi` goes when the agent does."""
+    clean and counts the task alone; a question starts no second one, and `nvidia-smi` goes when
+    the agent does."""
     script = tmp_path / "nvidia-smi"
     script.write_text("#!/bin/sh\nexec sleep 3000\n")
     script.chmod(0o755)
@@ -187,16 +188,15 @@ def test_a_program_of_the_agents_own_holds_up_no_receipt(
     with Client() as client:
         client.hello()
         client.start("w:0", ["sleep", "1000"])
-        client.ask(wire.STATS, {})
-        wait_until(lambda: hanging(client), "nvidia-smi runs")
+        wait_until(lambda: client.ask(wire.STATS, {}) and hanging(client), "nvidia-smi runs")
         for _ in range(3):
             client.ask(wire.STATS, {})
         assert len(hanging(client)) == 1
         client.send(wire.GPUS, {"id": 100})
-        wait_until(lambda: len(hanging(client)) == 2, "it runs for this question, too")
         receipt = client.kill()
         assert receipt["survivors"] == [] and receipt["confirmed"] and receipt["signalled"] == 1
-        assert hanging(client), "it is not the kill's business"
+        assert "did not answer" in client.get(wire.REPLY, id=100)["why"]
+        assert len(hanging(client)) == 1, "it is not the kill's business"
         client.leave()
         wait_until(lambda: not hanging(client), "it goes with the agent")
 

@@ -262,7 +262,7 @@ def test_threads_and_processes_of_an_import_are_named(folder: Path, work: str) -
     assert (status, out) == (0, "True\n")
     assert err == (
         "tfmux: warm start: importing busy has started a thread or a process before the task's "
-        "stage: where that is too early, remove it from warm in [start] of the cluster file\n"
+        "stage: if that is too early, remove it from warm in [start] of the cluster file\n"
     )
 
 
