@@ -166,7 +166,8 @@ def test_a_gpu_that_fails_makes_its_host_guilty(
         assert up.wait() == 1, up.transcript()
     verdict = up.of("run")[-1]["verdict"]
     assert (verdict["kind"], verdict["tasks"]) == ("gpu", ["worker:1"]), verdict
-    assert verdict["text"].startswith(f"localhost: {fault}")
+    # Not sure where the other one has failed first, and this one was ended before it had.
+    assert verdict["text"].removeprefix("probably ").startswith(f"localhost: {fault}")
 
 
 def test_an_nvidia_smi_that_hangs_holds_up_no_run(smi: FakeNvidiaSmi, tmp_path: Path) -> None:

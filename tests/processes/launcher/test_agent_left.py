@@ -112,17 +112,18 @@ def test_every_way_into_the_background_is_seen(client: Client) -> None:
     assert client.kill()["survivors"] == []
 
 
-def test_what_fails_in_the_background_at_once_is_seen(client: Client) -> None:
-    """The status of what nobody waits for comes to the agent. Each is alone: of a process that
-    lived between two looks it is known only then whose it was."""
-    for name, (argv, status) in FAILED.items():
-        each = failure(client, name, argv)
-        if status == -9:
-            assert each["signal"] == "KILL" and "sh" in each["command"], each
-        else:
-            assert each["exit_code"] == status or status is None, (name, each)
-            assert each["exit_code"] != 0
-        assert each["forked"] is (name in ("not-found", "no-directory", "forks")), (name, each)
+@pytest.mark.parametrize("name", FAILED)
+def test_what_fails_in_the_background_at_once_is_seen(client: Client, name: str) -> None:
+    """The status of what nobody waits for comes to the agent. Each has an agent of its own: of a
+    process that lived between two looks it is known only then whose it was."""
+    argv, status = FAILED[name]
+    each = failure(client, name, argv)
+    if status == -9:
+        assert each["signal"] == "KILL" and "sh" in each["command"], each
+    else:
+        assert each["exit_code"] == status or status is None, each
+        assert each["exit_code"] != 0
+    assert each["forked"] is (name in ("not-found", "no-directory", "forks")), each
     assert client.kill()["survivors"] == []
 
 
