@@ -358,7 +358,8 @@ async def test_a_paused_pane_that_grows_is_filled(run: ScriptedRun) -> None:
         await pilot.press("z")
         await until(pilot, lambda: [row for row in screen_text(app) if "line " in row] == before)
         await pilot.press("z", "up")
-        await until(pilot, lambda: not visible(app, "line 199.") and visible(app, "line 198."))
+        # Pressed before the zoomed pane has lost a row to the list of tasks, it is two lines.
+        await until(pilot, lambda: not visible(app, "line 199.") and visible(app, "line 197."))
 
 
 async def test_releasing_the_mouse_copies(run: ScriptedRun) -> None:
