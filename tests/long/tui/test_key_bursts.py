@@ -25,6 +25,7 @@ from tui.screens.dialogs import Confirm
 from tui.screens.home import HomeScreen
 from tui.screens.hosts_screen import HostsScreen
 from tui.screens.run_screen import RunScreen
+from tui.widgets.pane import Pane
 
 
 def burst(app: TfmuxApp, keys: Iterable[str]) -> None:
@@ -76,7 +77,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
         return snapshot()
 
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: bool(app.focused))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert isinstance(app.screen, RunScreen)
         control = Mock(living=True, snapshot=busy, signal=run.signal)
         monkeypatch.setattr(app.screen, "control", control)
@@ -92,7 +93,7 @@ async def test_the_answer_right_behind_a_command_that_asks(
 async def test_a_search_and_what_follows_it(run: ScriptedRun) -> None:
     """The prompt has the letters, and the screen what comes behind Enter."""
     async with showing(run, (120, 40)) as (app, pilot):
-        await until(pilot, lambda: bool(app.focused))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         burst(app, ["slash", *"xH", "enter", "H"])
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
     assert run.asked == []
@@ -102,7 +103,7 @@ async def test_the_kill_key_waits_for_no_other(run: ScriptedRun) -> None:
     """The kill key is handled before keys that wait for the one before them."""
     held = asyncio.Event()
     async with showing(run, (120, 40)) as (app, pilot):
-        await until(pilot, lambda: bool(app.focused))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         assert app.focused is not None
         app.focused.call_later(held.wait)  # the focused widget is busy
         burst(app, ["j", "k", "f9"])

@@ -17,6 +17,7 @@ from tui.config import load_config
 from tui.palette import Palette
 from tui.screens.hosts_screen import HostsScreen
 from tui.screens.run_screen import RunScreen
+from tui.widgets.pane import Pane
 
 
 async def test_enter_waits_for_the_commands_that_are_looked_for(
@@ -80,7 +81,7 @@ async def test_the_palette_misses_no_key(run: ScriptedRun) -> None:
     """Letters right behind the key that opens it were lost, and Enter took a command that the
     rest stood for."""
     async with showing(run, (120, 40)) as (app, pilot):
-        await until(pilot, lambda: bool(app.focused))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         for key in ("ctrl+p", *"hosts", "enter"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await until(pilot, lambda: isinstance(app.screen, HostsScreen))
@@ -118,7 +119,7 @@ async def test_no_line_of_the_palette_says_only_where_a_key_belongs(run: Scripte
     """Eight keys that scroll stood before search, filter and layout, each above the word "Log"; now
     they are the last, without a word, and are still found by their names."""
     async with showing(run, (120, 40)) as (app, pilot):
-        await until(pilot, lambda: bool(app.focused))
+        await until(pilot, lambda: isinstance(app.focused, Pane))
         await pilot.press("ctrl+p")
         await shows(pilot, "All keys of this screen")
         offered = app.screen.query_one(CommandList)
