@@ -288,6 +288,26 @@ async def test_a_server_that_is_stopped_goes_on_or_has_ended(
         await until(lambda: len(another.pages()) == 1, "one page is left on the server")
 
 
+async def test_a_server_that_has_ended_has_ended_whoever_answers(
+    serve: Serve, chromium: Browser
+) -> None:
+    """A connection that was open before still answers while the server goes, and then the page
+    finds none to open: it says what the server said, not that it lost its connection."""
+    tab = await chromium.tab()
+    await tab.open(serve.url)
+    await tab.wait_for("l launch")
+    await tab.evaluate("""
+        let asked = 0;
+        window.fetch = async () => { if (++asked === 3) window.thrice(); return new Response(""); };
+        window.asked = new Promise((done) => window.thrice = done);
+        0
+    """)
+    await asyncio.to_thread(serve.end, signal.SIGINT)
+    await tab.wait_for_banner("tfmux serve has ended.")
+    await tab.evaluate("window.asked")  # two sockets have been refused by the third time
+    assert "tfmux serve has ended." in await tab.banner()
+
+
 async def test_a_page_opens_again_at_the_moment_that_it_is_looked_at(
     serve: Serve, wire: Relay, chromium: Browser
 ) -> None:

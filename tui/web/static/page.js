@@ -151,7 +151,7 @@
         if (socket !== this.#socket) return;
         const now = performance.now();
         this.#socket = this.#asked = null;
-        this.#ended = code === 1001;
+        if (code === 1001) this.#ended = true; // until a server lets the page in
         this.#closed = code === 1000;
         if (now - this.#since > LONGEST_WAIT) this.#wait = FIRST_WAIT;
         this.#next = Math.max(this.#next, now + this.#wait);
