@@ -23,7 +23,7 @@ from tests.support.paths import REPOSITORY
 QUICK = ("unit", "screens")
 NO_PROCESS = (*QUICK, "long")
 _SECONDS = 0.25
-_SLOW = 6.0
+_SLOW = 12.0
 """How much longer the same work may take on the slowest and busiest machine."""
 _LANES = 3
 """How many tests of TensorFlow run at a time. They compute, with a low priority, and all others
