@@ -120,6 +120,7 @@ _INT = r"\d{1,3}(?:,\d{3})+|\d{1,15}"
 _STEP = rf"(?P<step>{_INT})"
 _TOTAL = rf"(?P<total>{_INT})"
 _OF = rf"\s*/\s*{_TOTAL}"
+_OF_WORDS = rf"\s*(?:/|(?:out )?of )\s*{_TOTAL}"
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|\.\d+(?:[eE][-+]?\d+)?|nan|NaN|NAN)"
 _END = r"(?:\.0+)?(?:[^\w.,/%-]|[.,-](?:\D|$)|$)"
 """Behind a count: neither the rest of a number or a date nor a unit."""
@@ -127,7 +128,7 @@ _LINE = r"(?:\xe2\x94\x81|\xe2\x94\x80|\xe2\x95\xb8|\xe2\x95\xba)"
 """The lines of bars of Keras, rich and Ultralytics, whole and half, as bytes of UTF-8."""
 _SCALED = r"\d{1,4}(?:\.\d+)?"
 _NAMES = (
-    r"steps?|iters?|iterations?|itr|it|batch|batches|batch_?i(?:d|dx|ndex)|mini-?batch|updates?"
+    r"steps?|iters?|iterations?|itrs?|it|batch|batches|batch_?i(?:d|dx|ndex)|mini-?batch|updates?"
 )
 _TRAIN = r"train(?:ing|er)?|learning"
 
@@ -216,10 +217,12 @@ _FORMS = (
         "named",
         rf"(?i)(?:^|[^\w./-])(?:(?P<train>{_TRAIN})[ _/])?(?P<name>{_NAMES})[\"']?"
         r"(?P<sign>\s*(?:[:=#\[(]|\xef\xbc\x9a|\.\.\. \()|\s)\s*[\"'\[(]?\s*(?:\d+ ?- *)?"
-        rf"{_STEP}(?:{_OF})?{_END}",
+        rf"{_STEP}(?:{_OF_WORDS})?{_END}",
     ),
+    # [2000/300000] Train loss: 0.12    [0: 20/1000] train loss: 1.2    12/120 (epoch 0), loss = 3.1
+    ("first", rf"^\s*[\[(]?(?:\d+: ?)?{_STEP}{_OF}[\])]?[ ,:]+[^\d\s]"),
     # [10] learning_rate=0.1, loss=2.3    [10]	train-logloss:0.31: a step, or a rank
-    ("indexed", rf"(?:^|[\]\s])\[{_STEP}\]\s+[\w/'. -]{{1,60}}[:=]\s*{_NUMBER}"),
+    ("indexed", rf"(?:^|[\]\s])\[{_STEP}(?: \| [\d.:]+)?\]\s+[\w/'. -]{{1,60}}[:=]\s*{_NUMBER}"),
 )
 """How programs say a step; where a line has several, the first of these counts."""
 _BARS = ("bar", "keras", "rich")
@@ -239,21 +242,34 @@ _WHOLE = {b"step": 0, b"upda": 1, b"iter": 2, b"itr": 2}
 
 _LOSS = _Expression(
     r"(?i)(?P<name>(?:\b(?:train(?:ing)?|lm|avg|average|mean|total|val|valid|validation|eval|test"
-    r"|dev|best|final|min|student|teacher|(?:mini-?)?batch|epoch|step|running|current|reconstruction)"
-    r"[. ]{1,2})?[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
+    r"|dev|best|final|initial|min|student|teacher|(?:mini-?)?batch|epoch|step|running|current|reconstruction)"
+    r"[. ]{1,2}){0,2}[\w./'-]{0,40}(?:loss|cost|entropy)[\w./'-]{0,40})"
     r"(?P<more> (?:scale|value|ppl|on training batch|train|val|this|at))?"
-    r"(?:[\"'], |[\"']?\s*(?:is\b|[:=(|]|\xef\xbc\x9a)?)\s*[\"'\[(]{0,2}"
+    r"(?P<of> ?\([A-Za-z][\w -]{0,20}\))?"
+    r"(?:[\"'], |[\"']?\s*(?:is\b)?(?:[:=(|]|\s-+>|\xef\xbc\x9a)?)\s*[\"'\[(]{0,2}"
     r"(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
-    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|\W|$))"
+    rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|[^\w.]|\.(?:\D|$)|$))"
 )
 _OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
-_WORD = _Expression(r"(?:^|[^\w.])(?P<word>[A-Za-z_]+)$")
+_LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+_DIGITS = b"0123456789"
+_COUNTERS = frozenset(
+    b"step steps iter iters iteration iterations itr it batch batches epoch epochs update updates"
+    b" train training global round rank worker task gpu node".split()
+)
+"""What a number before a loss may count."""
 _CONNECTING = frozenset(b"and with the has gives is at done completed now its".split())
 _AVERAGE = _Expression(rf"(?P<loss>{_NUMBER}) avg(?: loss)?,")
+_WHOSE = (
+    r"(?:train(?:ing|er)?|tr|lm|av[gre]\.?|average|mean|total|global|overall|step|epoch"
+    r"|(?:mini-?)?batch|running|moving|smoothed|reduced|current|cur|metrics|losses)"
+)
 _AT_STEP = _Expression(
-    r"(?i)\bloss (?:\([^()]*\) )?at (?:step|iteration|batch) \d+ ?[:=] ?"
+    rf"(?i)(?:^|[^\w ] *|  |\b(?P<whose>(?:{_WHOSE} ){{1,3}}))(?:loss|cost) (?:\([^()]*\) )?"
+    rf"(?:at|after|in|for|of) (?:[@a-z]{{0,12}}[ #]{{0,2}}\d+(?:/\d+)?[, ]{{0,2}}){{1,3}} *[:=] *"
     rf"(?P<loss>{_NUMBER})(?:\s|$)"
 )
+"""A loss behind the step that it is of: `loss at step 12: 0.3`, `Cost after iteration 9: 0.6`."""
 _SOURCE = _Expression(r"^ {4}.*\bloss = ")
 """A line of a program, as tracebacks quote it."""
 _RESULT = _Expression(r"^ +(?:\w+ = |\"\w+\": )[^ ]+$")
@@ -261,22 +277,19 @@ _RESULT = _Expression(r"^ +(?:\w+ = |\"\w+\": )[^ ]+$")
 _WHOLE_LOSS = _Expression(r"^\D*\d+(?:\D\D|\D?$)")
 """A whole number where a loss stands alone: games have such."""
 _JITTER = _Expression(rf"\(jitter = [^)]*\)\s+(?P<loss>{_NUMBER})")
-_EXACT = _Expression(r"^loss(?: value| on training batch)?$")
+_EXACT = frozenset((b"loss", b"loss value", b"loss on training batch"))
 _GOOD = _Expression(
-    r"^(?:(?:train(?:ing)?|tr|lm|av[gre]\.?|average|mean|total|step|(?:mini-?)?batch|running|current|cur)"
-    r"[ _./-](?:step_|epoch_)?(?:total_)?loss(?:_step)?|reduced_train_loss|loss train"
-    r"|(?:train metrics/train/|train )?loss[_/](?:train/)?"
-    r"(?:total|avg\w*|train|value|loss)(?:_loss)?"
-    r"|losses/(?:total_)?loss)$"
+    rf"^(?:{_WHOSE}[ _./-]{{1,2}}){{0,4}}loss(?:[ _/.-](?:{_WHOSE}|avg\w*|value|loss)){{0,3}}$"
 )
 _FAIR = _Expression(
-    r"^(?:train(?:ing)?[-_./' s]*)?(?:\w*log_?loss|cross[-_ ]?entropy(?:_?loss)?|ce_?loss|cost"
-    r"|mlm_loss|nll_?loss|mse_?loss|crossentropyloss)$"
+    r"^(?:train(?:ing)?[-_./' s]*)?(?:\w*log_?loss|cross[-_ ]?entropy(?:[-_ ]?loss)?|ce[-_]?loss"
+    r"|cost|mlm[-_]loss|nll[-_]?loss|mse[-_]?loss|crossentropyloss)$"
 )
 
 _EPOCH = _Expression(r"^Epoch \d+/\d+\s*$|^\s+Epoch\s+(?i:GPU_)?(?i:mem)\s")
 _ASIDE = _Expression(
-    r"(?i)\b(?:val|valid|validat\w*|eval|evals|evaluat\w*|cv|test|testing|sanity|predict\w*"
+    r"(?i)(?:\b|_)(?:val|valid|validat\w*|eval|evaluat\w*|test)\b"
+    r"|\b(?:evals|cv|testing|sanity|predict\w*"
     r"|infer|inference|dev|vis|map[\d@]*|val_(?:iter|step|epoch)|restor\w*|resum\w*"
     r"|start\w* (?:training )?(?:from|at)|sav(?:ing|ed)|checkpoint\w*|best"
     r"|loss for final step|wandb"
@@ -292,33 +305,46 @@ _TRAINING = (b"training", b"learning", b"tuning", b"fitting", b"optimizing", b"o
 """What a bar without a loss says that the program does: all else is done to data."""
 _BYTES = _Expression(r"\d ?[kMGT]?i?B(?:/s|\b)")
 _MORE = _Expression(
-    r"(?i)\b(?:lr|learning[ _]rate|acc|accuracy|ppl|eta|time|speed|grad(?:ient)?[ _]?norm|epoch|tps"
-    r"|mfu|ips|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
-    r"|[:=] ?-?\d+\.\d+\b.*[:=] ?-?\d+\.\d"
+    r"(?i)\b(?:lr|learning[ _-]rate|acc|accuracy|ppl|eta|time|speed|grad(?:ient)?[ _-]?norm|epoch"
+    r"|tps|mfu|ips|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
+    r"|[:=] ?[-+]?\d+\.\d+\b.*[:=] ?[-+]?\d+\.\d"
 )
 """Figures beside a step, which a sentence does not have."""
+_ONE_OF_SEVERAL = (
+    r"\b(?:loss_\w+|\w+_loss|(?:policy|value|actor|critic|kl|[dg]|gen\w*|disc\w*|cls|class\w*|reg\w*"
+    r"|bbox|box|mask|rec\w*|adv\w*|aux\w*|style|content|triplet|contrastive) loss)"
+    r"[\"']?\s*[:=]\s*[-+]?\d+\.\d"
+)
+_PART = _Expression(rf"(?i){_ONE_OF_SEVERAL}")
+"""One loss of several, which a line of settings does not have."""
 _TRAINS = _Expression(
     r"(?i)(?:^|[^\w=/.-])(?:train(?:ing|er)?|(?:pre-?|fine-?)?(?:train|tun)ing)(?:\b|[\d_])"
     r"|\bepochs?(?:\W{0,4}\d{1,6}(?:\D|$)|\W{0,2}\d{1,3}%\||:?$)"
-    r"|\b(?:lr|learning[ _]rate|grad(?:ient)?[ _]?norm)\b"
-    r"|\b(?:acc|accuracy|top-?[15]|ppl|perplexity|mfu)\W{1,3}\d+\.\d|\b(?:loss_\w+|\w+_loss)[\"']?\s*[:=]\s*-?\d+\.\d"
+    r"|\b(?:lr|learning[ _-]rate|grad(?:ient)?[ _-]?norm)\b"
+    rf"|\b(?:acc|accuracy|top-?[15]|ppl|perplexity|mfu)\W{{1,3}}\d+\.\d|{_ONE_OF_SEVERAL}"
 )
 """Words that show that a line is about a training."""
 _RATES = _Expression(r"(?i)\b(?:images?|imgs?|examples?|samples|tokens|words)(?:/|_per_)s(?:ec)?\b")
-_COSTS = _Expression(r"(?i)\b(?:mini-?batch|pass|up\.) ")
+_COSTS = _Expression(r"(?i)\b(?:mini-?batch|pass|up\.) |\biter(?:ation)?s?\W{1,3}\d+, cost\s?[:=]")
 """Words beside which a cost is that of a training, and no price."""
 _UNIT = _Expression(
     r"^\s?(?:%|\$|\xe2\x82\xac|\.\.|(?:dBm?|m?s|[kM]?W|[kKMG]i?B|kg|USD|EUR|per)\b)"
 )
 """Units behind a number that is no loss of a training."""
-_OTHER_TRADES = _Expression(r"(?i)\b(?:profit|pnl|wins?|draws?|packets?|jitter|rx|price)\b")
+_OTHER_TRADES = _Expression(
+    r"(?i)\b(?:profit|pnl|wins?|draws?|gains?|trades|packets?|jitter|rx|price)\b"
+)
 """Words beside which a loss is one of money, games or networks."""
 _IDEOGRAPH = _Expression(r"[\xe3-\xe9][\x80-\xbf]{2}\s*$")
 _CHINESE_TRAINING = b"\xe8\xae\xad\xe7\xbb\x83"
 """The word for training, in UTF-8."""
+_NUMBER_OF_EPOCH = _Expression(r"(?i)\bepoch\W{0,3}(?P<epoch>\d{1,9})\b")
+_TIME = _Expression(r"^\W?\s*\d\d?:\d\d\b")
 _IN_EPOCH_NOW = _Expression(r"(?i)\bepoch\W{0,3}\d+(?:/\d+)?\W{1,4}$")
+_EPISODE = _Expression(r"(?i)\bepisode\W{0,3}\d")
+"""Steps that are told beside it are its own."""
 _OTHER_STEPS = _Expression(
-    r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps|episode|eval)[ _-]$"
+    r"(?i)\b(?:accum\w*|warm-?up|max|num|of|per|every|each|fps|episode|eval|av[eg]\w*|mean)[ _-]$"
 )
 """Words before `step` in settings."""
 _PREFIX = _Expression(
@@ -340,7 +366,7 @@ def figures_of(line: bytes) -> Figures | None:
     if line[:1] == b" " and _RESULT.search(line) is not None:
         return None
     loss, loss_at = _loss_of(line)
-    if loss is None and (found := _AT_STEP.search(line)) is not None:
+    if loss is None and b": " in line and (found := _AT_STEP.search(line)) is not None:
         loss, loss_at = _number(found), found.match.start()
     for number in sorted(_ANY.Match(line) or ()):
         form = _FORMS[number][0]
@@ -348,7 +374,9 @@ def figures_of(line: bytes) -> Figures | None:
             found = _best_named(line, loss is not None)
         else:
             found = _EXPRESSIONS[number].search(line)
-        if found is None or (form == "indexed" and loss is None):
+        if found is None or (form in ("indexed", "first") and loss is None):
+            continue
+        if form == "first" and _is_epochs(line, found):
             continue
         if form == "images":
             loss = _number(_JITTER.search(line))
@@ -362,6 +390,15 @@ def figures_of(line: bytes) -> Figures | None:
     return Figures("loss", FormRank.LOSS, loss=loss)
 
 
+def _is_epochs(line: bytes, found: _Hit) -> bool:
+    """The count that a line begins with is that of epochs (`3/10 * Epoch 3`), or a date."""
+    rest = line[found.span("total")[1] :]
+    epoch = _NUMBER_OF_EPOCH.search(line)
+    return _TIME.search(rest) is not None or (
+        epoch is not None and epoch.count("epoch") == found.count("step")
+    )
+
+
 def _best_named(line: bytes, has_loss: bool) -> _Hit | None:
     """A step by its name: one of the training before one of an epoch. Without a loss it must look
     like a figure beside others: `Step 1: unpack the data` is a sentence."""
@@ -373,12 +410,15 @@ def _best_named(line: bytes, has_loss: bool) -> _Hit | None:
         counted = bool(signed or found["total"])
         before = line[: found.span("name")[0]]
         if has_loss:
-            fits = signed or not name.endswith(b"s")
+            fits = not name.endswith(b"s") or (counted and not _EPISODE.search(line))
+        elif name.startswith(b"batch") and signed and _PART.search(line) is not None:
+            fits = True
         elif name.endswith(b"s") or (name.startswith(b"batch") and not found["total"]):
             fits = _IN_EPOCH_NOW.search(before) is not None and _MORE.search(line) is not None
         else:
             tells = not before.strip() and _TRAINS.search(line) is not None
             fits = (counted or tells) and (bool(found["train"]) or _MORE.search(line) is not None)
+            fits |= not before.strip() and not line[found.match.end() :].strip()
         fits = fits and _OTHER_STEPS.search(before) is None
         place = _WHOLE.get(name[:4], len(_WHOLE))
         if fits and (best is None or place < best[0]):
@@ -432,7 +472,9 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
         more = found["more"].strip().lower()
         if more in _OTHER_LOSSES or found["after"] in (b" at step", b" is"):
             continue
-        if line[at - 1 : at] in (b"?", b"&") or _UNIT.search(line[found.span("loss")[1] :]):
+        if (of := found["of"]) and _ASIDE.search(of) is not None:
+            continue
+        if line[at - 1 : at] in (b"?", b"&"):
             continue
         if found["loss"].isdigit() and found["after"][-1:].isdigit():
             continue  # `loss 2,5`, or `loss 120 0.625`
@@ -442,7 +484,7 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
             continue  # `Accuracy: 44.8%, Avg loss: 2.1`, of a test set
         if more and more != b"value":
             name += b" " + more
-        if _EXACT.search(name):
+        if name in _EXACT:
             if not _is_plain(line, at):
                 continue
             merit = 0
@@ -454,6 +496,10 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
             continue
         if b"cost" in name and not (_TRAINS.search(line) or _COSTS.search(line)):
             continue
+        if _UNIT.search(line[found.span("loss")[1] :]) is not None:
+            continue
+        if best is None and _OTHER_TRADES.search(line) is not None:
+            break
         if best is None or merit < best[0]:
             best = (merit, float(found["loss"]), at)
     return (None, len(line)) if best is None else (best[1], best[2])
@@ -462,15 +508,24 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
 def _is_plain(line: bytes, at: int) -> bool:
     """No word before `loss` says which of several losses it is (`policy loss`, `D loss`)."""
     before = line[max(0, at - 40) : at]
-    word = _WORD.search(before.rstrip(b" "))
-    if _OTHER_TRADES.search(line) or (
-        _IDEOGRAPH.search(before) and _CHINESE_TRAINING not in before
-    ):
-        return False
-    if word is None or not before.endswith(b" ") or before.endswith(b"  "):
+    if before.rstrip(b" ")[-1:] >= b"\x80" and _IDEOGRAPH.search(before) is not None:
+        return _CHINESE_TRAINING in before
+    if not before.endswith(b" ") or before.endswith(b"  "):
         return True
-    text = word["word"]
-    return (text.isupper() and len(text) > 1) or text.lower() in _CONNECTING
+    text = before[:-1]
+    if text[-1:].isdigit():  # `Content 1 loss`, and no `Epoch 1 loss`
+        word = _last_word(text.rstrip(_DIGITS).rstrip(b"# "))
+        return not word or word.lower() in _COUNTERS
+    word = _last_word(text)
+    return not word or (word.isupper() and len(word) > 1) or word.lower() in _CONNECTING
+
+
+def _last_word(text: bytes) -> bytes:
+    """The word of letters that a text ends with."""
+    rest = text.rstrip(_LETTERS)
+    if rest[-1:].isdigit() or rest.endswith(b"."):
+        return b""
+    return text[len(rest) :]
 
 
 def _number(found: _Hit | None) -> float | None:

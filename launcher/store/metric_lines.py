@@ -126,6 +126,11 @@ class _LineForm:
     trained: bool = False
     """A loss was told beside it: it is no bar of data."""
 
+    def counts(self) -> dict[str, float]:
+        """The step that it has come to, and the total."""
+        counts = {"step": self.step, "total": self.total}
+        return {name: count for name, count in counts.items() if count is not None}
+
     @property
     def ended(self) -> bool:
         return self.total is not None and self.step == self.total
@@ -160,7 +165,8 @@ class _TrainingForm:
         self.changed = False
         if figures.rank is FormRank.ASIDE:
             return self.works(figures, now)
-        self._trains |= not figures.weak
+        first = not self._trains and not figures.weak
+        self._trains |= first
         form, moved = self._follow(figures, now)
         chosen = self._forms.get(self._chosen)
         has_step = figures.step is not None and not form.is_none
@@ -181,6 +187,8 @@ class _TrainingForm:
             values["loss"] = figures.loss
             if chosen is not None:
                 chosen.trained = True
+            if first and form is not chosen and chosen is not None and not chosen.ended:
+                values.update(chosen.counts())
         return (self._trains and values) or self._moves(now, moved)
 
     def works(self, figures: Figures, now: float) -> dict[str, float] | None:

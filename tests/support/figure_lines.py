@@ -2030,5 +2030,11 @@ ASIDE = (
     Case("click bar", "Training  [####--------------------------------]   12%  00:01:28"),
     Case("eval", "Evaluation at step 1200: loss 0.5"),
     Case("save", "Model saved at iteration 1200, loss 0.5"),
+    Case("its unit", "12 trades of 100: avg win 1.4R, avg loss 0.9R"),
+    Case("what is evaluated", "valid_evaluation: loss=1.8125, acc=0.75"),
+    Case("what is evaluated", "step 12: loss (validation): 0.625"),
+    Case("what is evaluated", "Validation loss at step 120: 0.625"),
+    Case("one of several", "  Content 1 loss: 1612345.5"),
+    Case("the first", "Initial training loss: 2.3125"),
 )
 """Lines from which no figure is to be taken."""
