@@ -87,6 +87,14 @@ SIGNATURES: tuple[_Signature, ...] = (
         "between, or its name resolves to another address",
     ),
     _sign(
+        "cannot connect",
+        r"(?:NCCL|c10d|[Gg]loo|NET/)[^\n]{0,80}[Cc]onnect\b[^\n]{0,80}"
+        r"(?:No route to host|Connection refused|Network is unreachable)",
+        "the other rank does not answer at that address: a firewall is in between, or another "
+        "network interface is needed (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+        unless="retrying",
+    ),
+    _sign(
         "foreign checkpoint",
         r"Restoring from checkpoint failed|Key .+ not found in checkpoint"
         r"|Error\(s\) in loading state_dict|PytorchStreamReader failed|invalid load key, "
@@ -102,10 +110,11 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "GPU out of memory",
-        r"CUDA_ERROR_OUT_OF_MEMORY|CUDA out of memory|CUDA error: out of memory"
+        r"CUDA_ERROR_OUT_OF_MEMORY|\b(?:CUDA|HIP|XPU|NPU|MPS)(?: error:| backend)? out of memory"
+        r"|torch(?:\.cuda)?\.OutOfMemoryError"
         r"|OOM when allocating tensor.*GPU|failed to allocate .* from device"
         r"|Out of memory error on GPU|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED"
-        r"|cudaErrorMemoryAllocation|HIP out of memory|cudaMalloc failed: out of memory"
+        r"|cudaErrorMemoryAllocation|cudaMalloc failed: out of memory"
         r"|cupy\.cuda\.memory\.OutOfMemoryError|Allocator \(GPU_\d+_bfc\) ran out of memory",
         "the GPU's memory is full (`nvidia-smi` shows by whom): use a smaller batch, fewer tasks "
         "on this GPU, or TF_FORCE_GPU_ALLOW_GROWTH=true (JAX: XLA_PYTHON_CLIENT_MEM_FRACTION)",
@@ -113,10 +122,12 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "device out of memory",
-        r"RESOURCE_EXHAUSTED: (?:[^\n]{0,80}: )?(?:Out of memory|Failed to allocate)"
-        r"|RESOURCE_EXHAUSTED: [^\n]{0,60}(?:trying to allocate|allocating) \d",
+        r"(?:RESOURCE_EXHAUSTED|Resource exhausted): (?:[^\n]{0,80}: )?"
+        r"(?:Out of memory|Failed to allocate|[^\n]{0,60}(?:trying to allocate|allocating) \d)",
         "the memory of the device is full: use a smaller batch, or a smaller "
         "XLA_PYTHON_CLIENT_MEM_FRACTION if tasks share a GPU",
+        # A slower algorithm is taken.
+        unless="best cudnn convolution algorithm",
     ),
     _sign(
         "shared memory full",
@@ -126,12 +137,14 @@ SIGNATURES: tuple[_Signature, ...] = (
         r"|killed by signal: Bus error",
         "/dev/shm is full: use fewer data loader workers, a larger /dev/shm (`--shm-size` of a "
         "container), or torch.multiprocessing.set_sharing_strategy('file_system')",
+        unless="Too many open files",
     ),
     _sign(
         "out of memory",
         r"\bMemoryError\b|std::bad_alloc|[Cc]annot allocate memory|OOM when allocating tensor"
         r"|[Oo]ut of memory: [Kk]ill|DataLoader worker \(pid[^)]*\) is killed by signal: Killed"
-        r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill|_ArrayMemoryError|node running low on memory",
+        r"|^\S+: line \d+: +\d+ Killed\b|[Oo]om-kill|(?i:oom[ _]kill(?:ed|er| event))"
+        r"|_ArrayMemoryError|node running low on memory",
         "the host's memory is full: use a smaller batch, fewer data loader workers, or fewer "
         "tasks on this host",
     ),
@@ -151,9 +164,9 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "CUDA and driver",
-        r"CUDA driver version is insufficient|no kernel image is available"
-        r"|driver on your system is too old|Driver/library version mismatch"
-        r"|kernel version .* does not match DSO version",
+        r"CUDA driver version is insufficient|cudaErrorInsufficientDriver"
+        r"|no kernel image is available|driver on your system is too old"
+        r"|Driver/library version mismatch|kernel version .* does not match DSO version",
         _DRIVER,
     ),
     _sign(
@@ -208,7 +221,8 @@ SIGNATURES: tuple[_Signature, ...] = (
         "ranks do not meet",
         r"waiting for clients\. \d+/\d+ clients joined|client socket has timed out"
         r"|RendezvousTimeoutError|RendezvousConnectionError|Gloo connectFullMesh failed"
-        r"|DistStoreError|DistNetworkError|PjRT_Client_Connect|connect\(\) timed out"
+        r"|RuntimeError: Socket Timeout|DistStoreError|DistNetworkError|PjRT_Client_Connect"
+        r"|connect\(\) timed out"
         r"|[Tt]imed out initializing process group|store based barrier"
         r"|Barrier timed out\. (?:Barrier_i|I)d: \[Init\]",
         "not all ranks have joined: one has not started, or MASTER_ADDR is another machine for "
@@ -217,7 +231,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "NCCL",
         r"\bnccl(?:UnhandledCudaError|SystemError|InternalError|InvalidUsage|InvalidArgument)\b"
-        r"|NCCL error in|NCCL WARN",
+        r"|NCCL (?:error in|failure|WARN)\b",
         'env = { NCCL_DEBUG = "INFO" } makes NCCL print the reason',
     ),
     _sign(
@@ -299,7 +313,9 @@ SIGNATURES: tuple[_Signature, ...] = (
     _sign(
         "Keras 3",
         r"convert a value \(PerReplica:|Keras 3 only supports|not supported (?:in|by|when using) "
-        r"(?:the )?[`'\"]?Keras 3|Could not interpret optimizer identifier: <keras",
+        r"(?:the )?[`'\"]?Keras 3|Only instances of .?keras\.Layer.? can be added"
+        r"|filename must end in .?\.weights\.h5|not recognized: \{'(?:lr|decay)'"
+        r"|Could not interpret optimizer identifier: <keras",
         "this is for legacy Keras: `pip install tf_keras` on each host, and "
         'env = { TF_USE_LEGACY_KERAS = "1" }',
     ),
@@ -307,6 +323,7 @@ SIGNATURES: tuple[_Signature, ...] = (
         "Python 2",
         r"Missing parentheses in call to 'print'"
         r"|name '(?:xrange|unicode|raw_input|reduce|basestring|long|unichr)' is not defined"
+        r"|TabError: inconsistent use|multiple exception types must be parenthesized"
         r"|has no attribute '(?:iteritems|itervalues|has_key)'"
         r"|No module named '(?:cPickle|urllib2|ConfigParser|StringIO|Queue|Tkinter|commands)'",
         "this program is for Python 2: `2to3 -w FILE` converts it",
@@ -369,7 +386,7 @@ SIGNATURES: tuple[_Signature, ...] = (
     ),
     _sign(
         "disk full",
-        r"No space left on device|Disk quota exceeded",
+        r"No space left on device|[Dd]isk quota exceeded|inline_container\.cc[^\n]*unexpected pos",
         "the disk of this host is full: delete old checkpoints and logs",
     ),
     _sign(

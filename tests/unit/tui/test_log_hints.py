@@ -389,6 +389,266 @@ from tui.log.hints import hint_for, hint_for_signal
             "environment variable MASTER_ADDR expected, but not set",
             "ranks",
         ),
+        (
+            (
+                "E external/org_tensorflow/tensorflow/compiler/xla/python/local_client.cc:672] Ex"
+                "ecution of replica 0 failed: Resource exhausted: Out of memory while trying to a"
+                "llocate 5520758552 bytes."
+            ),
+            "device out of memory",
+        ),
+        (
+            (
+                "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocati"
+                "ng 20029400304 bytes."
+            ),
+            "device out of memory",
+        ),
+        (
+            (
+                "Original error: RESOURCE_EXHAUSTED: Failed to allocate request for 176.00MiB (18"
+                "4549376B) on device ordinal 0"
+            ),
+            "device out of memory",
+        ),
+        (
+            (
+                "node5:240:240 [6] misc/socket.cc:533 NCCL WARN socketPollConnect: Connect to 10."
+                "0.0.4<56849> returned 113(No route to host) errno 115(Operation now in progress)"
+            ),
+            "cannot connect",
+        ),
+        (
+            (
+                "ps-8:795:822 [0] include/socket.h:409 NCCL WARN Net : Connect to 192.168.1.9<542"
+                "63> failed : No route to host"
+            ),
+            "cannot connect",
+        ),
+        (
+            (
+                "tj1:941227:943077 [0] include/socket.h:390 NCCL WARN Connect to 10.38.10.112<217"
+                "24> failed : Connection refused"
+            ),
+            "cannot connect",
+        ),
+        (
+            (
+                "server1:6601:6625 [0] include/socket.h:385 NCCL WARN Net : Connection closed by "
+                "remote peer"
+            ),
+            "NCCL",
+        ),
+        ("RuntimeError: Socket Timeout", "ranks do not meet"),
+        (
+            (
+                "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transpo"
+                "rt/tcp/pair.cc:144] no error"
+            ),
+            "ranks do not meet",
+        ),
+        ("NCCL failure common.cu:921 'unhandled system error'", "NCCL"),
+        (
+            (
+                "RuntimeError: DataLoader worker (pid 46794) is killed by signal: Bus error. It i"
+                "s possible that dataloader's workers are out of shared memory. Please try to rai"
+                "se your shared memory limit."
+            ),
+            "shared memory full",
+        ),
+        (
+            (
+                "ERROR: Unexpected bus error encountered in worker. This might be caused by insuf"
+                "ficient shared memory (shm)."
+            ),
+            "shared memory full",
+        ),
+        (
+            (
+                "ValueError: Only instances of `keras.Layer` can be added to a Sequential model. "
+                "Received: <tensorflow_hub.keras_layer.KerasLayer object at 0x28ac6d4d0> (of type"
+                " <class 'tensorflow_hub.keras_layer.KerasLayer'>)"
+            ),
+            "Keras 3",
+        ),
+        ("ModuleNotFoundError: No module named 'keras.legacy'", "no such module"),
+        ("ValueError: Argument(s) not recognized: {'lr': 0.001}", "Keras 3"),
+        (
+            ("ValueError: The filename must end in `.weights.h5`. Received: filepath=model.h5"),
+            "Keras 3",
+        ),
+        (
+            (
+                "ImportError: `keras.optimizers.legacy` is not supported in Keras 3. When using `"
+                "tf.keras`, to continue using a `tf.keras.optimizers.legacy` optimizer, you can i"
+                "nstall the `tf_keras` package"
+            ),
+            "Keras 3",
+        ),
+        (
+            (
+                "AttributeError: 'Adam' object has no attribute 'get_updates'. Keras 3 only suppo"
+                "rts V3 `.keras` files"
+            ),
+            "Keras 3",
+        ),
+        (("OSError: [Errno 122] Disk quota exceeded: '/data/ckpt/epoch_14.pth'"), "disk full"),
+        (
+            (
+                "safetensors_rust.SafetensorError: Error while serializing: IoError(Os { code: 28"
+                ', kind: StorageFull, message: "No space left on device" })'
+            ),
+            "disk full",
+        ),
+        (
+            (
+                "tensorflow.python.framework.errors_impl.ResourceExhaustedError: disk quota excee"
+                "ded [Op:SaveV2]"
+            ),
+            "disk full",
+        ),
+        (
+            (
+                "RuntimeError: [enforce fail at inline_container.cc:424] . unexpected pos 2304 vs"
+                " 2198"
+            ),
+            "disk full",
+        ),
+        (
+            (
+                "ImportError: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found (re"
+                "quired by /mnt/w/_C.so)"
+            ),
+            "system libraries",
+        ),
+        (
+            ("OSError: libGL.so.1: cannot open shared object file: No such file or directory"),
+            "system libraries",
+        ),
+        (
+            (
+                "CUDA error 209 at /home/w/ggml-cuda.cu:6701: no kernel image is available for ex"
+                "ecution on the device"
+            ),
+            "CUDA and driver",
+        ),
+        (
+            (
+                "CUDA error at ../../common/inc/helper_cuda.h:1133 code=35(cudaErrorInsufficientD"
+                'river) "cudaGetDeviceCount(&device_count)"'
+            ),
+            "CUDA and driver",
+        ),
+        (
+            (
+                "UserWarning: CUDA initialization: The NVIDIA driver on your system is too old (f"
+                "ound version 11040)."
+            ),
+            "CUDA and driver",
+        ),
+        (
+            (
+                "E coordination_service.cc:1170] /job:jax_worker/replica:0/task:0 has been set to"
+                " ERROR in coordination service: UNAVAILABLE: Task /job:jax_worker/replica:0/task"
+                ":0 heartbeat timeout. This indicates that the remote task has failed"
+            ),
+            "another rank has gone",
+        ),
+        (
+            (
+                "Original error: DEADLINE_EXCEEDED: Barrier timed out. Id: [Init]Wait_for_all_tas"
+                "ks_to_register::0. This usually happens because a task triggered the barrier too"
+                " early or too slowly."
+            ),
+            "ranks do not meet",
+        ),
+        (
+            (
+                "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barr"
+                "ier_id: multihost_broadcast_sync0. Timed out task names:"
+            ),
+            "a collective timed out",
+        ),
+        (
+            (
+                "F0929 17:42:48.594200 1044529 client.h:77] Terminating process because the JAX d"
+                "istributed service detected fatal errors. This most likely indicates that anothe"
+                "r task died"
+            ),
+            "another rank has gone",
+        ),
+        (
+            (
+                "[W socket.cpp:601] [c10d] The IPv6 network addresses of (tf9, 29500) cannot be r"
+                "etrieved (gai error: -2 - Name or service not known)."
+            ),
+            "a name does not resolve",
+        ),
+        (
+            ("ValueError: host not found: Temporary failure in name resolution"),
+            "a name does not resolve",
+        ),
+        (
+            (
+                "urllib3.exceptions.NameResolutionError: <urllib3.connection.HTTPSConnection obje"
+                "ct at 0x7f>: Failed to resolve 'huggingface.co' ([Errno -3] Temporary failure in"
+                " name resolution)"
+            ),
+            "a name does not resolve",
+        ),
+        (
+            ("OSError: [Errno 24] Too many open files: '/data/train/0012.npz'"),
+            "too many open files",
+        ),
+        (
+            (
+                "RuntimeError: unable to open shared memory object </torch_123_456> in read-write"
+                " mode: Too many open files (24)"
+            ),
+            "too many open files",
+        ),
+        (
+            ("SyntaxError: Missing parentheses in call to 'print'. Did you mean print(...)?"),
+            "Python 2",
+        ),
+        ("TabError: inconsistent use of tabs and spaces in indentation", "Python 2"),
+        ("NameError: name 'xrange' is not defined", "Python 2"),
+        (
+            (
+                "OpenBLAS blas_thread_init: pthread_create failed for thread 12 of 64: Resource t"
+                "emporarily unavailable"
+            ),
+            "too many processes",
+        ),
+        (
+            (
+                "slurmstepd: error: Detected 1 oom_kill event in StepId=123.0. Some of the step t"
+                "asks have been OOM Killed."
+            ),
+            "out of memory",
+        ),
+        (
+            (
+                "numpy.core._exceptions.MemoryError: Unable to allocate 12.3 GiB for an array wit"
+                "h shape (12, 3)"
+            ),
+            "out of memory",
+        ),
+        ("torch.OutOfMemoryError: Allocation on device", "GPU out of memory"),
+        (
+            (
+                "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate("
+                "handle)`"
+            ),
+            "GPU out of memory",
+        ),
+        (("RuntimeError: NPU out of memory. Tried to allocate 512.00 MiB"), "GPU out of memory"),
+        (
+            ("XPU out of memory. Tried to allocate 2.00 GiB (GPU 0; 15.00 GiB total capacity)"),
+            "GPU out of memory",
+        ),
+        ("RuntimeError: CUDA error: device-side assert triggered", "CUDA error"),
+        ("RuntimeError: cuDNN error: CUDNN_STATUS_NOT_INITIALIZED", "cuDNN"),
     ],
 )
 def test_known_failures_are_explained(line: str, kind: str) -> None:
@@ -439,6 +699,42 @@ def test_a_hint_names_the_task_the_port_and_the_module() -> None:
         "tf1:88:88 [0] NCCL INFO Call to connect returned Connection refused, retrying",
         "Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so: "
         "libtpu.so: cannot open shared object file: No such file or directory",
+        "Saving model; no space left in the list of best checkpoints, dropping the oldest",
+        "INFO NCCL version 2.20.5+cuda12.4",
+        "node1:12:12 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.4<0>",
+        "Estimated memory: 12 GB of 16 GB; will not run out of memory",
+        ("WARNING: All log messages before absl::InitializeLog() is called are written to STDERR"),
+        "loss scale reached 65536, nan skipped: 0",
+        "Using Keras 3.6.0 with backend tensorflow",
+        "keras: 3.6.0 is installed; weights saved as model.weights.h5",
+        "connected to 10.0.0.4:2222, no route changes",
+        "tests/test_errors.py::test_out_of_memory PASSED",
+        "Retry 1/5 after timeout of loader, ok",
+        (
+            "I0000 coordination_service.cc:632] /job:worker/replica:0/task:1 has connected to"
+            " coordination service. Incarnation: 12"
+        ),
+        "Python 2.7 is no longer supported since version 1.0",
+        (
+            "xla_bridge.py:123] Unable to initialize backend 'tpu': INTERNAL: Failed to open "
+            "libtpu.so: libtpu.so: cannot open shared object file: No such file or directory"
+        ),
+        "cuda_diagnostics.cc:223] retrieving CUDA diagnostic information for host: tf1",
+        "ulimit -n 65536: open files 1024 -> 65536",
+        "/dev/shm 64G 12G 52G 19% /dev/shm",
+        "early stopping: heartbeat of the coordinator every 10 s",
+        "DataLoader: 8 workers, shared memory: on",
+        "gpu 0: 12345 MiB of 16384 MiB, out of memory events: 0",
+        "Gloo backend, rank 0 of 4, connected to all peers",
+        "the error rate is 0.5, no NaN in loss",
+        (
+            "E0000 cuda_dnn.cc:8310] Unable to register cuDNN factory: Attempting to register"
+            " factory for plugin cuDNN when one has already been registered"
+        ),
+        "resolving host names of 4 hosts: ok",
+        "Killed 3 stale processes before the start",
+        "gpu_conv_algorithm_picker.cc:729] Failed to determine best cudnn convolution algorithm: "
+        "Resource exhausted: Out of memory while trying to allocate 16777716 bytes.",
     ],
 )
 def test_ordinary_lines_have_no_hint(line: str) -> None:
