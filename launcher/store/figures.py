@@ -250,6 +250,7 @@ _LOSS = _Expression(
     r"(?:tensor\(|array\(|np\.float(?:32|64)\()?\s*"
     rf"(?P<loss>{_NUMBER})(?P<after>(?: at step| is\b|,\d| +[\d.]|[^\w.]|\.(?:\D|$)|$))"
 )
+_LOSSES = (b"loss", b"cost", b"entropy")
 _OTHER_LOSSES = (b"scale", b"ppl", b"val", b"at", b"this")
 _LETTERS = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
 _DIGITS = b"0123456789"
@@ -308,6 +309,7 @@ _MORE = _Expression(
     r"(?i)\b(?:lr|learning[ _-]rate|acc|accuracy|ppl|eta|time|speed|grad(?:ient)?[ _-]?norm|epoch"
     r"|tps|mfu|ips|skipped|reward|return|samples|tokens?)\b|/s\b|/sec\b|\bsec\b"
     r"|[:=] ?[-+]?\d+\.\d+\b.*[:=] ?[-+]?\d+\.\d"
+    r"|\w:[\d./]+\w* +\w+:[\d.]+\w* +\w+:\d"
 )
 """Figures beside a step, which a sentence does not have."""
 _ONE_OF_SEVERAL = (
@@ -331,6 +333,8 @@ _UNIT = _Expression(
     r"^\s?(?:%|\$|\xe2\x82\xac|\.\.|(?:dBm?|m?s|[kM]?W|[kKMG]i?B|kg|USD|EUR|per)\b)"
 )
 """Units behind a number that is no loss of a training."""
+_COLUMN = _Expression(r"^\s*\|\s*[-+]?\d")
+"""A further column of a table: its numbers are those of parts."""
 _OTHER_TRADES = _Expression(
     r"(?i)\b(?:profit|pnl|wins?|draws?|gains?|trades|packets?|jitter|rx|price)\b"
 )
@@ -365,9 +369,12 @@ def figures_of(line: bytes) -> Figures | None:
         line = line[len(prefix.match.group()) :]
     if line[:1] == b" " and _RESULT.search(line) is not None:
         return None
-    loss, loss_at = _loss_of(line)
-    if loss is None and b": " in line and (found := _AT_STEP.search(line)) is not None:
-        loss, loss_at = _number(found), found.match.start()
+    loss, loss_at = None, len(line)
+    lower = line.lower()
+    if any(name in lower for name in _LOSSES):
+        loss, loss_at = _loss_of(line)
+        if loss is None and (found := _AT_STEP.search(line)) is not None:
+            loss, loss_at = _number(found), found.match.start()
     for number in sorted(_ANY.Match(line) or ()):
         form = _FORMS[number][0]
         if form == "named":
@@ -496,7 +503,10 @@ def _loss_of(line: bytes) -> tuple[float | None, int]:
             continue
         if b"cost" in name and not (_TRAINS.search(line) or _COSTS.search(line)):
             continue
-        if _UNIT.search(line[found.span("loss")[1] :]) is not None:
+        after = line[found.span("loss")[1] :]
+        if _UNIT.search(after) is not None:
+            continue
+        if line.startswith(b"|") and _COLUMN.search(after) is not None:
             continue
         if best is None and _OTHER_TRADES.search(line) is not None:
             break

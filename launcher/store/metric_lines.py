@@ -123,6 +123,10 @@ class _LineForm:
     is_none: bool = False
     """What stands where a step would is none: a number that stays while the total changes."""
 
+    again: bool = False
+    """A bar of Keras has begun anew without a new epoch: that of an evaluation as long as it. Where
+    it does so once more, the lines that tell of epochs were not seen."""
+
     trained: bool = False
     """A loss was told beside it: it is no bar of data."""
 
@@ -151,6 +155,8 @@ class _TrainingForm:
         self._alive_at = 0.0
         self._trains = False
         """A line has told of a training: what could be anything else's counts from then on."""
+        self._tells_epochs = False
+        """The program says when an epoch begins."""
         self._new_epoch = False
         """An epoch has begun since the last line that was taken."""
         self.changed = False
@@ -158,7 +164,7 @@ class _TrainingForm:
 
     def begin_epoch(self) -> None:
         """Takes note of a line that begins an epoch."""
-        self._new_epoch = self._trains = True
+        self._new_epoch = self._trains = self._tells_epochs = True
 
     def take(self, figures: Figures, now: float) -> dict[str, float] | None:
         """The figures of a line that count. Empty: it shows that the task works; None: nothing."""
@@ -172,6 +178,8 @@ class _TrainingForm:
         has_step = figures.step is not None and not form.is_none
         if has_step and form is not chosen and self._follows(chosen, form, figures, now):
             self.changed, self._chosen, chosen = bool(self._chosen), figures.form, form
+        if form.again:
+            return self._moves(now, moved)
         if form is chosen:
             self._new_epoch = False
             if figures.unsure and form.is_none:  # it fell: the number is that of a line before
@@ -217,6 +225,9 @@ class _TrainingForm:
             return form, True
         if figures.step is None:
             return form, True
+        fell = figures.step < (form.step or 0)
+        if figures.form.startswith("keras") and (fell or self._new_epoch):
+            form.again = fell and not form.again and self._tells_epochs and not self._new_epoch
         if figures.unsure:
             form.is_none = figures.step <= (form.step or 0) and (form.is_none or figures.step > 0)
         elif figures.total != form.total and figures.step == form.step:

@@ -176,8 +176,7 @@ class ScriptedRun:
         points = list(self._extract.setdefault(task, Extractor()).feed(data, when))
         for point in points:
             self.series(task).add(point)
-        if points:
-            values = points[-1].values
+        if points and "step" in (values := points[-1].values):
             self.task(
                 name,
                 state=TaskState.RUNNING,
