@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .agent.wire import TASK_NAME
+from .frozen import frozen
 
 
 class TaskId(NamedTuple):
@@ -85,6 +86,47 @@ def _ranges(numbers: list[int]) -> list[tuple[int, int]]:
         else:
             found.append((number, number))
     return found
+
+
+@frozen
+class TaskRank:
+    """One of the ranks that a task has started, as torchrun, mpirun and `mp.spawn` do."""
+
+    task: TaskId
+    rank: int
+    """Its number among all ranks of the run; where it is not `told`, its place in the order in
+    which the task has started them."""
+    pid: int = 0
+    """Its process."""
+    told: bool = True
+    """The environment of its process says the number: else it is probably its local rank."""
+
+    @property
+    def name(self) -> str:
+        """The rank without its task."""
+        if self.told:
+            return f"rank {self.rank}"
+        return f"process {self.pid} (probably local rank {self.rank})"
+
+
+def named_ranks(those: Iterable[TaskId | TaskRank]) -> str:
+    """Names of tasks, and of ranks of tasks, in short: `ps:0, worker:1 ranks 4, 6–7`."""
+    tasks, ranks = list[TaskId](), dict[tuple[TaskId, bool], list[TaskRank]]()
+    for one in those:
+        if isinstance(one, TaskRank):
+            ranks.setdefault((one.task, one.told), []).append(one)
+        else:
+            tasks.append(one)
+    words = [named_tasks(tasks)] if tasks else []
+    for (task, told), some in ranks.items():
+        if len(some) == 1:
+            words.append(f"{task} {some[0].name}")
+            continue
+        numbers = _ranges(sorted(one.rank for one in some))
+        shown = ", ".join(f"{a}" if a == b else f"{a}–{b}" for a, b in numbers[:_MOST_RANGES])
+        more = ", …" if len(numbers) > _MOST_RANGES else ""
+        words.append(f"{task} ranks {shown}{more}" if told else f"{task} local ranks {shown}{more}")
+    return ", ".join(words if len(words) <= _MOST_RANGES else [*words[:_MOST_RANGES], "…"])
 
 
 _RUN_NAME = re.compile(r"[^A-Za-z0-9._-]+")

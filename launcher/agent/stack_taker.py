@@ -516,6 +516,7 @@ def packed(reports: list[ProcessReport], unlisted: int) -> Json:
             "threads": [],
             "unlisted": max(0, len(threads) - MOST_THREADS),
             "rank": report.rank,
+            "parent": report.process.ppid,
             "files": list(report.files) if way == "proc" else [],
         }
         room -= len(json.dumps(entry))

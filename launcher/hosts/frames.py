@@ -535,6 +535,7 @@ class ProcessLook(Frame):
     unlisted: Count = 0
     files: Annotated[tuple[Line, ...], Field(max_length=64)] = ()
     rank: Annotated[int, Field(ge=0, le=999_999)] | None = None
+    parent: Count = 0
 
 
 StackLine = tuple[Line, Line, Annotated[int, Field(ge=0, le=1 << 31)]]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from enum import StrEnum
 
 from ..frozen import frozen
-from ..ids import TaskId
+from ..ids import TaskId, TaskRank, named_ranks
 
 
 class Kind(StrEnum):
@@ -47,9 +47,16 @@ class Evidence:
     """The evidence, in words."""
     in_log: bool = False
     """A line of the task's log holds it; else its processes or its stack show it."""
+    rank: TaskRank | None = None
+    """The rank of the task that it is about, where the task has started several."""
+
+    @property
+    def subject(self) -> TaskId | TaskRank:
+        """Whom it is about."""
+        return self.rank or self.task
 
     def __str__(self) -> str:
-        return f"{self.task}: {self.text}"
+        return f"{named_ranks([self.subject])}: {self.text}"
 
 
 @frozen
@@ -66,6 +73,8 @@ class Verdict:
     """Who is guilty, and why, in a sentence."""
     evidence: tuple[Evidence, ...] = ()
     """What points to them."""
+    ranks: tuple[TaskRank, ...] = ()
+    """The guilty ranks of those tasks that have started several, as far as they are known."""
 
     def doubted(self) -> Verdict:
         """Returns this verdict as one that is not sure."""

@@ -49,6 +49,10 @@ class Words:
     """Local and global ranks that torchrun's report on its processes lists."""
     dismissed: int = 0
     """Processes that it has ended and does not list: they have left with 0."""
+    speaker: str = ""
+    """The process of `multiprocessing` that has raised the exception, as its headline says."""
+    goes_on: bool = False
+    """The end of that process ends no other one: whoever has started it may wait for others."""
 
     @property
     def child_signal(self) -> str | None:
@@ -75,8 +79,15 @@ _RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
 _FILE = re2.compile(r'^\s+File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _INSTALLED = re2.compile(r"/(?:site-packages|dist-packages)/|/lib/python[0-9.]+/|^<")
 _LEAVING = re2.compile(r"^(?:SystemExit|KeyboardInterrupt)|\bSignalException: ")
-_LAUNCHER = re2.compile(r"\b(?:ChildFailedError|CalledProcessError|SignalException)\b")
-"""Exceptions of programs that have started others: torchrun, accelerate."""
+_LAUNCHER = re2.compile(
+    r"\b(?:ChildFailedError|CalledProcessError|SignalException|Process(?:Raised|Exited)Exception)\b"
+)
+"""Exceptions of programs that have started others: torchrun, accelerate, `mp.spawn`."""
+_SPEAKER = re2.compile(
+    r"^-- Process (?P<local>\d{1,6}) terminated with the following error:"
+    r"|^Process (?P<name>\w{0,40}Process-\d{1,6}(?::\d{1,6}){0,4}):$"
+)
+"""Lines before the traceback of a process of `mp.spawn`, and of `multiprocessing` itself."""
 _CHILD = re2.compile(
     # torchrun, with a summary of the first failure at its end
     r"^\s*exitcode\s+: (?P<status>-?\d{1,3})\b|^\s*rank\s+: (?P<rank>\d{1,6}) \(local_rank: "
@@ -86,6 +97,9 @@ _CHILD = re2.compile(
     # Open MPI
     r"|process rank (?P<mpi>\d{1,6}) with PID \d+ on node \S+ exited on signal (?P<signal>\d{1,2})"
     r"|^\s*Process name: \[\[\d+,\d+\],(?P<name>\d{1,6})\]|^\s*Exit code:\s+(?P<exit>\d{1,3})$"
+    # mp.spawn
+    r"|ProcessExitedException: process (?P<spawned>\d{1,6}) terminated with"
+    r" (?:signal (?P<word>SIG\w{1,8})|exit code (?P<left>\d{1,3}))"
 )
 """What they say of a process that has failed."""
 _LISTED = re2.compile(
@@ -193,13 +207,14 @@ def read(tail: Sequence[str]) -> Words:
     words = _read(lines)
     child, status = _child(lines)
     launched = _LAUNCHER.search(words.exception) is not None
-    if not (launched or child):
+    if not (launched or child or words.speaker):
         return words
     report = Words(child=child, child_status=status)
     if report.child_signal in _SILENT_ENDS:
         return report
     readings = list(_readings(lines, launched))
-    own = (one for one in readings if one.exception and not one.victim)
+    raised = (one for one in readings if one.exception and not one.victim)
+    own = (one for one in raised if not _LAUNCHER.search(one.exception))
     missed = (one for one in readings if one.victim)
     found = next(own, None) or next(missed, None) or (report if child else words)
     failed, dismissed = _listed_ranks(lines)
@@ -237,11 +252,15 @@ def _child(lines: Sequence[str]) -> tuple[str, int]:
             name = f"rank {rank}"
         elif said.get("local"):
             name = f"local rank {said['local']}"
-        codes = (said.get(one) for one in ("status", "failed", "code", "exit"))
+        elif number := said.get("spawned"):
+            name = f"process {number} (probably local rank {number})"
+        codes = (said.get(one) for one in ("status", "failed", "code", "exit", "left"))
         if code := next(filter(None, codes), None):
             status = int(code)
         elif said.get("signal"):
             status = -int(said["signal"])
+        elif word := said.get("word"):
+            status = -getattr(signal.Signals, word, 0)
     return (name, status) if status else ("", 0)
 
 
@@ -268,6 +287,8 @@ def _read(lines: Sequence[str]) -> Words:
     """What the last lines of one process say."""
     begin = _last_traceback(lines)
     first = 0 if begin is None else begin + 1
+    speaker = None if not begin else _SPEAKER.search(lines[begin - 1])
+    name, goes_on = ("", False) if speaker is None else _spoken(speaker)
     exception, end = _exception(lines, begin)
     files = [match for line in lines[first:end] if (match := _FILE.search(line))]
     own = [match for match in files if not _INSTALLED.search(match["file"])]
@@ -291,13 +312,21 @@ def _read(lines: Sequence[str]) -> Words:
     if not victim and _LEAVING.search(exception):
         exception = ""
     if exception and not victim:  # peers named before it had raised are no matter of its own
-        return Words(exception[:LONGEST], at, in_library)
+        return Words(exception[:LONGEST], at, in_library, speaker=name, goes_on=goes_on)
     for line in lines[-60:]:
         peers += _peers(line)
     named = tuple(dict.fromkeys(peers))
     victim = victim[:LONGEST]
     waits = not exception and bool(lines) and _VICTIM.search(lines[-1]) is not None
-    return Words(exception[:LONGEST], at, in_library, victim, named, waits, *_collectives(lines))
+    found = Words(exception[:LONGEST], at, in_library, victim, named, waits, *_collectives(lines))
+    return replace(found, speaker=name, goes_on=goes_on)
+
+
+def _spoken(found: Any) -> tuple[str, bool]:
+    """Which process a headline names, and whether others go on without it."""
+    if local := found["local"]:
+        return f"process {local} (probably local rank {local})", False
+    return found["name"], True
 
 
 def _chain_begins(lines: Sequence[str], first: int) -> int:

@@ -1,4 +1,5 @@
 """Stacks of a run's tasks at one moment, and their groups: tasks that stand in the same place.
+Where a task has started several ranks, each of these counts by itself.
 
 Stacks are equal when functions, lines and the names of files are: the folders of the files differ
 from host to host. The smallest group comes first: where eleven tasks wait and one does not, the one
@@ -16,7 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from ..frozen import frozen
-from ..ids import TaskId, named_tasks
+from ..ids import TaskId, TaskRank, named_ranks
 from ..quantities import counted
 from .cause import Verdict
 from .fields import Count, Time
@@ -30,6 +31,10 @@ _LIBRARIES = re.compile(
 _PACKAGES = re.compile(r"/(site-packages|dist-packages)/")
 
 
+_JOIN_FRAMES = 8
+"""The inner frames by which it is known that a program waits for processes."""
+_FEWEST_SPAWNED = 2
+"""Processes that are ranks, not one that was started for something else."""
 _WAITING = ("threading.py", "queue.py", "selectors.py")
 _JOINS = frozenset([("join", "threading.py")])
 _AWAITS = _JOINS | {("result", "_base.py"), ("wait", "_base.py"), ("wait", "pool.py")}
@@ -39,6 +44,21 @@ _STARTERS = re.compile(
     r"/torch/distributed/(elastic|launcher)/|/deepspeed/launcher/|/accelerate/commands/"
 )
 """Files of programs that start the ranks of a host, and wait for them."""
+_BOOTSTRAP = re.compile(r"/multiprocess(?:ing)?/process\.py$")
+"""Files below whose `_bootstrap` a process of `multiprocessing` runs its function."""
+_JOINS_PROCESSES = re.compile(
+    r"/multiprocess(?:ing)?/(?:process|popen_\w+|connection|context|queues)\.py$"
+    r"|/torch/multiprocessing/spawn\.py$"
+)
+"""Files in which a program waits for such processes, or for what they tell."""
+_RANK_OF_TORCH = re.compile(r"/torch/multiprocessing/spawn\.py$")
+_HELPERS = re.compile(
+    r"/multiprocess(?:ing)?/(?:pool|managers|resource_tracker|resource_sharer|forkserver)\.py$"
+    r"|/concurrent/futures/process\.py$|/joblib/|/loky/|/torch/utils/data/|/torch/_inductor/"
+)
+"""Files of processes that work for one rank: pools, managers, loaders of data."""
+_SPAWNED = "multiprocessing.spawn import spawn_main"
+"""Part of the command of such a process that was not forked."""
 
 
 @frozen
@@ -125,6 +145,26 @@ class ProcessStack:
     """Open files, where `/proc` alone has described the process."""
     rank: Count | None = None
     """Its rank, as its environment says."""
+    parent: Count = 0
+    """The process that has started it; 0 where that is not known."""
+
+    @property
+    def is_spawned(self) -> bool:
+        """Runs a function of the user that `multiprocessing` was given, and is no helper such
+        as a loader of data."""
+        if self.program is None:
+            return False
+        frames = self.program.frames
+        begins = (n for n, one in enumerate(frames) if _is_bootstrap(one))
+        own = frames[: next(begins, 0)]
+        works = any(not one.in_library or _RANK_OF_TORCH.search(one.file) for one in own)
+        return works and not any(_HELPERS.search(one.file) for one in own)
+
+    @property
+    def joins_processes(self) -> bool:
+        """The process waits for those that `multiprocessing` has started for it."""
+        frames = self.threads[0].frames if self.threads else ()
+        return any(_JOINS_PROCESSES.search(frame.file) for frame in frames[:_JOIN_FRAMES])
 
     @property
     def program(self) -> ThreadStack | None:
@@ -195,22 +235,58 @@ class TaskStacks:
         others, the one of these that is in the user's own code, else the first; without
         interpreters the last process that a shell has started."""
         known = [one for one in self.processes if one.way != "proc"]
-        if known and known[0].starts_others:
-            ranks = [one for one in known if not one.starts_others]
+        spawned = [one for one in self._spawned.values() if one in known]
+        if spawned or (known and known[0].starts_others):
+            ranks = spawned or [one for one in known if not one.starts_others]
             own = (one for one in ranks if one.is_own)
             return next(own, None) or next(iter(ranks), known[0])
         return next(iter(known), self.processes[-1])
 
-    @property
-    def ranks(self) -> Mapping[int, ProcessStack]:
-        """The processes that the task has started as ranks of the run, as torchrun and mpirun do;
-        those that a rank has started itself, such as loaders of data, have its number, too."""
+    @cached_property
+    def ranks(self) -> Mapping[TaskRank, ProcessStack]:
+        """The processes that the task has started as ranks of the run, as torchrun, mpirun and
+        `mp.spawn` do; those that a rank has started itself, such as loaders of data, have its
+        number, too."""
         found: dict[int, ProcessStack] = {}
         for one in self.processes:
             if one.rank is not None and not one.starts_others:
                 found.setdefault(one.rank, one)
         launched = any(one.starts_others for one in self.processes)
-        return found if launched or len(found) > 1 else {}
+        if len(found) > 1 or (found and launched):
+            return {TaskRank(self.task, rank, one.pid): one for rank, one in found.items()}
+        return {
+            TaskRank(self.task, place, one.pid, told=False): one
+            for place, one in self._spawned.items()
+        }
+
+    @property
+    def places(self) -> Sequence[_Place]:
+        """Where the task is, or each of its ranks."""
+        ranks = self.ranks.items()
+        return [(rank, one.stack) for rank, one in ranks] or [(self.task, self.stack)]
+
+    def processes_of(self, rank: TaskRank) -> tuple[ProcessStack, ...]:
+        """The process of a rank, then those that it has started."""
+        below = {rank.pid}
+        for one in self.processes:  # those that have started others come first
+            if one.parent in below:
+                below.add(one.pid)
+        return tuple(one for one in self.processes if one.pid in below)
+
+    @cached_property
+    def _spawned(self) -> Mapping[int, ProcessStack]:
+        """The living processes of `mp.spawn` and its like, by the order in which they were started,
+        which says their ranks: these stand neither in their environment nor on their command line.
+        One that has ended and that nobody has waited for counts, one that is gone does not."""
+        for parent in self.processes:
+            if parent.way != "proc" and not parent.joins_processes:
+                continue
+            children = [one for one in self.processes if one.parent == parent.pid]
+            if sum(one.is_spawned for one in children) < _FEWEST_SPAWNED:
+                continue
+            known = [one for one in children if one.is_spawned or _may_be_spawned(one, parent)]
+            return {n: one for n, one in enumerate(known) if one.state != "has ended"}
+        return {}
 
     @property
     def stack(self) -> tuple[StackFrame, ...]:
@@ -234,6 +310,9 @@ class TaskStacks:
             yield from process.lines()
 
 
+_Place = tuple[TaskId | TaskRank, tuple[StackFrame, ...]]
+
+
 @frozen
 class Unanswered:
     """A host or a task of which nothing is known, and why."""
@@ -244,15 +323,33 @@ class Unanswered:
 
 @frozen
 class StackGroup:
-    """Tasks that stand in the same place, and where."""
+    """Tasks, or ranks of tasks that have started several, that stand in the same place, and
+    where."""
 
     tasks: tuple[TaskId, ...]
+    """The tasks, also those of which only some ranks stand there."""
     frames: tuple[StackFrame, ...]
+    ranks: tuple[TaskRank, ...] = ()
+    """The ranks that stand there, of tasks that have started several."""
+
+    @property
+    def members(self) -> tuple[TaskId | TaskRank, ...]:
+        """The tasks that stand there, and ranks of those that have started several."""
+        parted = {one.task for one in self.ranks}
+        return (*(task for task in self.tasks if task not in parted), *self.ranks)
+
+    @property
+    def names(self) -> str:
+        """Their names in short."""
+        return named_ranks(self.members)
 
     @property
     def title(self) -> str:
-        """How many tasks, and which: `11 tasks: worker:0–2, 4–11`."""
-        return f"{counted(len(self.tasks), 'task')}: {named_tasks(self.tasks)}"
+        """How many, and which: `11 tasks: worker:0–2, 4–11`, `1 rank: worker:1 rank 3`."""
+        whole = len(self.members) - len(self.ranks)
+        numbers = [counted(whole, "task")] if whole else []
+        numbers += [counted(len(self.ranks), "rank")] if self.ranks else []
+        return f"{', '.join(numbers)}: {self.names}"
 
     @property
     def where(self) -> str:
@@ -275,18 +372,28 @@ class Stacks:
     def groups(self) -> tuple[StackGroup, ...]:
         """The groups, that of the guilty task first, then the smallest; of equal ones that whose
         first task starts first."""
-        found: dict[object, list[TaskStacks]] = {}
+        found: dict[object, list[_Place]] = {}
         for one in self.tasks:
-            found.setdefault(one.key, []).append(one)
-        groups = (
-            StackGroup(tuple(one.task for one in same), same[0].stack) for same in found.values()
-        )
+            for member, stack in one.places:
+                key = tuple(frame.key for frame in stack)
+                found.setdefault(key, []).append((member, stack))
+        groups = [_group([one for one, _ in same], same[0][1]) for same in found.values()]
         # Sorting is stable.
-        return tuple(sorted(groups, key=lambda one: (not self.blames(one), len(one.tasks))))
+        return tuple(sorted(groups, key=lambda one: (not self.blames(one), len(one.members))))
 
     def blames(self, group: StackGroup) -> bool:
-        """A task of the group is guilty of the hang."""
-        return self.verdict is not None and not set(self.verdict.tasks).isdisjoint(group.tasks)
+        """A task or a rank of the group is guilty of the hang."""
+        if self.verdict is None:
+            return False
+        known = {one.task for one in self.verdict.ranks}
+        pids = {(one.task, one.pid) for one in self.verdict.ranks}
+        return any(
+            one in self.verdict.tasks
+            if not isinstance(one, TaskRank)
+            else (one.task, one.pid) in pids
+            or (one.task in self.verdict.tasks and one.task not in known)
+            for one in group.members
+        )
 
     def headline(
         self, silent: Mapping[TaskId, float] | None = None, about: Collection[TaskId] = ()
@@ -297,20 +404,45 @@ class Stacks:
         if not groups:
             return ""
         first, *rest = groups
-        if not rest and len(first.tasks) > 1:
-            return f"all {len(first.tasks)} tasks are in {_place(first)}"
-        verb = "is" if len(first.tasks) == 1 else "are"
+        if not rest and len(first.members) > 1:
+            number, _, _ = first.title.partition(":")
+            return f"all {number} are in {_place(first)}"
+        verb = "is" if len(first.members) == 1 else "are"
         waited = [(silent or {}).get(task, 0.0) for task in first.tasks]
         since = f" for {min(waited):.0f} s" if min(waited) >= 1 else ""
-        text = f"{named_tasks(first.tasks)} {verb} in {_place(first)}{since}"
+        place = _place(first)
+        # Without an interpreter the place is a sentence of its own: `python is stopped`.
+        text = (
+            f"{first.names} {verb} in {place}"
+            if first.frames[0].file
+            else (f"{first.names}: {place}")
+        )
+        text += since
         if rest:
             last = rest[-1]
-            wait = "waits" if len(last.tasks) == 1 else "wait"
-            who = counted(len(last.tasks), "other")
+            wait = "waits" if len(last.members) == 1 else "wait"
+            who = counted(len(last.members), "other")
             text += f"; {who} {wait} in {_place(last)}"
         if len(rest) > 1:
             text += f"; {len(rest) - 1} more in other places"
         return text
+
+
+def _group(members: Sequence[TaskId | TaskRank], stack: tuple[StackFrame, ...]) -> StackGroup:
+    ranks = tuple(one for one in members if isinstance(one, TaskRank))
+    tasks = dict.fromkeys(one.task if isinstance(one, TaskRank) else one for one in members)
+    return StackGroup(tuple(tasks), stack, ranks)
+
+
+def _is_bootstrap(frame: StackFrame) -> bool:
+    return frame.function == "_bootstrap" and _BOOTSTRAP.search(frame.file) is not None
+
+
+def _may_be_spawned(one: ProcessStack, parent: ProcessStack) -> bool:
+    """A child whose stack is not known, since it is stopped or has ended, may be a rank by its
+    command: that of its parent, from which it was forked, or that of `multiprocessing`."""
+    same = one.command == parent.command or _SPAWNED in one.command
+    return one.way == "proc" and (same or one.state == "has ended")
 
 
 def own_frame(stack: Sequence[StackFrame]) -> StackFrame:

@@ -14,14 +14,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import cached_property
 
 import re2
 
 from ..agent.wire import MOST_FRAMES
 from ..frozen import frozen
-from ..ids import TaskId, named_tasks
+from ..ids import TaskId, TaskRank, named_ranks, named_tasks
 from ..quantities import age, counted
 from .cause import Evidence, Kind, Verdict
 from .last_words import LONGEST, Words, read
@@ -78,7 +77,7 @@ class TaskEvidence:
     """Ranks that its command starts, as torchrun does; 0 where it does not say."""
     ranks: tuple[TaskEvidence, ...] = ()
     """Ranks that the task has started, each where it was seen."""
-    part: str = ""
+    part: TaskRank | None = None
     """Which rank of the task is meant."""
 
     @property
@@ -110,7 +109,7 @@ class TaskEvidence:
 
     @property
     def place(self) -> str:
-        name = f"{self.part} of {self.task}" if self.part else str(self.task)
+        name = f"{self.part.name} of {self.task}" if self.part else str(self.task)
         return f"{name} on {self.host}" if self.host else name
 
 
@@ -233,11 +232,7 @@ class _Case:
     @cached_property
     def spots(self) -> tuple[TaskEvidence, ...]:
         """The tasks, and in place of one that has started ranks of its own these."""
-        return tuple(
-            replace(part, part=f"rank {part.rank}") if one.ranks else part
-            for one in self.tasks
-            for part in one.ranks or (one,)
-        )
+        return tuple(part for one in self.tasks for part in one.ranks or (one,))
 
     @property
     def early(self) -> list[TaskEvidence]:
@@ -312,6 +307,12 @@ class _Case:
         """Tasks whose hosts were lost."""
         return [one for one in self.tasks if one.lost_at is not None]
 
+    def _goes_on(self, one: TaskEvidence) -> bool:
+        """A process of the task has ended with an exception of its own, and no other one was told:
+        those that need it wait for it."""
+        raised = one.words.goes_on and one.words.exception and not one.words.victim
+        return bool(raised and not one.ended and (one.hangs_for or self.waiting))
+
     def _lost_before(self, one: TaskEvidence) -> bool:
         """A host was lost before this task ended, so that its end may have that cause."""
         return any(_loss(lost) < _end(one) for lost in self.lost)
@@ -337,6 +338,7 @@ class _Case:
     def by_its_own_end(self) -> Verdict | None:
         """Exceptions that are no victims', signals from outside, and failures without a word."""
         found = [one for one in self.tasks if _own_end(one)]
+        found = found or [one for one in self.tasks if self._goes_on(one)]
         silent = [one for one in found if _kind_of(one) is Kind.FAILED]
         if len(silent) < len(found):  # a status without a word counts where there is nothing better
             found = [one for one in found if one not in silent]
@@ -362,7 +364,8 @@ class _Case:
             sure = found[1].ended_at - first.ended_at > 1.0
         if _kind_of(first) is Kind.FAILED and not sure:
             return None
-        sure = sure and not lost and (first.ended or first.seen_twice)
+        seen = first.seen_twice and (not first.words.goes_on or self.waits_in_framework)
+        sure = sure and not lost and (first.ended or seen)
         return self._verdict([first], _kind_of(first), sure, _how(first))
 
     def by_lost_hosts(self) -> Verdict | None:
@@ -396,8 +399,9 @@ class _Case:
         if not stopped:
             return None
         if len(stopped) == len(self.spots) > 1:
-            names = named_tasks(dict.fromkeys(one.task for one in stopped))
-            how = f"all {len(self.tasks)} tasks: each {stopped[0].stopped} ({names})"
+            names = named_ranks(one.part or one.task for one in stopped)
+            what = "ranks" if any(one.part for one in stopped) else "tasks"
+            how = f"all {len(stopped)} {what}: each {stopped[0].stopped} ({names})"
             return self._verdict(stopped, Kind.STOPPED, twice, how, whole=True)
         # One that has raised, or has missed a peer, waits in the kernel as it ends: it gives back
         # memory, or writes a core.
@@ -421,9 +425,8 @@ class _Case:
         early = self.early
         left = [one for one in self.tasks if one.left_rank and one in self.victims]
         if len(left) == 1 and not early:
-            alone = replace(left[0], part=left[0].left_rank)
-            how = "left with exit code 0"
-            return self._verdict([alone], Kind.LEFT_EARLY, alone.started > 0, how)
+            how = f"{left[0].left_rank} of {left[0].place} left with exit code 0"
+            return self._verdict(left, Kind.LEFT_EARLY, left[0].started > 0, how, whole=True)
         missed = [one for one in self.victims if one not in early] or [
             one for one in self.waiting if one not in early
         ]
@@ -495,8 +498,9 @@ class _Case:
             odd = named
         here = waiting[0].stack
         known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:_INNER])
-        alone = len(odd) == 1
-        first = odd[0]
+        alone, first = len(odd) == 1, odd[0]
+        if first.part is not None and not first.part.told:  # they may be no ranks at all
+            known = self.waits_in_framework
         if is_ending(first.stack):
             how = f"is at its end, in {own_frame(first.stack)}"
             sure = known and alone and first.seen_twice
@@ -548,9 +552,10 @@ class _Case:
         if whole:
             text = how
         elif len(guilty) == 1:
-            text = f"{guilty[0].place} {how}"
+            speaker = guilty[0].words.speaker if kind is Kind.RAISED else ""
+            text = f"{f'{speaker} of ' if speaker else ''}{guilty[0].place} {how}"
         else:
-            text = f"{named_tasks(names)} {how}"
+            text = f"{named_ranks(one.part or one.task for one in guilty)} {how}"
         others = [one for one in self.waiting if one not in guilty and not one.ended]
         if kind is Kind.RAISED:
             others = [one for one in others if any(_WAITS.search(f.function) for f in one.stack)]
@@ -565,14 +570,15 @@ class _Case:
         evidence = [*self._evidence(guilty)]
         if kind in _WAITED_FOR:
             evidence += self._places(guilty)
-        return Verdict(names, kind, sure, text[:LONGEST], tuple(evidence))
+        ranks = tuple(one.part for one in guilty if one.part is not None)
+        return Verdict(names, kind, sure, text[:LONGEST], tuple(evidence), ranks)
 
     def _places(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         """Where the living tasks are that are not guilty."""
         others = [one for one in self.placed if one not in guilty and not one.ended]
         for one in others[:_MOST_PLACES]:
             waits = "waits in" if one in self.waiting or _waits(one) else "in"
-            yield Evidence(one.task, f"{waits} {_wait(one.stack)}")
+            yield Evidence(one.task, f"{waits} {_wait(one.stack)}", rank=one.part)
 
     def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         for one in guilty[:10]:
@@ -581,9 +587,9 @@ class _Case:
             if _lacks_gpu_memory(one):
                 yield Evidence(one.task, one.gpu_holders)
             if one.stopped:
-                yield Evidence(one.task, f"its process {one.stopped}")
+                yield Evidence(one.task, f"its process {one.stopped}", rank=one.part)
             elif one.stack:
-                yield Evidence(one.task, f"in {own_frame(one.stack)}")
+                yield Evidence(one.task, f"in {own_frame(one.stack)}", rank=one.part)
         for one in self.victims[:10]:
             if one not in guilty:
                 yield Evidence(one.task, one.words.victim, in_log=True)
@@ -662,7 +668,7 @@ def _how(one: TaskEvidence) -> str:
         if _lacks_gpu_memory(one):
             first = one.words.exception.partition(". ")[0]
             return f"raised {first[:120]}{at}; {one.gpu_holders}"
-        left = "" if one.ended else ", and hangs in its exit"
+        left = "" if one.ended or one.words.goes_on else ", and hangs in its exit"
         return f"raised {one.words.exception}{at}{left}"
     if one.out_of_memory:
         return "was killed by the kernel: out of memory"

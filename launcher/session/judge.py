@@ -18,7 +18,7 @@ import re2
 
 from ..cluster.roles import Role
 from ..frozen import frozen
-from ..ids import TaskId
+from ..ids import TaskId, TaskRank
 from ..run import events as ev
 from ..run.cause import Verdict
 from ..run.gpus import holders
@@ -63,7 +63,7 @@ class _Sighting:
 
     stacks: TaskStacks
     seen_twice: bool
-    ranks: Mapping[int, _RankSighting]
+    ranks: Mapping[TaskRank, _RankSighting]
     """Ranks that the task has started."""
 
 
@@ -289,9 +289,9 @@ class Judge:
             return one
         parts = [
             replace(
-                one, rank=rank, stack=seen.stack, stopped=seen.stopped, seen_twice=seen.seen_twice
+                one, part=rank, stack=seen.stack, stopped=seen.stopped, seen_twice=seen.seen_twice
             )
-            for rank, seen in sorted(sighting.ranks.items())
+            for rank, seen in sorted(sighting.ranks.items(), key=lambda found: found[0].rank)
         ]
         return replace(one, ranks=tuple(parts))
 

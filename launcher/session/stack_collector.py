@@ -166,6 +166,7 @@ def stacks_of(plan: Plan, host: str, answer: frames.StacksAnswer) -> dict[TaskId
             one.unlisted,
             one.files,
             one.rank,
+            one.parent,
         )
         found.setdefault(one.task, []).append(process)
     own = {task.id for task in plan.on_host(host)}

@@ -47,6 +47,36 @@ def run(folder: Path) -> ScriptedRun:
     return made
 
 
+def torchrun(index: int, *ranks: int) -> TaskStacks:
+    """A task that has started ranks; rank 3 is elsewhere, and has a loader."""
+    waits = (StackFrame("run", "/x/site-packages/torch/distributed/launcher/api.py", 1),)
+    found = [ProcessStack(100, "torchrun", "python", "sleeps", (ThreadStack("main", waits),))]
+    for rank in ranks:
+        threads = (ThreadStack("main", LOADS if rank == 3 else WAITS),)
+        command = f"python train.py {rank}"
+        found.append(ProcessStack(200 + rank, command, "python", "runs", threads, rank=rank))
+    if 3 in ranks:
+        loader = ProcessStack(300, "loader", "python", "sleeps", threads, rank=3, parent=203)
+        found.append(loader)
+    return TaskStacks(TaskId("worker", index), "tf1", tuple(found))
+
+
+async def test_ranks_of_a_task_are_groups_of_their_own(tmp_path: Path) -> None:
+    """Below torchrun the rank that is elsewhere is on top, with its own processes alone."""
+    control = run(tmp_path)
+    async with showing(control, (120, 40)) as (app, pilot):
+        await pilot.press("b")
+        await until(pilot, lambda: bool(control.looks))
+        stacks = (torchrun(0, 0, 1), torchrun(1, 2, 3))
+        control.looks[0].set_result(Stacks(1_763_657_402.0, stacks))
+        await shows(pilot, "4 ranks in 2 places at")
+        await shows(pilot, "worker:0 ranks 0–1, worker:1 rank 2")
+        await shows(pilot, "worker:1 rank 3 on tf1")
+        await shows(pilot, "process 300: loader")
+        assert "train.py 2" not in screen_text(app)
+    control.logs.close()
+
+
 async def test_the_smallest_group_is_on_top_and_in_full(tmp_path: Path) -> None:
     """`b` asks; the cursor on a group shows its tasks; Enter shows it alone, Esc goes back step by
     step; hosts that did not answer are named."""

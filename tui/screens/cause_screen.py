@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from launcher.frozen import frozen
-from launcher.ids import TaskId, named_tasks
+from launcher.ids import TaskId, named_ranks
 from launcher.printable import printable
 from launcher.quantities import clock, counted
 from launcher.run.cause import grouped
@@ -221,7 +221,7 @@ def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:
         yield EvidenceRow(
             without_prefix(printable(one.text)),
             one.task,
-            named_tasks(dict.fromkeys(each.task for each in known)),
+            named_ranks(dict.fromkeys(each.subject for each in known)),
             hosts[0] if len(hosts) == 1 else counted(len(hosts), "host"),
             one.text if one.in_log else None,
         )

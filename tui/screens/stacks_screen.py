@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from launcher.errors import TfmuxError
-from launcher.ids import TaskId, named_tasks
+from launcher.ids import TaskId, TaskRank, named_ranks
 from launcher.quantities import counted
 from launcher.run.stack_groups import ProcessStack, StackFrame, StackGroup, Stacks, ThreadStack
 from launcher.run.states import RunPhase
@@ -33,7 +33,6 @@ from tui.widgets.table import Table
 
 _MOST_TASKS = 32
 """Tasks of a group that are shown in full."""
-_TITLES: list[str | Text] = [right("tasks"), "which", "where"]
 _FOLDED_FROM = 3
 """Frames of libraries in a row from which on the first one stands for all."""
 _FUNCTION_CELLS = 24
@@ -127,13 +126,18 @@ class StacksScreen(RunPage):
     def _show(self, found: Stacks) -> None:
         groups = found.groups
         places = counted(len(groups), "place")
-        tasks = counted(len(found.tasks), "task")
-        self._groups.border_title = Content(f"{tasks} in {places} at {time_of_day(found.time)}")
+        ranks = sum(len(one.ranks) for one in groups)
+        number = sum(len(one.members) for one in groups)
+        those = counted(number, "rank" if ranks == number > 0 else "task")
+        if 0 < ranks < number:
+            those = f"{counted(number - ranks, 'task')} and {counted(ranks, 'rank')}"
+        self._groups.border_title = Content(f"{those} in {places} at {time_of_day(found.time)}")
         rows = [
             TableRow(str(number), partial(group_cells, one, guilty=found.blames(one)))
             for number, one in enumerate(groups)
         ]
-        self._groups.show(_TITLES, rows)
+        what = right("ranks" if ranks == number > 0 else "tasks")
+        self._groups.show([what, "which", "where"], rows)
         self._say("\n".join(f"{one.name}: {one.reason}" for one in found.unanswered))
         if not groups and not found.unanswered:
             self._say("no task runs now")
@@ -172,23 +176,30 @@ class StacksScreen(RunPage):
 
 def group_cells(group: StackGroup, *, guilty: bool) -> Cells:
     """A group's row; that of a guilty task is marked."""
-    alone = len(group.tasks) == 1
+    alone = len(group.members) == 1
     mark = "! " if guilty else ""
-    names = Text(f"{mark}{named_tasks(group.tasks)}", "bold" if alone else "", no_wrap=True)
-    return [right(str(len(group.tasks))), names, Text(group.where)]
+    names = Text(f"{mark}{group.names}", "bold" if alone else "", no_wrap=True)
+    return [right(str(len(group.members))), names, Text(group.where)]
 
 
 def group_text(found: Stacks, group: StackGroup, *, whole: bool) -> Text:
-    """The tasks of a group, as many as fit; `whole`: with all frames of libraries."""
-    tasks = [one for one in found.tasks if one.task in group.tasks]
+    """The tasks and ranks of a group, as many as fit; `whole`: with all frames of libraries. Of a
+    task that has started several ranks only the processes of those that are in the group."""
+    tasks = {one.task: one for one in found.tasks}
     text = Text()
-    for one in tasks[:_MOST_TASKS]:
-        text.append(f"{one.task} on {one.host}\n", "bold")
-        for process in one.processes:
+    for member in group.members[:_MOST_TASKS]:
+        if isinstance(member, TaskRank):
+            one = tasks[member.task]
+            processes = one.processes_of(member)
+        else:
+            one = tasks[member]
+            processes = one.processes
+        text.append(f"{named_ranks([member])} on {one.host}\n", "bold")
+        for process in processes:
             text.append_text(process_text(process, whole=whole))
         text.append("\n")
-    if len(tasks) > _MOST_TASKS:
-        text.append(f"and {counted(len(tasks) - _MOST_TASKS, 'other task')} in the same place")
+    if (more := len(group.members) - _MOST_TASKS) > 0:
+        text.append(f"and {counted(more, 'other')} in the same place")
     return text
 
 

@@ -240,13 +240,14 @@ for work in (child_0, child_1, child_2):
         work()
 {SAYS}parent()
 """
-    begin(client, "w:0", script)
+    pid = begin(client, "w:0", script)
     wait_until(lambda: len(look(client).processes) == 5, "all are there")
     wait_until(
         lambda: all(one.state.startswith("sleeps") for one in look(client).processes), "all sleep"
     )
     answer = look(client)
     assert main_stack(answer)[0] == "parent"
+    assert {one.parent for one in answer.processes if one.pid != pid} == {pid}
     found = {main_stack(answer, at)[0]: one.way for at, one in enumerate(answer.processes)}
     assert found == {
         "parent": "python",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from launcher.agent.stack_taker import parse_faulthandler, parse_py_spy
-from launcher.ids import TaskId, named_tasks
+from launcher.ids import TaskId, TaskRank, named_ranks, named_tasks
+from launcher.run.cause import Kind, Verdict
 from launcher.run.stack_groups import (
     ProcessStack,
     StackFrame,
@@ -194,11 +198,93 @@ def test_ranks_below_a_launcher_are_known_by_their_numbers() -> None:
     ranks = [process(*WAIT, pid=8, rank=4), process(*USER, pid=9, rank=5)]
     loader = process(*IDLE_LOADER, pid=10, rank=4)
     found = task(0, process(*MONITOR, rank=0), *ranks, loader).ranks
-    assert found == {4: ranks[0], 5: ranks[1]}
+    known = {TaskRank(TaskId("worker", 0), 4, 8): ranks[0]}
+    assert found == known | {TaskRank(TaskId("worker", 0), 5, 9): ranks[1]}
     assert not task(0, ranks[0], loader).ranks
     mpirun = process(way="proc", command="mpirun -np 2 x", state="sleeps in do_poll")
     assert task(0, mpirun, *ranks, loader).ranks == found
     assert next(ranks[0].lines()) == "  process 8, rank 4: python train.py"
+
+
+JOINS = (
+    StackFrame("select", "/usr/lib/python3.11/selectors.py", 415),
+    StackFrame("wait", "/usr/lib/python3.11/multiprocessing/connection.py", 947),
+    StackFrame("join", "/x/site-packages/torch/multiprocessing/spawn.py", 140),
+    StackFrame("<module>", "/srv/a/train.py", 22),
+)
+BOOTSTRAP = (
+    StackFrame("run", "/usr/lib/python3.11/multiprocessing/process.py", 108),
+    StackFrame("_bootstrap", "/usr/lib/python3.11/multiprocessing/process.py", 314),
+)
+FORKED = (*BOOTSTRAP, StackFrame("<module>", "/srv/a/train.py", 21))
+SPAWN = "python -c from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=4)"
+WORKS = StackFrame("_worker_loop", "/x/site-packages/torch/utils/data/_utils/worker.py", 300)
+
+
+def child(pid: int, *frames: StackFrame, **said: Any) -> ProcessStack:
+    return replace(process(*frames, pid=pid, **said), parent=7)
+
+
+def test_ranks_of_mp_spawn_are_known_by_the_order_of_their_start() -> None:
+    """Their rank stands in no environment and on no command line. One that is stopped shows no
+    stack, and one that has ended and has not been waited for keeps its number; loaders of data and
+    the tracker of resources are none, and one alone is no rank."""
+    parent = process(*JOINS)
+    file = "/usr/lib/python3.11/multiprocessing/resource_tracker.py"
+    tracker = child(8, StackFrame("main", file, 227))
+    first, last = child(10, *WAIT, *BOOTSTRAP), child(13, *USER, *FORKED)
+    ended = child(11, way="proc", command="", state="has ended")
+    stopped = child(12, way="proc", command=SPAWN, state="is stopped")
+    loader = child(14, *QUEUE, WORKS, *FORKED)
+    found = task(0, parent, tracker, first, ended, stopped, last, loader)
+    assert [(one.rank, one.pid, one.told) for one in found.ranks] == [
+        (0, 10, False),
+        (2, 12, False),
+        (3, 13, False),
+    ]
+    assert found.stack == last.stack
+    assert not task(0, parent, tracker, first, loader).ranks
+    assert not task(0, process(*USER), first, last).ranks
+    below = replace(child(15, *USER, *FORKED), parent=13)
+    assert task(0, parent, first, last, below).processes_of(list(found.ranks)[2]) == (last, below)
+
+
+def test_ranks_of_tasks_are_grouped_by_themselves() -> None:
+    """A rank below torchrun that is elsewhere is a group of its own, beside that of the others; the
+    group of the guilty rank is marked, and that of the other ranks of its task is not."""
+    monitor = process(*MONITOR)
+    ranks = [process(*(USER if n == 3 else WAIT), pid=10 + n, rank=n) for n in range(4)]
+    tasks = (task(0, monitor, *ranks[:2]), task(1, monitor, *ranks[2:]), task(2, process(*WAIT)))
+    odd = TaskRank(TaskId("worker", 1), 3, 13)
+    verdict = Verdict((odd.task,), Kind.STUCK, True, "rank 3", ranks=(odd,))
+    found = Stacks(1000.0, tasks, verdict=verdict)
+    assert [one.title for one in found.groups] == [
+        "1 rank: worker:1 rank 3",
+        "1 task, 3 ranks: worker:2, worker:0 ranks 0–1, worker:1 rank 2",
+    ]
+    assert list(map(found.blames, found.groups)) == [True, False]
+    assert found.headline() == (
+        "worker:1 rank 3 is in __next__ data.py:12; 4 others wait in step train.py:44"
+    )
+    jsonschema.validate(record(found), schema())
+    assert record(found)["groups"][0]["ranks"] == [
+        {"task": "worker:1", "rank": 3, "pid": 13, "told": True}
+    ]
+    alike = taken(task(0, monitor, *ranks[:2]))
+    assert alike.headline() == "all 2 ranks are in step train.py:44"
+
+
+@pytest.mark.parametrize(
+    ("told", "names"),
+    [
+        (True, "ps:0, worker:0 ranks 0–2, 5, worker:1 rank 6"),
+        (False, "ps:0, worker:0 local ranks 0–2, 5, worker:1 process 46 (probably local rank 6)"),
+    ],
+)
+def test_ranks_are_named_in_short(told: bool, names: str) -> None:
+    """Tasks first; numbers that are a guess are never named as if they were known."""
+    ranks = [TaskRank(TaskId("worker", n // 6), n, 40 + n, told) for n in (0, 1, 2, 5, 6)]
+    assert named_ranks([*ranks, TaskId("ps", 0)]) == names
 
 
 def test_a_process_in_full_says_how_it_was_looked_at() -> None:

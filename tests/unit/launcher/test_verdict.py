@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launcher.ids import TaskId
+from launcher.ids import TaskId, TaskRank
 from launcher.run.cause import Evidence, Kind
 from launcher.run.last_words import misses_a_peer
 from launcher.run.stack_groups import StackFrame
@@ -1382,11 +1382,32 @@ case(
 )
 
 
+def part(index: int, local: int, *, told: bool = True) -> TaskRank:
+    """A rank of a task that has started two; where its number is not told, it is a guess."""
+    number = 2 * index + local if told else local
+    return TaskRank(TaskId("worker", index), number, 100 * index + local, told)
+
+
 def below(index: int, *stacks: tuple[StackFrame, ...], **known: Any) -> TaskEvidence:
     """A torchrun, and its ranks where they are."""
-    ranks = [task(index, rank=2 * index + n, stack=stack) for n, stack in enumerate(stacks)]
+    ranks = [task(index, part=part(index, n), stack=stack) for n, stack in enumerate(stacks)]
     return task(index, stack=stacks[0], ranks=tuple(ranks), hangs_for=12.0, **known)
 
+
+def spawned(*stacks: tuple[StackFrame, ...]) -> TaskEvidence:
+    """A task that has started processes as `mp.spawn` does."""
+    found = [
+        task(0, part=part(0, n, told=False), stack=stack, seen_twice=True)
+        for n, stack in enumerate(stacks)
+    ]
+    return task(0, stack=stacks[0], ranks=tuple(found), hangs_for=12.0, seen_twice=True)
+
+
+QUEUE = (
+    StackFrame("recv_bytes", "/usr/lib/python3.12/multiprocessing/connection.py", 216),
+    StackFrame("get", "/usr/lib/python3.12/multiprocessing/queues.py", 103),
+    StackFrame("act", "/srv/train.py", 20),
+)
 
 case(
     "torchrun: a rank is in its loader, all others of all hosts wait for it",
@@ -1401,13 +1422,123 @@ case(
         replace(
             below(1, ALL_REDUCE, ()),
             ranks=(
-                task(1, rank=2, stack=ALL_REDUCE),
-                task(1, rank=3, stopped="is stopped"),
+                task(1, part=part(1, 0), stack=ALL_REDUCE),
+                task(1, part=part(1, 1), stopped="is stopped"),
             ),
         ),
     ],
     1,
     Kind.STOPPED,
+)
+case(
+    "mp.spawn: a rank is in its loader, and all others wait in a framework",
+    [spawned(ALL_REDUCE, ALL_REDUCE, LOADER, ALL_REDUCE)],
+    0,
+    Kind.STUCK,
+)
+SPAWNED = "-- Process 2 terminated with the following error:"
+RAISED_ABOVE = [
+    "Traceback (most recent call last):",
+    '  File "/srv/train.py", line 22, in <module>',
+    "    mp.spawn(work, args=(4,), nprocs=4)",
+    '  File "/x/site-packages/torch/multiprocessing/spawn.py", line 340, in spawn',
+    "    return start_processes(fn, args, nprocs, join, daemon)",
+]
+case(
+    "mp.spawn: a rank raises, and all are ended",
+    [
+        task(
+            0,
+            status=1,
+            ended_at=20.0,
+            tail=[
+                *RAISED_ABOVE,
+                "torch.multiprocessing.spawn.ProcessRaisedException: ",
+                "",
+                SPAWNED,
+                *BAD,
+            ],
+        )
+    ],
+    0,
+    Kind.RAISED,
+)
+case(
+    "mp.spawn: a rank is killed, and all are ended",
+    [
+        task(
+            0,
+            status=1,
+            ended_at=20.0,
+            tail=[
+                *RAISED_ABOVE,
+                "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with "
+                "signal SIGKILL",
+            ],
+        )
+    ],
+    0,
+    Kind.KILLED,
+)
+case(
+    "mp.spawn: the first end that it sees is a victim's",
+    [
+        task(
+            0,
+            status=1,
+            ended_at=20.0,
+            tail=[
+                *RAISED_ABOVE,
+                "torch.multiprocessing.spawn.ProcessRaisedException: ",
+                "",
+                SPAWNED,
+                *traceback("RuntimeError: Connection closed by peer [127.0.0.1]:24985"),
+            ],
+        )
+    ],
+    None,
+)
+case(
+    "multiprocessing: a rank has raised, and its parent joins the others, which wait",
+    [
+        replace(
+            spawned(ALL_REDUCE, ALL_REDUCE, ALL_REDUCE),
+            tail=("Process SpawnProcess-3:", *BAD),
+        )
+    ],
+    0,
+    Kind.RAISED,
+)
+case(
+    "multiprocessing: a rank has raised, and its victims have raised after it",
+    [
+        task(
+            0,
+            hangs_for=12.0,
+            seen_twice=True,
+            tail=[
+                "Process Process-3:",
+                *BAD,
+                "Process Process-1:",
+                *traceback("RuntimeError: Connection closed by peer [127.0.0.1]:24985"),
+            ],
+        )
+    ],
+    0,
+    Kind.RAISED,
+    sure=False,
+)
+case(
+    "multiprocessing: a process has raised, and the run goes on",
+    [task(0, moves=True, tail=["Process Process-3:", *BAD])],
+    None,
+)
+case(
+    "processes of which nobody knows whether they are ranks: all but one wait for work",
+    [spawned(QUEUE, QUEUE, LOADER, QUEUE)],
+    0,
+    Kind.STUCK,
+    sure=False,
 )
 case(
     "torchrun: half of the ranks are elsewhere",
@@ -1636,6 +1767,21 @@ def test_the_sentence_of_a_hang_names_the_rank_below_a_launcher() -> None:
         "(train.py:20)"
     )
     assert texts["torchrun: a rank is stopped"].startswith("rank 3 of worker:1 on tf2 is stopped")
+    assert texts["mp.spawn: a rank is in its loader, and all others wait in a framework"] == (
+        "process 2 (probably local rank 2) of worker:0 on tf1 is in next_batch data.py:12; 3 "
+        "others wait in all_reduce (train.py:20)"
+    )
+    named = "process 2 (probably local rank 2)"
+    bad = "raised ValueError: bad sample in shard 17 (data.py:13)"
+    assert texts["mp.spawn: a rank raises, and all are ended"] == (
+        f"{named} of worker:0 on tf1 {bad}"
+    )
+    assert texts["mp.spawn: a rank is killed, and all are ended"].startswith(
+        f"worker:0 on tf1 lost {named}, which was killed by SIGKILL"
+    )
+    assert texts[
+        "multiprocessing: a rank has raised, and its parent joins the others, which wait"
+    ] == (f"SpawnProcess-3 of worker:0 on tf1 {bad}; 3 others wait in all_reduce (train.py:20)")
     left = "of worker:1 on tf2 left with exit code 0; 1 other waited for it"
     assert texts["torchrun: the highest rank of a host leaves with 0"] == f"rank 3 {left}"
 
