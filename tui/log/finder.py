@@ -10,8 +10,9 @@ import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from launcher.ids import TaskId
 from launcher.lines import BLOCK_LINES, Row
@@ -419,9 +420,14 @@ class _Reading:
     """How far a log has been read."""
 
     offset: int = 0
-    line: int = 0
+    line: int | None = 0
+    """The number of the line at the offset; None where nobody has counted so far."""
     seen: int = 0
     """Size of the log at which lines that may be rewritten came last."""
+
+    def place(self, file: LogFile, begin: int) -> int | Callable[[], int]:
+        """The number of the line at this offset, or what finds it."""
+        return partial(file.line_at, begin) if self.line is None else self.line
 
 
 def _chunk_of(rows: list[Row], first: int, end: int, *, settled: bool = True) -> Chunk:
@@ -446,16 +452,20 @@ def _plain_chunks(
         if len(rest) - whole >= GIANT:
             cut = whole
         if cut:
-            reading.offset = at - len(rest) + cut
-            chunk = Chunk(reading.line, rest[:cut], reading.offset)
+            begin = at - len(rest)
+            reading.offset = begin + cut
+            chunk = Chunk(reading.place(file, begin), rest[:cut], reading.offset)
             yield chunk
-            reading.line, rest, whole = chunk.after, rest[cut:], whole - cut
+            reading.line = vars(chunk).get("after")
+            rest, whole = rest[cut:], whole - cut
         if len(rest) - whole >= GIANT:
-            rest = b""
-            yield Chunk(reading.line, b"", reading.offset)
+            begin, rest = at - len(rest), b""
+            yield Chunk(reading.place(file, begin), b"", reading.offset)
     if stretch is None and (whole := rest.rfind(b"\n") + 1) and at != reading.seen:
         reading.seen = at
-        yield Chunk(reading.line, rest[:whole], at - len(rest) + whole, settled=False)
+        begin = at - len(rest)
+        place = reading.place(file, begin)
+        yield Chunk(place, rest[:whole], begin + whole, settled=False)
 
 
 def _settled(data: bytes) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import re2
@@ -26,16 +27,23 @@ _TOKEN = re.compile(
 
 @frozen
 class Chunk:
-    """Whole lines of a log; `first` is the number of the first one."""
+    """Whole lines of a log."""
 
-    first: int
+    place: int | Callable[[], int]
+    """The number of the first one, or what finds it: most chunks have no hit, and counting lines
+    takes as long as searching in them."""
     data: bytes
     end: int
     """Offset in the file of the end of the chunk."""
     settled: bool = True
     """No program can rewrite its lines any more; else they come again when the log has grown."""
 
-    @property
+    @cached_property
+    def first(self) -> int:
+        """The number of the first line."""
+        return self.place if isinstance(self.place, int) else self.place()
+
+    @cached_property
     def after(self) -> int:
         """The number of the line after the chunk."""
         return self.first + self.data.count(b"\n")
@@ -87,13 +95,15 @@ class Query:
             data = all_displayed(data)
         hits: list[int] = []
         count = at = here = 0
-        line = chunk.first
+        line = -1
         found = self._pattern.finditer(data, 0)
         while (match := next(found, None)) is not None:
             start, end = match.span()
             if start == end:
                 continue
             count += 1
+            if line < 0:
+                line = chunk.first
             line += data.count(b"\n", at, start)
             at = start
             if not hits or hits[-1] != line:
