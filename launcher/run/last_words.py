@@ -49,6 +49,9 @@ class Words:
     """Local and global ranks that torchrun's report on its processes lists."""
     dismissed: int = 0
     """Processes that it has ended and does not list: they have left with 0."""
+    begun: tuple[tuple[int, int], ...] = ()
+    """Ranks of one process group, and the last operation that each had begun, where the watchdogs
+    of several write into one log, as below torchrun."""
     speaker: str = ""
     """The process of `multiprocessing` that has raised the exception, as its headline says."""
     goes_on: bool = False
@@ -178,6 +181,10 @@ _FINGERPRINT = re2.compile(
     r"(?:, TensorShape=\[(?P<shape>[\d, ]{0,80})\])?"
 )
 _ENQUEUED = re2.compile(r"last enqueued (?:NCCL )?work: (?P<number>\d{1,15})")
+_BEGUN = re2.compile(
+    r"\[PG (?:ID )?(?P<group>\d{1,6})[^\]]{0,80}\bRank (?P<rank>\d{1,6})\]"
+    r".{0,200}last enqueued (?:NCCL )?work: (?P<number>\d{1,15})"
+)
 _WORK = re2.compile(
     r"WorkNCCL\(SeqNum=(?P<number>\d{1,15}), OpType=(?P<type>\w{1,40})"
     r"(?:, NumelIn=(?P<size>\d{1,15}))?"
@@ -319,7 +326,7 @@ def _read(lines: Sequence[str]) -> Words:
     victim = victim[:LONGEST]
     waits = not exception and bool(lines) and _VICTIM.search(lines[-1]) is not None
     found = Words(exception[:LONGEST], at, in_library, victim, named, waits, *_collectives(lines))
-    return replace(found, speaker=name, goes_on=goes_on)
+    return replace(found, speaker=name, goes_on=goes_on, begun=_begun(lines))
 
 
 def _spoken(found: Any) -> tuple[str, bool]:
@@ -364,6 +371,16 @@ def _collectives(lines: Sequence[str]) -> tuple[int | None, tuple[int, ...], str
             size = f" of {work['size']} elements" if work["size"] else ""
             operation = f"{work['type']} number {work['number']}{size}"
     return enqueued, tuple(behind), operation
+
+
+def _begun(lines: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """The ranks of the process group of which most have told their last operation, with that."""
+    groups: dict[str, dict[int, int]] = {}
+    for line in lines:
+        if (told := _BEGUN.search(line)) is not None:
+            groups.setdefault(told["group"], {})[int(told["rank"])] = int(told["number"])
+    most = max(groups.values(), key=len, default={})
+    return tuple(sorted(most.items())) if len(most) > 1 else ()
 
 
 def _last_lines(tail: Sequence[str]) -> list[str]:

@@ -455,6 +455,13 @@ class _Case:
             (behind,) = [one for one, number in begun.items() if number == min(numbers)]
             how = f"has begun {min(numbers)} operations of NCCL, all others {max(numbers)}"
             return self._verdict([behind], Kind.STUCK, True, how)
+        for one in self.tasks:  # the ranks of a launcher, whose lines stand in one log
+            counts = Counter(number for _, number in one.words.begun)
+            if len(one.words.begun) > 2 and len(counts) == 2 and counts[min(counts)] == 1:
+                late = next(rank for rank, number in one.words.begun if number == min(counts))
+                how = f"rank {late} of {one.place} has begun {min(counts)} operations of NCCL, all "
+                how += f"others {max(counts)}"
+                return self._verdict([one], Kind.STUCK, True, how, whole=True)
         kinds = Counter(one.words.operation for one in self.tasks if one.words.operation)
         (most, number), *rest = [*kinds.most_common(2), ("", 0)]
         if number > 1 and rest and rest[0][1] == 1:

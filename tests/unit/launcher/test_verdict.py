@@ -688,6 +688,7 @@ case(
     2,
     Kind.STUCK,
 )
+
 case(
     "NCCL: one rank is in another operation",
     [
@@ -1378,6 +1379,33 @@ case(
 case(
     "torchrun: ranks of two hosts have left with 0",
     [victim(i, torchrun(2 * i, 1, on_rank(2 * i, reset(1)), told=False)) for i in range(2)],
+    None,
+)
+
+
+def begun(rank: int, number: int, group: int = 0) -> str:
+    return (
+        f"[rank{rank}]:[E1122 06:40:00 ProcessGroupNCCL.cpp:1785] [PG ID {group} PG GUID {group} "
+        f"Rank {rank}] Exception (either an error or timeout) detected by watchdog at work: "
+        f"{number - 3}, last enqueued NCCL work: {number}, last completed NCCL work: {number - 4}."
+    )
+
+
+def timed_out(rank: int, number: int) -> list[str]:
+    return [watchdog(number - 3)[0], begun(rank, number)]
+
+
+MERGED = [line for rank in range(4) for line in timed_out(rank, 805 if rank == 2 else 811)]
+ALIKE = [line for rank in range(4) for line in timed_out(rank, 811)] + [begun(2, 7, 3)]
+case(
+    "NCCL below torchrun: one rank has begun fewer operations, in a log of all",
+    [task(0, status=1, ended_at=20.0, tail=torchrun(0, -6, MERGED))],
+    0,
+    Kind.STUCK,
+)
+case(
+    "NCCL below torchrun: all ranks are in the same operation, one group has fewer",
+    [task(0, status=1, ended_at=20.0, tail=torchrun(0, -6, ALIKE))],
     None,
 )
 
