@@ -32,7 +32,7 @@ from bench import processor
 from bench.hosts import cluster, ssh_hosts
 from bench.report import Row, own_home, run
 from bench.terminal import until
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run.states import HostState
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess

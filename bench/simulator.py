@@ -17,7 +17,7 @@ from contextlib import suppress
 from launcher.agent import wire
 from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
-from launcher.plan import HostPlan
+from launcher.plan.run_plan import HostPlan
 from launcher.session import host_links, process
 from tests.support.agent_frames import Body, facts, welcome
 from tests.support.short_programs import Obliging

@@ -19,7 +19,7 @@ from textual.pilot import Pilot
 from bench.report import own_home
 from docs.moving_picture import MovingPicture
 from docs.screenshots import launched, press, until
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase

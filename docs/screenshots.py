@@ -23,7 +23,8 @@ from textual.pilot import Pilot, WaitForScreenTimeout
 from textual.widgets import DataTable, Static
 
 from bench.report import own_home
-from launcher.cluster import ClusterModel, load
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import load
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from launcher.cluster import ClusterModel, library, load
+from launcher.cluster import library
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import load
 from launcher.errors import ClusterFileError, LockError
 from launcher.frozen import frozen
 from launcher.paths import Stamp

@@ -50,6 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(words: list[str]) -> int:
+    sys.modules.setdefault("asyncssh.crypto.x509", None)  # type: ignore[arg-type]  # `ssh_library`
     if not words:
         return _home()
     arguments = parse(words)
@@ -330,7 +331,7 @@ def _help_width() -> int:
 
 
 def _placement_options(parser: argparse.ArgumentParser) -> None:
-    from launcher.cluster import Framework
+    from launcher.cluster.choices import Framework
 
     parser.add_argument(
         "-n",
@@ -409,7 +410,7 @@ def _placement_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _hosts_options(parser: argparse.ArgumentParser) -> None:
-    from launcher.cluster import HostSource
+    from launcher.cluster.choices import HostSource
 
     parser.add_argument(
         "--hosts-from",
@@ -595,7 +596,7 @@ def _is_file(word: str) -> bool:
 
 
 def _complain(word: str) -> list[str]:
-    from launcher.cluster import nearest_word
+    from launcher.cluster.values import nearest_word
 
     near = _MEANT.get(word) or nearest_word(word, COMMANDS)
     hint = f"did you mean {near!r}?" if near else "see tfmux --help"

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from launcher.cluster import ClusterModel
 from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.shorthand.understood import shown_names
 from launcher.preflight import Check, Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.repairs import FindingGroup, grouped

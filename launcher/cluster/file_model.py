@@ -28,7 +28,7 @@ from .choices import (
     StopSignal,
     Success,
 )
-from .key_lines import UNKNOWN_LINES, FileLines
+from .key_lines import NO_FILE, SourceFile
 from .roles import ROLES, Role, jobs_with
 from .values import (
     Address,
@@ -532,7 +532,7 @@ class ClusterModel(FileTable):
     hooks: Hooks = field(default_factory=Hooks)
     slurm: Slurm | None = None
     _base: Path = PrivateAttr(default_factory=Path.cwd)
-    _lines: FileLines = PrivateAttr(UNKNOWN_LINES)
+    _file: SourceFile = PrivateAttr(NO_FILE)
 
     @model_validator(mode="after")
     def _with_defaults(self) -> ClusterModel:
@@ -546,23 +546,28 @@ class ClusterModel(FileTable):
         """The absolute directory that relative paths start from."""
         return self._base
 
-    def based_on(self, folder: Path, lines: FileLines = UNKNOWN_LINES) -> ClusterModel:
-        """Returns a copy whose relative paths start from `folder`, from the file of `lines`."""
+    @property
+    def file(self) -> SourceFile:
+        """The file that it was read from."""
+        return self._file
+
+    def based_on(self, folder: Path, file: SourceFile = NO_FILE) -> ClusterModel:
+        """Returns a copy whose relative paths start from `folder`, as read from `file`."""
         copy = self.model_copy()
-        copy._base, copy._lines = folder.absolute(), lines
+        copy._base, copy._file = folder.absolute(), file
         return copy
 
     def place(self, *path: str | int) -> str:
         """Returns where a key or an element of a list stands: `exclude in [run], line 12`; the same
         for a run's own copy of its file."""
         *tables, key = (part for part in path if isinstance(part, str))
-        line = self._lines.of(path)
+        line = self._file.line(path)
         return f"{key} in [{'.'.join(tables)}]{f', line {line}' if line else ''}"
 
     def where(self, *path: str) -> str:
         """Returns a key and where it stands: `run.workdir (c.toml:12)`."""
-        line = self._lines.of(path)
-        place = f" ({self._lines.source}:{line})" if line else ""
+        line = self._file.line(path)
+        place = f" ({self._file.name}:{line})" if line else ""
         return f"{'.'.join(path)}{place}"
 
     def with_hosts(self, hosts: dict[str, Host]) -> ClusterModel:

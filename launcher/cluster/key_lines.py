@@ -209,19 +209,23 @@ def _plain(key: str) -> str:
 
 
 @frozen
-class FileLines:
-    """Lines of the file that a cluster was read from, of whose text the first `added` lines are
-    not the user's; clusters do not differ by them."""
+class SourceFile:
+    """The file that a cluster was read from, of whose text the first `added` lines are not the
+    user's; clusters do not differ by it."""
 
     lines: KeyLines | None = field(default=None, compare=False)
     added: int = field(default=0, compare=False)
-    source: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
     """The file's name in messages."""
+    names_cluster: bool = field(default=False, compare=False)
+    """The cluster has no other name than the file's."""
+    checked: str = field(default="", compare=False)
+    """Mark of the text, where all that a launch needs was checked (`read.mark_of`)."""
 
-    def of(self, path: KeyPath) -> int | None:
+    def line(self, path: KeyPath) -> int | None:
         """Returns the line of a key, else of the nearest table around it, where it is known."""
         line = None if self.lines is None else self.lines.of(path)
         return None if line is None else line - self.added
 
 
-UNKNOWN_LINES = FileLines()
+NO_FILE = SourceFile()

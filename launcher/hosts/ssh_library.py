@@ -1,12 +1,14 @@
-"""asyncssh, as all modules here import it: so that no other program is started for that, and
-without what OpenSSH lacks."""
+"""asyncssh, as all modules here import it: so that no other program is started for that.
+
+`tfmux` and the launcher process switch off its X.509 certificates, which OpenSSH lacks, before:
+they take a sixth of its import. A program that imports `launcher` may want them for itself.
+"""
 
 from __future__ import annotations
 
 import ctypes.util
 import os
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,9 +44,6 @@ def _libraries_by_cache() -> Iterator[None]:
     finally:
         ctypes.util.find_library = find
 
-
-# X.509 certificates, which asyncssh can do without: they take a quarter of its import.
-sys.modules.setdefault("asyncssh.crypto.x509", None)  # type: ignore[arg-type]
 
 with _libraries_by_cache():
     import asyncssh

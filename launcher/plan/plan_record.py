@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
-from ..cluster import ready_value
+from ..cluster.readiness import ready_value
 from ..frozen import frozen
 from .ending import Ending
 from .run_plan import Plan, TaskPlan

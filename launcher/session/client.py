@@ -207,7 +207,8 @@ class RunClient:
             process.cancel()
             raise
         on_close = on_close or _ON_HANGUP[cluster.run.on_hangup]
-        link = process.order({"launch": run_id, "resume": source, "on_close": on_close}, lock)
+        order = {"launch": run_id, "resume": source, "on_close": on_close}
+        link = process.order(order | {"checked": cluster.file.checked}, lock)
         views = unknown(folder)
         views.update_run(name=cluster.name, resume=source)
         return cls(folder, views, link, process=process, on_close=on_close, ask=ask, on_end=on_end)

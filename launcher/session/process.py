@@ -6,8 +6,12 @@ sends one order, and with it a descriptor that holds the run's lock. The order c
 when a person says so (`standby`): until then it makes ready what every launch needs, and ends when
 the connection does. With `ssh` it imports what logs in to hosts, which takes as long as all else:
 
-    {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing"}
-        with the fields of a `Resume`
+    {"launch": RUN_ID, "resume": [RUN_ID, RUN_ID] | null, "on_close": "kill" | "nothing",
+     "checked": "…"}
+        with the fields of a `Resume`, and the mark of the cluster file that the front end has
+        checked (`cluster.read.mark_of`). Nobody else has the other end of the connection. The mark
+        is believed for that text alone, if both processes have the same checks; else all is checked
+        here. Single values, and local paths, are checked in any case
     {"attach": RUN_ID, "on_close": "kill" | "nothing", "died": "…", "end": false}
         without a descriptor: although a launcher that stands still holds the lock; `died` says
         what the one before died of, and with `end` the run is ended, since they all do
@@ -61,6 +65,7 @@ EXIT_CODE = 70
 def main(words: list[str]) -> int:
     """Waits for the order and carries it out; 0 unless it could not begin."""
     ssh = "ssh" in words[1:]
+    sys.modules.setdefault("asyncssh.crypto.x509", None)  # type: ignore[arg-type]  # `ssh_library`
     if ssh:
         import_module("launcher.hosts.ssh")
     link = socket.socket(fileno=int(words[0]))
@@ -141,7 +146,8 @@ def shell_for(order: dict[str, Any], crash: Crash = crash) -> RunShell:
     """
     folder, now = _folder(order), time.time()
     if "launch" in order:
-        cluster = load(folder.cluster_file, base=folder.origin, for_launch=True)
+        checked = str(order.get("checked", ""))
+        cluster = load(folder.cluster_file, base=folder.origin, for_launch=True, checked=checked)
         resume = order.get("resume")
         resume = resume and Resume(*resume)
         machine = RunStateMachine(cluster, folder.run_id, now, resume=resume)

@@ -80,7 +80,7 @@ class RunFolder:
         Raises:
             OSError: the disk is full or gone; what was there is there.
         """
-        if "name" not in cluster.model_fields_set:
+        if cluster.file.names_cluster:
             from ..cluster.read import with_file_name
 
             # It has that of the file, and this copy is called otherwise.

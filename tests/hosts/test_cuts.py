@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt, PromptKind
 from launcher.run.states import HostState
 from launcher.session.client import RunClient

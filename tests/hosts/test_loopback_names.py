@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.preflight import Check, Severity
 from launcher.preflight.preflight import preflight
 from tests.support.command import Up, python_task, write

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from tests.support import command
 from tests.support.command import Up
 from tests.support.patience import wait_until

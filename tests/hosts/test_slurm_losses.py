@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.hosts.frames import Rules
 from launcher.slurm.job import SlurmJob
 from launcher.slurm.login import LocalCommands

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from tests.support import command
 
 TF_CONFIG = '{"cluster": {"ps": ["tf1:2222"], "worker": ["10.0.0.2:2222", "tf3:2222"]}}'

@@ -73,7 +73,7 @@ def test_elapsed_time_does_not_follow_a_clock_that_was_set(
 ) -> None:
     """A machine gets its time from the network after the start: the run is as old as before."""
     monkeypatch.setattr("launcher.session.client.LauncherProcess", LauncherThread)
-    from launcher.cluster import load
+    from launcher.cluster.read import load
 
     file = cluster(tmp_path)
     client = RunClient.launch(load(file), file.read_text())

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import NO_LOCAL_TASKS
 from launcher.cluster.draft import parse
+from launcher.cluster.problems import NO_LOCAL_TASKS
 from launcher.errors import TfmuxError
 from launcher.session import control_socket
 from tests.support.command import Up, run, write

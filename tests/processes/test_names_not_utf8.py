@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic_core import from_json
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.session.stored import StoredRun
 from launcher.store.runs import RunFolder
 from tests.support.paths import REPOSITORY

@@ -10,7 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import new_run_id
 from launcher.on_host import probe
 from launcher.preflight import report_schema

@@ -6,7 +6,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import Up, python_task, write

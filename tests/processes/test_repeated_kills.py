@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.run.states import Outcome, RunPhase
 from launcher.session.client import RunClient

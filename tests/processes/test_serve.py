@@ -16,7 +16,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.store.runs import RunFolder
 from tests.support.cluster_texts import cluster_text
 from tests.support.command import run, write

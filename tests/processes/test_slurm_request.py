@@ -10,8 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster import loads
-from launcher.plan import make_plan
+from launcher.cluster.read import loads
+from launcher.plan.planner import make_plan
 from launcher.preflight import report_schema
 from launcher.slurm.script import request_of
 from tests.support.command import run, write

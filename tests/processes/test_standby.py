@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import new_run_id
 from launcher.paths import runs_home
 from launcher.session import standby

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
 from launcher.run.snapshot import Failure

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.paths import runs_home
 from launcher.session.client import RunClient
 from launcher.session.run_list import read_run

@@ -12,7 +12,7 @@ import pytest
 from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from tests.support.patience import PATIENCE
 from tests.testbed.inprocess import SshServer
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import ClusterModel, loads
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, Problem
 from tests.support.command import python_task
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import TaskId
 from launcher.run.gpus import GpuSample
 from launcher.run.machine import RunStateMachine

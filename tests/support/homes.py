@@ -9,7 +9,7 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.store.runs import RunFolder

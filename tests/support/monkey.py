@@ -24,7 +24,9 @@ from textual.errors import NoWidget
 from textual.keys import _character_to_key
 from textual.pilot import OutOfBounds, Pilot
 
-from launcher.cluster import ClusterModel, library, loads
+from launcher.cluster import library
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.ids import TaskId
 from launcher.preflight import CHECKS, Finding, Reach, Reachability, Report, Severity

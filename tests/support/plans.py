@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, Resume, TaskPlan, make_plan
+from launcher.plan.facts import HostFacts, Resume
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan, TaskPlan
 
 BASE = Path("/srv/project")
 

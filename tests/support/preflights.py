@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import ClusterModel
-from launcher.cluster.file_model import Host
+from launcher.cluster.file_model import ClusterModel, Host
 from launcher.preflight import CHECKS, Check, Finding, Report
 from launcher.preflight.findings import blocking, passed
 

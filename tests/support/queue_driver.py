@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.instructions import Instruction
 from launcher.run.snapshot import AllocatedNode, HostReceipt

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import Event, ReadyTimeout, ShutdownTimeout, Timer
 from launcher.run.instructions import End, Instruction, KillHost, ReleaseHost, SetTimer, StartTask

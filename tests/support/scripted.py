@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import UnreachableError
 from launcher.hosts import bootstrap
 from launcher.hosts.transport import Transport, TransportFactory
 from launcher.ids import TaskId
-from launcher.plan import HostPlan
+from launcher.plan.run_plan import HostPlan
 from launcher.run import events as ev
 from launcher.run import shutdown
 from launcher.run.machine import RunStateMachine

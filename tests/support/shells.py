@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from tests.support.crash import failed

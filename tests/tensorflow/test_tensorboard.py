@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.paths import runs_home
 from tests.support.command import Up, python_task, write
 from tests.support.paths import REPOSITORY

@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.errors import LauncherError
 from launcher.session.client import RunClient
 from launcher.session.launcher_process import LauncherProcess
@@ -71,6 +71,6 @@ def launch(cluster: ClusterModel, text: str, **options: Any) -> RunClient:
 
 def launch_file(file: Path, **options: Any) -> RunClient:
     """Launches the run of a cluster file."""
-    from launcher.cluster import load
+    from launcher.cluster.read import load
 
     return launch(load(file, for_launch=True), file.read_text(), **options)

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.preflight import Finding, Reach, Reachability, Report, Severity
 from launcher.preflight.preflight import preflight
 from launcher.preflight.repairs import grouped

@@ -14,7 +14,7 @@ from typing import Any
 
 import shtab
 
-from launcher.cluster import Framework
+from launcher.cluster.choices import Framework
 from tui import demos
 from tui.exits import Exit
 

@@ -7,7 +7,9 @@ import os
 import shlex
 from pathlib import Path
 
-from launcher.cluster import ClusterModel, HostSource, loads, read_text
+from launcher.cluster.choices import HostSource
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads, read_text
 from launcher.errors import TfmuxError
 from launcher.printable import printable
 from tui.streams import message

@@ -8,8 +8,9 @@ import os
 import sys
 from pathlib import Path
 
-from launcher.cluster import library, loads
+from launcher.cluster import library
 from launcher.cluster.generated import EXAMPLE, NO_COMMAND, render_import
+from launcher.cluster.read import loads
 from launcher.cluster.saved_file import write
 from launcher.cluster.shorthand import MOST_BYTES, ShorthandError, understand_file
 from launcher.errors import TfmuxError

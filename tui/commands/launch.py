@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from launcher import api
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.session.client import RunClient
 from launcher.store.runs import RunFolder

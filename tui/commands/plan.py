@@ -22,8 +22,10 @@ from launcher.files.trees import CopiedFiles
 from launcher.frozen import frozen
 from launcher.hosts.other_names import read_other_names, unusable_name
 from launcher.ids import new_run_id
-from launcher.plan import Plan, make_plan, plan_json, plan_schema
 from launcher.plan.foreground import background_problem
+from launcher.plan.plan_record import plan_json, plan_schema
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from launcher.plan.shell_text import hook_texts, shell_texts
 from launcher.printable import pictured
 from launcher.quantities import counted, size

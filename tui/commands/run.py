@@ -8,23 +8,17 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from launcher.cluster import (
-    MOST_TASKS,
-    ClusterModel,
-    Framework,
-    SshDestination,
-    is_loopback,
-    library,
-    literal,
-    loads,
-    nearest,
-)
-from launcher.cluster.addresses import HERE, loopback_problem
+from launcher.cluster import library
+from launcher.cluster.addresses import HERE, SshDestination, is_loopback, loopback_problem
+from launcher.cluster.choices import Framework
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
 from launcher.cluster.host_sources import parse, read_file
-from launcher.cluster.placeholders import typed
+from launcher.cluster.placeholders import literal, typed
+from launcher.cluster.read import loads
 from launcher.cluster.saved_file import write
 from launcher.cluster.shorthand import WORKER, ListedHost, ListedTask, Understood
+from launcher.cluster.values import MOST_TASKS, nearest
 from launcher.errors import ClusterFileError, Problem, TfmuxError
 from launcher.files.listing import refusal
 from launcher.hosts.dial import own_address

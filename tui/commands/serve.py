@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TextIO
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.errors import TfmuxError
 from tui import extras
 from tui.commands.hosts_from import refuse_other_files

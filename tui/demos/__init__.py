@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from launcher.cluster import nearest_word
+from launcher.cluster.values import nearest_word
 from launcher.errors import TfmuxError
 from tui import extras
 from tui.extras import Extra

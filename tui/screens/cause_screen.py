@@ -77,6 +77,7 @@ class CauseScreen(RunPage):
         Binding("enter", "go", "To its place in the log", id="cause.go"),
         Binding("y", "report", "Copy a report", id="report", tooltip=REPORT_ABOUT),
     ]
+    ABOUT_TASKS = True
 
     def compose(self) -> ComposeResult:
         yield RunHeader()

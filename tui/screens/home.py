@@ -18,9 +18,12 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import DataTable, Input, Static
 
-from launcher.cluster import ClusterModel, library, load, name_problem
+from launcher.cluster import library
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.library import Deleted
+from launcher.cluster.read import load
 from launcher.cluster.saved_file import SaveError
+from launcher.cluster.values import name_problem
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot

@@ -9,11 +9,12 @@ import shlex
 
 from rich.text import Text
 
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId, named_tasks
 from launcher.paths import tilde
-from launcher.plan import Plan, make_plan
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from launcher.session.again import editable_file
 from launcher.session.run_list import ListedRun
 from launcher.session.stored import StoredRun

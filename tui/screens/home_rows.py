@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.text import Text
 
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.roles import plural
 from launcher.paths import tilde
 from launcher.quantities import age, clock, counted, thousands

@@ -17,8 +17,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import DataTable, Static
 
-from launcher.cluster import ClusterModel
 from launcher.cluster.addresses import LOCALHOST
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.shorthand.understood import shown_names
 from launcher.errors import TfmuxError

@@ -25,6 +25,9 @@ class RunPage(Screen[None]):
         Binding("R", "restart(True)", "Restart the task at once (KILL)", id="task.restart_hard"),
     ]
 
+    ABOUT_TASKS: ClassVar[bool] = False
+    """The cursor is on tasks, which can be restarted."""
+
     def __init__(self, control: RunControl, alert: Callable[[], str] = str) -> None:
         """`alert` returns the newest complaint of a task, as the run screen's header has it."""
         super().__init__()
@@ -51,8 +54,7 @@ class RunPage(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Tasks can be restarted while the run is active, where a page is about one."""
         if action == "restart":
-            active = self._control.snapshot().ended is None
-            return active and type(self).subject is not RunPage.subject
+            return self.ABOUT_TASKS and self._control.snapshot().ended is None
         return super().check_action(action, parameters)
 
     def action_restart(self, hard: bool) -> None:

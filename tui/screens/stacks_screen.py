@@ -48,6 +48,7 @@ class StacksScreen(RunPage):
         Binding("f5", "again", "Ask all hosts again", id="stacks.again"),
         Binding("z", "zoom", "The group alone, and back", id="stacks.zoom"),
     ]
+    ABOUT_TASKS = True
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from launcher.cluster import ClusterModel
+from launcher.cluster.file_model import ClusterModel
 from launcher.errors import LockError
 from launcher.hosts.auth_prompt import PromptHandler
 from launcher.paths import runs_home

@@ -25,7 +25,7 @@ from launcher.hosts.programs import HostProgram
 from launcher.hosts.transport import Transport
 from launcher.on_host.pipe import Pipe
 from launcher.on_host.transfer import collect
-from launcher.plan import HostPlan
+from launcher.plan.run_plan import HostPlan
 from launcher.run import events as ev
 from tests.support.patience import wait_until
 from tests.support.result_streams import END, file, member, unpack

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run.states import HostState, RunPhase
 from launcher.session.client import RunClient
 from launcher.store.runs import socket_path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.paths import runs_home
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient

@@ -11,7 +11,7 @@ import pytest
 from launcher.errors import UnreachableError
 from launcher.hosts import ssh_config
 from launcher.hosts.ssh import SshConnector
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from tests.support import command
 from tests.support.clients import Clients
 from tests.support.patience import PATIENCE

@@ -17,7 +17,7 @@ from launcher.errors import AuthError, HostKeyError, UnreachableError
 from launcher.hosts import credentials, ssh_config, ssh_options
 from launcher.hosts.host_keys import accepted_keys
 from launcher.hosts.ssh import SshConnector
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from tests.support import command
 from tests.support.clients import Clients, Person, both_log_in, only_refused
 from tests.support.patience import PATIENCE, until

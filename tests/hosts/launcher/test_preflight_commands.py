@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.preflight import preflight
 from tests.support.cluster_texts import cluster_text

@@ -10,7 +10,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster import ClusterModel, loads
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.hosts import dial
 from launcher.preflight import (
     CHECKS,

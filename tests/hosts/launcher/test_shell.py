@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import Shell
+from launcher.cluster.choices import Shell
 from launcher.plan.environment import NO_PROXY_HOSTS
 from launcher.plan.shell import RESTORED, shell_prefix, with_exports
 from tests.support.budgets import soak

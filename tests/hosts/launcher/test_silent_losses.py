@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.run.cause import Kind
 from launcher.run.states import Hang, RunPhase
 from launcher.session import hang

@@ -9,8 +9,8 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import loads
 from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.read import loads
 from tests.support.budgets import examples
 from tests.support.cluster_strategies import cluster_tables
 

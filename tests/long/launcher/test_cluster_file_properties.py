@@ -10,10 +10,13 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import ClusterModel, loads
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Resume, make_plan, plan_json
+from launcher.plan.facts import HostFacts, Resume
+from launcher.plan.plan_record import plan_json
+from launcher.plan.planner import make_plan
 from tests.support.budgets import examples
 from tests.support.cluster_strategies import cluster_tables
 

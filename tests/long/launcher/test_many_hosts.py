@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
 from launcher.run import events as ev
 from launcher.run.events import Event, ReadyTimeout

@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.printable import printable
 from launcher.run import events as ev
 from launcher.run import instructions as do

@@ -15,7 +15,7 @@ from launcher.cluster.draft import ParsedDraft, parse
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.reference import keys
 from launcher.cluster.templates import PS_WORKERS, SLURM, render
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.printable import invisible, visible
 from tests.support.budgets import budget
 from tui.screens.editor.form import EDIT_ERRORS, NAME, filled, line_of, table_at, value_of

@@ -11,10 +11,10 @@ import tomlkit
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from launcher.cluster import loads
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.file_model import NAMED_TABLES, TABLES, ClusterModel
 from launcher.cluster.key_lines import KeyPath
+from launcher.cluster.read import loads
 from launcher.cluster.reference import keys
 from launcher.cluster.shorthand import understand
 from tests.support.budgets import examples

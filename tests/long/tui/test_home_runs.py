@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from launcher.cluster import library, load
+from launcher.cluster import library
+from launcher.cluster.read import load
 from launcher.run.snapshot import KeptResults
 from launcher.run.states import Outcome
 from launcher.store import launcher_lock

@@ -11,7 +11,8 @@ from unittest.mock import Mock
 import pytest
 from textual import events
 
-from launcher.cluster import library, load
+from launcher.cluster import library
+from launcher.cluster.read import load
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import TaskState

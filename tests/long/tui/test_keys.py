@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 
-from launcher.cluster import ClusterModel, library
+from launcher.cluster import library
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.templates import ONE_MACHINE, render
 from launcher.hosts.auth_prompt import AuthPrompt, OfferedKey, PromptKind
 from launcher.preflight import Report

@@ -18,7 +18,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import Input, TextArea
 
-from launcher.cluster import library, load
+from launcher.cluster import library
+from launcher.cluster.read import load
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.ids import TaskId
 from launcher.run.snapshot import AttemptStart

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent.folders import FolderError
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.errors import LauncherError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.ids import TaskId

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.cluster.templates import TEMPLATES, render
 from launcher.paths import installed_trainer, runs_home
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.store.runs import RunFolder
 from tests.support.command import run, write
 from tests.support.paths import REPOSITORY

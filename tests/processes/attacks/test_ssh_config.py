@@ -16,7 +16,7 @@ from launcher.errors import HostError, UnreachableError
 from launcher.hosts import dial, ssh_config
 from launcher.hosts.ssh import SshConnector, SshTransport
 from launcher.hosts.ways import transport_factory
-from launcher.plan import HostPlan, SshTarget
+from launcher.plan.run_plan import HostPlan, SshTarget
 from tests.support.clients import Clients, both_log_in, only_refused
 from tests.support.patience import PATIENCE
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import HostError
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.ssh import SshConnector
 from launcher.ids import TaskId
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from launcher.printable import PICTURES, pictured, printable, without_escapes
 from launcher.run.machine import RunStateMachine
 from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor

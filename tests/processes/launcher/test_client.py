@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from launcher.agent.folders import FolderError
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import TaskId, new_run_id
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.session import launcher_link, supervision

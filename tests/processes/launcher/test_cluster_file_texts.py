@@ -8,7 +8,7 @@ from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, Problem
 from tests.support.cluster_texts import problems
 

@@ -17,7 +17,7 @@ from launcher.hosts import dial, ssh
 from launcher.hosts.auth_prompt import AuthPrompt
 from launcher.hosts.host_keys import HostName, KnownHosts
 from launcher.hosts.ssh import SshConnector
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from tests.testbed import keys
 from tests.testbed.inprocess import SshServer
 

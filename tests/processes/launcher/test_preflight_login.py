@@ -16,14 +16,14 @@ from typing import Any
 import asyncssh
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import AuthError, HostError, HostKeyError, UnreachableError
 from launcher.hosts import dial
 from launcher.hosts.auth_prompt import AuthPrompt, PromptHandler, PromptKind
 from launcher.hosts.credentials import display_path
 from launcher.hosts.host_keys import HostName, KnownHosts, accepted_keys
 from launcher.hosts.ssh import LOGINS_AT_ONCE, SshConnector
-from launcher.plan import SshTarget
+from launcher.plan.run_plan import SshTarget
 from launcher.preflight import Check, Severity
 from launcher.preflight.preflight import preflight
 from tests.support.patience import PATIENCE, until

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import Shell
+from launcher.cluster.choices import Shell
 from launcher.errors import AgentError
 from launcher.hosts import bootstrap
 from launcher.hosts.frames import GpusAnswer, PortsAnswer

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from launcher import Cluster, RunNotFoundError
-from launcher.cluster import load, loads
+from launcher.cluster.read import load, loads
 from launcher.ids import is_run_id, new_run_id
-from launcher.plan import Resume
+from launcher.plan.facts import Resume
 from launcher.run.machine import RunStateMachine
 from launcher.session.stored import StoredRun, find_resumed
 from launcher.store.runs import RunFolder

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from launcher import Cluster
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.ids import TaskId, new_run_id
 from launcher.run.snapshot import Snapshot
 from launcher.run.states import Outcome, RunPhase

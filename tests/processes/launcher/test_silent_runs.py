@@ -28,7 +28,7 @@ def launched(
     """The run, looked at as if minutes were seconds, from when all ranks are where they stay."""
     monkeypatch.setattr(hang, "_QUIET_TICKS", ())
     monkeypatch.setattr(hang, "_QUIET_LOOK", 1.0)
-    from launcher.cluster import load
+    from launcher.cluster.read import load
 
     file = write(folder, ranks(folder, how))
     thread = LauncherThread()

@@ -31,13 +31,36 @@ def test_no_program_is_started_for_a_login(line: str) -> None:
     assert done.stdout == ""
 
 
-def test_no_login_waits_for_certificates_that_openssh_lacks() -> None:
-    """X.509 certificates would take a quarter of what asyncssh takes to import."""
-    line = "from launcher.hosts.ways import ssh_connector; ssh_connector()"
-    seen = (
-        f"import sys; {line}; print('asyncssh' in sys.modules, 'cryptography.x509' in sys.modules)"
-    )
+COMMAND = """
+import tui.main
+tui.main.main(["demo", "--list"])
+from launcher.hosts.ways import ssh_connector
+ssh_connector()
+"""
+LAUNCHER = """
+import socket, launcher.session.process
+link, other = socket.socketpair()
+other.close()
+launcher.session.process.main([str(link.detach()), "ssh"])
+"""
+
+
+@pytest.mark.parametrize("code", [COMMAND, LAUNCHER], ids=["command", "launcher process"])
+def test_no_login_waits_for_certificates_that_openssh_lacks(code: str) -> None:
+    """X.509 certificates would take a sixth of what asyncssh takes to import."""
+    code += "import sys; print('asyncssh' in sys.modules, 'cryptography.x509' in sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", seen], check=True, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
     )
-    assert done.stdout.split() == ["True", "False"]
+    assert done.stdout.split()[-2:] == ["True", "False"]
+
+
+def test_a_program_that_imports_the_launcher_may_import_certificates() -> None:
+    """Given a program that imports our preflight, when it then imports asyncssh's certificates,
+    which need pyOpenSSL, then Python looks for them as ever."""
+    code = "import sys, launcher.preflight.preflight\n"
+    code += "print(sys.modules.get('asyncssh.crypto.x509', 'is looked for'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout == "is looked for\n"

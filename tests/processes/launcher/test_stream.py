@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run.snapshot import TaskView
 from launcher.run.states import Outcome, RunPhase, TaskState
 from launcher.run.views import Views

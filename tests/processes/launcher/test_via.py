@@ -13,13 +13,14 @@ from uuid import uuid4
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, HostError
 from launcher.hosts import bootstrap, ways
 from launcher.hosts.bootstrap import LinkSettings, query_agent
 from launcher.hosts.ssh import SshConnector
 from launcher.hosts.ways import transport_factory
-from launcher.plan import HostPlan, make_plan
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import HostPlan
 from launcher.preflight import Check, Report, Severity
 from launcher.preflight.preflight import preflight
 from tests.support.agent_frames import RULES

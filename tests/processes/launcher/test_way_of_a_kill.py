@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from launcher.agent import wire
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.run.states import RunPhase
 from launcher.session.client import RunClient
 from tests.support.cluster_texts import cluster_text

@@ -14,8 +14,9 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import DataTable
 
-from launcher.cluster import ClusterModel, library
+from launcher.cluster import library
 from launcher.cluster.draft import Draft, FileStatus
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.templates import PS_WORKERS, render
 from launcher.preflight import Report
 from tests.support.editing import (

@@ -15,7 +15,7 @@ from textual.widgets import Input
 from launcher.cluster import library
 from launcher.ids import TaskId
 from launcher.paths import runs_home
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.snapshot import Failure, Metric
 from launcher.run.states import Outcome

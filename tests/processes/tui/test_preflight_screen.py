@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
-from launcher.cluster import ClusterModel, library, loads
+from launcher.cluster import library
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.cluster.templates import ONE_MACHINE, SLURM, render
 from launcher.hosts import dial
 from launcher.ids import TaskId
-from launcher.plan import TaskPlan, make_plan
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import TaskPlan
 from launcher.preflight import (
     ENGINE_CHECKS,
     Check,

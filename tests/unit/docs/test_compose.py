@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from tests.support.manual import DOCS
 from tests.support.paths import REPOSITORY
 from tui.main import main

@@ -10,7 +10,8 @@ import tomllib
 import pytest
 
 from docs import bindings
-from launcher.cluster import TABLES, loads
+from launcher.cluster.file_model import TABLES
+from launcher.cluster.read import loads
 from launcher.cluster.reference import keys
 from tests.support.manual import DOCS, Page, pages, simple_commands
 from tests.support.paths import REPOSITORY

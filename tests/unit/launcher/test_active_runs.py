@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.paths import runs_home
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import ClusterModel, PortListens, Success, nearest
 from launcher.cluster.addresses import (
     SshDestination,
     TaskAddress,
@@ -14,7 +13,11 @@ from launcher.cluster.addresses import (
     parse_address,
     parse_jump,
 )
+from launcher.cluster.choices import Success
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.placeholders import expand
+from launcher.cluster.readiness import PortListens
+from launcher.cluster.values import nearest
 
 
 @pytest.mark.parametrize(

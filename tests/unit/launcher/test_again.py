@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.errors import ClusterFileError
 from launcher.ids import new_run_id
 from launcher.session.again import EarlierRun, editable_file

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from tests.support.cluster_texts import GOOD, changed, problems
 from tui.main import main
 

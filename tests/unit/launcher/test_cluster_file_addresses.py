@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from tests.support.cluster_texts import GOOD, changed, problems
 
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster import (
-    DEFAULT_LOG_LIMIT,
-    OnDisconnect,
-    OnFailure,
-    OnHangup,
-    PortListens,
-    ProcessStarted,
-    SshDestination,
-    Success,
-    TaskAddress,
-    loads,
-)
+from launcher.cluster.addresses import SshDestination, TaskAddress
+from launcher.cluster.choices import OnDisconnect, OnFailure, OnHangup, Success
+from launcher.cluster.file_model import DEFAULT_LOG_LIMIT
+from launcher.cluster.read import loads
+from launcher.cluster.readiness import PortListens, ProcessStarted
 from launcher.ids import TaskId
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from tests.support.cluster_texts import EXAMPLE, MORE
 
 

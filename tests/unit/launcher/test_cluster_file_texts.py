@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import load, loads
+from launcher.cluster.read import load, loads
 from launcher.errors import ClusterFileError
 from tests.support.cluster_texts import GOOD, changed, problems
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
-from launcher.plan import HostFacts, Plan, make_plan
+from launcher.plan.facts import HostFacts
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from tests.support.cluster_texts import cluster_text
 
 HOSTS = {"a": {"ssh": "a"}, "b": {"ssh": "b"}}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
-from launcher.plan import Plan, make_plan
+from launcher.cluster.read import loads
 from launcher.plan.ending import server_name
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from launcher.run import events as ev
 from launcher.run.states import Outcome, RunPhase, TaskState
 from tests.support.run_driver import RunDriver, ends, kill, name, running

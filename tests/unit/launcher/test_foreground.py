@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
-from launcher.plan import make_plan
+from launcher.cluster.read import loads
 from launcher.plan.foreground import background_problem
+from launcher.plan.planner import make_plan
 from launcher.preflight import Check, Severity, evaluation
 
 BACKGROUND = [

@@ -8,10 +8,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from launcher.cluster import ClusterModel, Shell, load, loads
+from launcher.cluster.choices import Shell
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import load, loads
 from launcher.cluster.reference import json_schema
 from launcher.errors import ClusterFileError, Problem
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 
 JOBS = """\
 [jobs.worker]

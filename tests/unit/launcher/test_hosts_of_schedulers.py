@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import HostSource, SshDestination, loads
+from launcher.cluster.addresses import SshDestination
+from launcher.cluster.choices import HostSource
 from launcher.cluster.host_sources import parse, read, with_hosts
+from launcher.cluster.read import loads
 from launcher.cluster.shorthand import ListedHost
 from launcher.errors import ClusterFileError
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.slurm.login import SlurmError
 from launcher.slurm.salloc import job_of, with_job_nodes
 from tests.support.cluster_texts import SALLOC, UNLISTED_HOSTS

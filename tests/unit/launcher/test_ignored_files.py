@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import IgnoreRules
+from launcher.cluster.patterns import IgnoreRules
 from launcher.files.listing import Tree
 from launcher.files.staging import read_tree
 

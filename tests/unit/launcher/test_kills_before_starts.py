@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from launcher.hosts.frames import Kill, Release, Request, Start
-from launcher.plan import Plan
+from launcher.plan.run_plan import Plan
 from launcher.run import events as ev
 from launcher.run import instructions as do
 from launcher.run.events import ReadyTimeout, ShutdownTimeout

@@ -10,13 +10,15 @@ from urllib.parse import unquote
 
 import pytest
 
-from launcher.cluster import library, load, loads, name_problem
+from launcher.cluster import library
 from launcher.cluster.draft import Draft, FileStatus, parse
 from launcher.cluster.edit import ClusterDocument
+from launcher.cluster.read import load, loads
 from launcher.cluster.reference import json_schema
 from launcher.cluster.saved_file import SaveError, write
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import PS_WORKERS, SLURM, TEMPLATES, Template, render
+from launcher.cluster.values import name_problem
 from launcher.paths import config_home
 
 TEXT = 'name = "one"  # mine\n\n[jobs.worker]\ntasks = ["localhost:auto"]\ncommand = ["train"]\n'

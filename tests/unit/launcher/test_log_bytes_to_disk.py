@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.session.output import LogMonitor
 from launcher.store.disk import Files, Job
 from launcher.store.logs import LogStore

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import ClusterModel, loads
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.read import loads
 from launcher.on_host import linked
-from launcher.plan import make_plan, mpi
+from launcher.plan import mpi
+from launcher.plan.planner import make_plan
 
 HOSTS = '[hosts.a]\nssh = "a"\n[hosts.b]\nssh = "b"\naddress = "b.lan"\n'
 

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import After, Framework, LogMatches, PortListens, ProcessStarted
+from launcher.cluster.choices import Framework
+from launcher.cluster.readiness import After, LogMatches, PortListens, ProcessStarted
 from launcher.cluster.roles import Role
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, Resume, SshTarget, TaskPlan, plan_json
+from launcher.plan.facts import HostFacts, Resume
+from launcher.plan.plan_record import plan_json
+from launcher.plan.run_plan import Plan, SshTarget, TaskPlan
 from launcher.plan.shell import split_python
 from launcher.printable import printable
 from tests.support.cluster_texts import cluster_text

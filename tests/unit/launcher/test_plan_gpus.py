@@ -8,8 +8,9 @@ from types import MappingProxyType
 
 import pytest
 
-from launcher.cluster import loads
-from launcher.plan import HostFacts, make_plan
+from launcher.cluster.read import loads
+from launcher.plan.facts import HostFacts
+from launcher.plan.planner import make_plan
 
 
 def shares(

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from launcher.cluster import loads
 from launcher.cluster.choices import Framework
+from launcher.cluster.read import loads
 from launcher.hosts.frames import GpusAnswer, PortOwner
 from launcher.ids import TaskId
-from launcher.plan import Plan, make_plan
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from launcher.preflight import (
     Check,
     Finding,

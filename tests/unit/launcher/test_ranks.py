@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads, ready_value
+from launcher.cluster.read import loads
+from launcher.cluster.readiness import ready_value
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan import HostFacts, Plan, make_plan
+from launcher.plan.facts import HostFacts
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 
 HOSTS = """
 [hosts.tf1]

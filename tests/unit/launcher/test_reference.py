@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from docs.reference import count_parts, generated, pages
-from launcher.cluster import TABLES
+from launcher.cluster.file_model import TABLES
 from launcher.cluster.reference import json_schema, keys
 from launcher.cluster.templates import TEMPLATES, render
 from tests.support.cluster_texts import EXAMPLE, MORE

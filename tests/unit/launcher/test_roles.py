@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import Framework, loads
+from launcher.cluster.choices import Framework
 from launcher.cluster.ranks import ranks
+from launcher.cluster.read import loads
 from launcher.cluster.readiness import Auto, PortListens, ProcessStarted
 from launcher.cluster.roles import Role
 from launcher.errors import ClusterFileError
 from launcher.ids import TaskId
-from launcher.plan import Plan, make_plan
+from launcher.plan.planner import make_plan
+from launcher.plan.run_plan import Plan
 from launcher.run.states import Outcome, RunPhase
 from tests.support.run_driver import CLUSTER, RunDriver, ends, name
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError, TfmuxError
 from launcher.paths import runs_home
 from launcher.store import launcher_lock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.events import LeaseEnd, ReadyDelay, ReadyTimeout, ShutdownTimeout
 from launcher.run.instructions import CheckHosts, KillHost, SetTimer, StageHost

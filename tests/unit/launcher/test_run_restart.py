@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
-from launcher.plan import HostFacts
+from launcher.cluster.read import loads
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.cause import Kind, Verdict
 from launcher.run.events import LeaseEnd, RestartTimeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launcher.cluster import AUTO_SECONDS
+from launcher.cluster.readiness import AUTO_SECONDS
 from launcher.run import events as ev
 from launcher.run.events import ReadyDelay, ReadyTimeout, RestartDelay
 from launcher.run.instructions import Instruction, KillHost, ReleaseTask, StartTask

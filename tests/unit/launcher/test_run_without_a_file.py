@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import ClusterModel, Framework, loads
+from launcher.cluster.choices import Framework
+from launcher.cluster.file_model import ClusterModel
 from launcher.cluster.generated import RunRequest, default_name, first_tasks, render
+from launcher.cluster.read import loads
 from launcher.cluster.shorthand import WORKER, ListedTask, understand
 from launcher.errors import ClusterFileError
-from launcher.plan import make_plan, plan_json
+from launcher.plan.plan_record import plan_json
+from launcher.plan.planner import make_plan
 
 
 def made(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
 from launcher.plan.shell_text import hook_texts
 from launcher.preflight import Severity, evaluation

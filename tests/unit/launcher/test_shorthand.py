@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster import SshDestination
+from launcher.cluster.addresses import SshDestination
 from launcher.cluster.host_names import missing_hosts, next_like
 from launcher.cluster.shorthand import (
     ListedTask,

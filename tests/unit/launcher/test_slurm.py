@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
-from launcher.plan import HostFacts, make_plan
+from launcher.plan.facts import HostFacts
+from launcher.plan.planner import make_plan
 from launcher.run.events import EngineWord
 from launcher.slurm.job import JobState, advice_on, local_time
 from launcher.slurm.login import MissingProgramError, NoAnswerError, Output, SlurmError

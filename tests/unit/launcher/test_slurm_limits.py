@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.errors import ClusterFileError
 from launcher.slurm.job import UserJob
 from launcher.slurm.login import Output

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.ids import TaskId
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 

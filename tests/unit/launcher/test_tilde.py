@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from launcher.plan import HostFacts
+from launcher.plan.facts import HostFacts
 from tests.support.cluster_texts import cluster_text
 from tests.support.plans import plan_of, task
 

@@ -11,7 +11,7 @@ from launcher.cluster.draft import ParsedDraft, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.key_lines import KeyPath
 from launcher.cluster.templates import PS_WORKERS, render
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from tui.screens.editor.form import NAME, filled, value_of
 
 PATH = Path("/srv/project/cluster.toml")

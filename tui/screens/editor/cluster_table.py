@@ -10,7 +10,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
-from launcher.cluster import LOCALHOST
+from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.draft import ParsedDraft
 from launcher.cluster.edit import ClusterDocument, halves
 from launcher.cluster.key_lines import KeyPath

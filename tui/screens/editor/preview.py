@@ -12,9 +12,11 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from launcher.cluster import ClusterModel, Shell, ready_value
+from launcher.cluster.choices import Shell
+from launcher.cluster.file_model import ClusterModel
+from launcher.cluster.readiness import ready_value
 from launcher.errors import Problem
-from launcher.plan import Plan, TaskPlan
+from launcher.plan.run_plan import Plan, TaskPlan
 from launcher.slurm.script import request_of
 from tui.format import request_text
 from tui.screens.editor.form import line_of

@@ -17,20 +17,22 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import DataTable, Static, TextArea
 
-from launcher.cluster import library, loads, name_problem
+from launcher.cluster import library
 from launcher.cluster.addresses import LOCALHOST
 from launcher.cluster.draft import Draft, FileStatus, ParsedDraft, imported, parse
 from launcher.cluster.edit import ClusterDocument, EditError
 from launcher.cluster.key_lines import KeyPath
+from launcher.cluster.read import loads
 from launcher.cluster.reference import keys
 from launcher.cluster.roles import USUAL_JOBS
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import ShorthandError, understand
 from launcher.cluster.shorthand.understood import shown_names
 from launcher.cluster.ssh_aliases import aliases
+from launcher.cluster.values import name_problem
 from launcher.errors import Problem, TfmuxError
 from launcher.paths import expand_user, tilde
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.printable import invisible, visible
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot

@@ -8,12 +8,13 @@ from textual import on
 from textual.app import ComposeResult
 from textual.widgets import Input, Label, OptionList
 
-from launcher.cluster import library, name_problem
+from launcher.cluster import library
 from launcher.cluster.host_names import host_name
 from launcher.cluster.saved_file import SaveError
 from launcher.cluster.shorthand import ShorthandError, understand
 from launcher.cluster.ssh_aliases import aliases
 from launcher.cluster.templates import TEMPLATES, Template, render
+from launcher.cluster.values import name_problem
 from launcher.printable import invisible
 from launcher.quantities import counted
 from tui.screens.dialogs import Dialog
