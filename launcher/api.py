@@ -17,7 +17,6 @@ from .cluster.file_model import ClusterModel
 from .cluster.read import loads, read_text
 from .errors import LauncherError, RunEndedError, TaskNotFoundError
 from .frozen import frozen
-from .hosts.auth_prompt import PromptHandler
 from .ids import TaskId
 from .printable import escaped
 from .run.snapshot import Receipt, Snapshot, TaskView
@@ -32,6 +31,7 @@ from .store.runs import RunFolder
 from .store.stream import LogEvent, PublicEvent
 
 if TYPE_CHECKING:
+    from .hosts.auth_prompt import PromptHandler
     from .run.stack_groups import Stacks
     from .session.kept_results import HostResults
 

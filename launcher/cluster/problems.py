@@ -545,8 +545,7 @@ def _no_entry(cluster: ClusterModel, entry: str) -> str | None:
 def _placeholders(cluster: ClusterModel) -> Iterator[Violation]:
     names = Names(cluster)
     run = cluster.run
-    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
-    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
+    tables = _tables(cluster)
     texts: list[tuple[KeyPath, str, str]] = []
     for name, host in cluster.hosts.items():
         other = _unranked(cluster, host=name) if host.env else ""
@@ -609,12 +608,16 @@ def _directory(cluster: ClusterModel) -> Iterator[Violation]:
         message = "workdir and directory exclude each other: tasks start in a copy of a directory "
         message += "of this machine, or in a directory that the hosts have: remove one of them"
         yield Violation(("run", "workdir"), run.workdir, message)
-    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), run)]
-    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
-    for at, table in tables:
+    for at, table in _tables(cluster):
         if table.data and (table.directory or run.directory):
             message = "data is copied beside workdir, and with directory nothing is copied: remove "
             yield Violation((*at, "data"), None, f"{message}it, or directory")
+
+
+def _tables(cluster: ClusterModel) -> list[tuple[KeyPath, RunSettings | Job]]:
+    """`[run]`, and the tables of the jobs."""
+    jobs = ((("jobs", name), job) for name, job in cluster.jobs.items())
+    return [(("run",), cluster.run), *jobs]
 
 
 def _every_task(cluster: ClusterModel) -> Iterator[tuple[TaskId, KeyPath]]:
@@ -693,9 +696,7 @@ def _size(table: Job | Host) -> int:
 
 
 def _texts(cluster: ClusterModel) -> Iterator[tuple[KeyPath, str]]:
-    tables: list[tuple[KeyPath, RunSettings | Job]] = [(("run",), cluster.run)]
-    tables += [(("jobs", name), job) for name, job in cluster.jobs.items()]
-    for at, table in tables:
+    for at, table in _tables(cluster):
         yield from (((*at, "command", i), word) for i, word in enumerate(table.command or ()))
         yield from (((*at, "env", name), value) for name, value in table.env.items())
     for host, entry in cluster.hosts.items():

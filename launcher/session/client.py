@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..cluster.choices import OnHangup
 from ..errors import LauncherError, LockError, TfmuxError
-from ..hosts.auth_prompt import PromptHandler
 from ..ids import TaskId, new_run_id
 from ..printable import printable
 from ..run.gpus import GpuSample
@@ -34,7 +33,6 @@ from ..store.stream import PublicEvent, decode, plain, printable_values, read_en
 from .latch import Latch
 from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
 from .launcher_process import LauncherProcess
-from .prompts import PROMPTS, PromptResponder
 from .stored import StoredRun, find_resumed
 from .supervision import (
     HEARD_SECONDS,
@@ -49,7 +47,9 @@ from .supervision import (
 
 if TYPE_CHECKING:
     from ..cluster.file_model import ClusterModel
+    from ..hosts.auth_prompt import PromptHandler
     from ..run.stack_groups import Stacks
+    from .prompts import PromptResponder
 
 
 def unknown(folder: RunFolder) -> Views:
@@ -131,7 +131,11 @@ class RunClient:
         self._metrics = MetricsFile(folder.metrics)
         self._curves = False
         """Somebody wants the metrics: nobody else keeps those of thousands of tasks."""
-        self._responder = PromptResponder(ask, self._answer) if ask is not None else None
+        self._responder: PromptResponder | None = None
+        if ask is not None:
+            from .prompts import PromptResponder
+
+            self._responder = PromptResponder(ask, self._answer)
         self._on_end = on_end
         self._listeners: list[Callable[[Snapshot], None]] = []
         self._views = views
@@ -504,7 +508,7 @@ class RunClient:
             if "changed" in message:
                 self._take([decode(record) for record in message["changed"]])
             elif "prompts" in message and self._responder is not None:
-                self._responder.show(PROMPTS.validate_python(message["prompts"]))
+                self._responder.show_records(message["prompts"])
             elif "id" in message:
                 self._end_look(message["id"], _stacks_in(message))
             elif "disconnected" in message:

@@ -12,6 +12,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter
 
@@ -98,6 +99,14 @@ class PromptResponder:
             if prompt.id not in self._asking:
                 work = self._answer(prompt)
                 self._asking[prompt.id] = asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def show_records(self, records: Any) -> None:
+        """Shows pending prompts that a launcher process has sent.
+
+        Raises:
+            ValueError: they are none.
+        """
+        self.show(PROMPTS.validate_python(records))
 
     def close(self) -> None:
         """Withdraws all prompts and ends the thread."""

@@ -24,12 +24,14 @@ def removed_runs() -> list[str]:
     none where there is no `/proc` that says so."""
     try:
         folder = local_folder()
-        names = sorted(name for name in os.listdir(folder) if name.endswith(".control"))
+        names = os.listdir(folder)
     except (FolderError, OSError):
         return []
-    pids = {_listener(os.path.join(folder, name)) for name in names}
-    home = os.path.realpath(runs_home())
-    return sorted({run_id for pid in pids if pid for run_id in _removed(pid, home)})
+    home, found = os.path.realpath(runs_home()), set[str]()
+    for name in names:
+        if name.endswith(".control") and (pid := _listener(os.path.join(folder, name))):
+            found.update(_removed(pid, home))
+    return sorted(found)
 
 
 def _listener(path: str) -> int:

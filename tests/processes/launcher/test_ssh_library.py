@@ -56,9 +56,9 @@ def test_no_login_waits_for_certificates_that_openssh_lacks(code: str) -> None:
 
 
 def test_a_program_that_imports_the_launcher_may_import_certificates() -> None:
-    """Given a program that imports our preflight, when it then imports asyncssh's certificates,
-    which need pyOpenSSL, then Python looks for them as ever."""
-    code = "import sys, launcher.preflight.preflight\n"
+    """Given a program that logs in to hosts as `collect` does, when it then imports asyncssh's
+    certificates, which need pyOpenSSL, then Python looks for them as ever."""
+    code = "import sys; from launcher.hosts.ways import ssh_connector; ssh_connector()\n"
     code += "print(sys.modules.get('asyncssh.crypto.x509', 'is looked for'))"
     done = subprocess.run(
         [sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True
