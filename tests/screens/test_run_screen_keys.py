@@ -217,9 +217,9 @@ async def test_a_stalled_task_is_flagged(run: ScriptedRun) -> None:
     """No step for ten times the usual time is said in the title and in the header."""
     run.change(state=RunPhase.RUNNING)
     now = time.time()
-    run.task("worker:1", stalled_since=now - 91)
+    run.task("worker:1", stalled_since=now - 36_000)
     async with showing(run, (120, 40)) as (app, pilot):
-        await shows(pilot, "! no step for 9")
+        await shows(pilot, "! no step for 10 h")
         await shows(pilot, "! worker:1 on tf3 stalled for ")
         run.task("worker:1", stalled_since=None)
         await until(pilot, lambda: not any("! " in row for row in screen_text(app)))
@@ -231,13 +231,13 @@ async def test_a_stopped_task_is_named_on_every_page(run: ScriptedRun, page: str
     host and for how long, `!` goes to its pane, and the pane says so, too."""
     run.change(state=RunPhase.RUNNING)
     run.all_tasks(state=TaskState.RUNNING, attempt=1)
-    run.task("worker:1", halted=Halt.STOPPED, halted_since=time.time() - 95)
+    run.task("worker:1", halted=Halt.STOPPED, halted_since=time.time() - 36_000)
     async with showing(run, (120, 40)) as (app, pilot):
         await until(pilot, lambda: isinstance(app.focused, Pane))
         if page:
             await pilot.press(page)
             await until(pilot, lambda: app.screen is not run_screen(app))
-        await shows(pilot, "! worker:1 on tf3 stopped for 1:3")
+        await shows(pilot, "! worker:1 on tf3 stopped for 10:")
         await pilot.press("exclamation_mark")
         await until(pilot, lambda: focused_task(app) == "worker:1")
         await shows(pilot, "worker:1 @tf3  ! stopped for ")

@@ -119,7 +119,7 @@ def test_names_in_prose_of_the_code_exist() -> None:
         ("launcher.run.machine.RunStateMachine", False),
         ("RunStateMachine.handle", False),
         ("ClusterFileError.problems", False),
-        ("cluster.load", False),
+        ("launcher.Cluster", False),
         ("launcher.log", False),
         ("os.walk", False),
         ("wire.BY_AGENT", False),
