@@ -26,7 +26,7 @@ ALL = ("ps:0", "worker:0", "worker:1")
 DETACHING = """
 import sys, time
 from pathlib import Path
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.session.client import RunClient
 from launcher.run.states import RunPhase
 

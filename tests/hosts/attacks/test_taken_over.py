@@ -68,12 +68,12 @@ TAKER = """
 import asyncio, sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.hosts.bootstrap import LinkSettings
 from launcher.hosts.ways import transport_factory
 from launcher.hosts.link import Link, LogSink
 from launcher.hosts.ssh import SshConnector
-from launcher.plan import make_plan
+from launcher.plan.planner import make_plan
 from launcher.store.runs import RunFolder
 
 class NoLogs(LogSink):

@@ -51,7 +51,7 @@ worker = "started"
 DETACH = """
 import sys, time
 from pathlib import Path
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.session.client import RunClient
 from launcher.run.states import RunPhase
 

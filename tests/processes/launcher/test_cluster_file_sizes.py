@@ -112,7 +112,7 @@ SHAPES: dict[str, Callable[[], str]] = {
 READ = """
 import resource, sys, time
 from pathlib import Path
-from launcher.cluster import load
+from launcher.cluster.read import load
 from launcher.errors import ClusterFileError
 try:
     load(Path(sys.argv[1]).with_name("none"))

@@ -20,7 +20,7 @@ from tests.support.patience import PATIENCE
 LAUNCHER = """
 import json, resource, sys
 from pathlib import Path
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.run import events as ev
 from launcher.run.machine import RunStateMachine
 from launcher.session.process import crash
@@ -41,7 +41,7 @@ for count in map(int, sys.argv[1:]):
 PREFLIGHT = """
 import asyncio, json, resource, sys
 from pathlib import Path
-from launcher.cluster import loads
+from launcher.cluster.read import loads
 from launcher.preflight.preflight import preflight
 for count in map(int, sys.argv[1:]):
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))

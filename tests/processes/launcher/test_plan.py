@@ -9,8 +9,8 @@ import sys
 def test_planning_imports_neither_the_trainer_nor_tensorflow() -> None:
     """The trainer is only looked for."""
     code = (
-        "import sys, pathlib; from launcher.cluster import loads\n"
-        "from launcher.plan import make_plan\n"
+        "import sys, pathlib; from launcher.cluster.read import loads\n"
+        "from launcher.plan.planner import make_plan\n"
         'text = \'[jobs.a]\\ntasks = ["localhost:1"]\\ncommand = ["a"]\'\n'
         "plan = make_plan(loads(text, 'c', pathlib.Path('/')), 'r')\n"
         "assert plan.tasks[0].env['PYTHONPATH']\n"
