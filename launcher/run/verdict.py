@@ -497,11 +497,11 @@ class _Case:
     def by_stacks(self) -> Verdict | None:
         """Tasks that are not where all others wait."""
         waiting = self.waiting
-        odd = [one for one in self.placed if one not in waiting]
-        quiet = [one for one in self.placed if not one.words.victim]
+        place = _function(waiting[0]) if waiting else None
+        odd = [one for one in self.placed if _function(one) != place]
         if not odd or len(odd) >= len(waiting):
             return None
-        if len(odd) > 1 and len(named := [one for one in odd if one in quiet]) == 1:
+        if len(odd) > 1 and len(named := [one for one in odd if not one.words.victim]) == 1:
             odd = named
         here = waiting[0].stack
         known = any(_WAITS.search(f"{frame.function} {frame.file}") for frame in here[:_INNER])
@@ -527,7 +527,7 @@ class _Case:
         else:
             quiet = [one for one in self.tasks if not (one.words.victim or one.serves or one.moves)]
             waiting = [one for one in quiet if _waits(one)] if len(quiet) > 1 else []
-            guilty = [one for one in quiet if one not in waiting]
+            guilty = [one for one in quiet if not (waiting and _waits(one))]
             missed = len(self.victims) + len(waiting)
             if not self.victims or missed < 2 or len(guilty) != 1:
                 return None
