@@ -188,7 +188,7 @@ async def test_the_header_says_where_a_stalled_run_stands(tmp_path: Path) -> Non
     text = "worker:3 is in __next__ data.py:12; 5 others wait in step train.py:44"
     control.change(hang=HangView(Hang.STALLED, text, "stacks-stalled.json", now))
     async with showing(control, (200, 50)) as (app, pilot):
-        await shows(pilot, "! worker:3 on localhost stalled for 1:3")
+        await shows(pilot, "! worker:3 on localhost stalled for ")
         await shows(pilot, text)
         control.change(hang=HangView(Hang.AT_END, text, "stacks-at-end.json", now))
         await until(pilot, lambda: not any(text in row for row in screen_text(app)))

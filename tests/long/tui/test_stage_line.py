@@ -77,5 +77,5 @@ async def test_the_header_has_the_line_at_every_width(run: ScriptedRun) -> None:
         assert "▸ worker:1–2 ░░ waiting  starting: waiting for worker:0" in screen_text(app)[0]
         run.all_tasks(state=READY)
         run.change(state=RunPhase.RUNNING)
-        await until(pilot, lambda: "running 0:" in screen_text(app)[0])
+        await until(pilot, lambda: " running " in screen_text(app)[0])
         assert "▸" not in screen_text(app)[0] and "mnist-async" in screen_text(app)[0]
