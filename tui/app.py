@@ -38,6 +38,8 @@ from tui.widgets.colours import SIXTEEN, Readable, has_sixteen_colours, status_d
 from tui.widgets.controls import NoControls
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
     from tui.run_clients import RunClients
@@ -175,6 +177,8 @@ class TfmuxApp(App[int]):
         self._run_screen: RunScreen | None = None
         self._begun_kills = 0
         """Kills that the driver's thread has begun and the screen does not know of yet."""
+        self._again: dict[str, Future[RunControl]] = {}
+        """By run, the last kill of what its end may have left."""
         self._living: RunControl | None = None
         """The run that was seen running in this app."""
 
@@ -446,10 +450,42 @@ class TfmuxApp(App[int]):
             if self._pages:
                 self._pages[0].kill_active_runs()
             return
+        snapshot = self.control.snapshot()
+        if snapshot.state is RunPhase.ENDED and snapshot.unconfirmed and self._can_kill_again:
+            self._kill_again(self.control)
+            return
         self._asked = True
         if not begun and self.control.snapshot().state is not RunPhase.ENDED:
             self.control.press_kill()
         self._watch_end()
+
+    @property
+    def _can_kill_again(self) -> bool:
+        return bool(self._pages) or (self._clients is not None and self._prompts is not None)
+
+    @work(group="kill", exclusive=True, exit_on_error=False)
+    async def _kill_again(self, ended: RunControl) -> None:
+        """Kills what an end has left, or could not confirm, and shows that in the place of the
+        ended run. The kill itself goes on whatever becomes of the screen."""
+        run_id = ended.snapshot().run_id
+        kill = self._again.get(run_id)
+        if kill is None or kill.done():
+            if self._pages:
+                kill = self._pages[0].kill_again(run_id)
+            elif self._clients is not None and self._prompts is not None:
+                kill = self._clients.kill(run_id, self._prompts)
+            else:
+                return
+            self._again[run_id] = kill
+        try:
+            run = await asyncio.shield(asyncio.wrap_future(kill))
+        except (TfmuxError, OSError) as error:
+            self.notify(str(error), title="Not killed", severity="error", timeout=12)
+            return
+        if self.control is ended:
+            self._show_next(run)
+            self._asked = True
+            self._watch_end()
 
     def action_interrupt(self) -> None:
         """Ctrl-C: kills all in the dialog that asks how to leave, and pressed again while leaving;

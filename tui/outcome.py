@@ -52,6 +52,8 @@ NOTHING_STARTED = "nothing was started"
 _MOST_HOSTS = 16
 """Hosts that a text names at most, where it counts the others."""
 _MOST_ENGINES = 3
+_MOST_PIDS = 8
+"""Processes that a command names at most."""
 _MOST_EVIDENCE = 6
 """Sentences below a cause."""
 _AFTERWORD = 2
@@ -422,6 +424,14 @@ def _advice(run_id: str, receipt: Receipt) -> str:
     return f"after a boot of {names}: {kill}; to remove it from the list: {forget}"
 
 
+def _survivors_advice(host: HostReceipt) -> str:
+    """What ends processes that a kill has not ended."""
+    ids = [str(one.pid) for one in host.survivors if not one.state.startswith("D")]
+    if not ids:
+        return "state D: kill again later, or boot it"
+    return f"as root there: kill -KILL {' '.join(ids[:_MOST_PIDS])}"
+
+
 def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
     """What the receipt says of one host, and the style of that."""
     bad = f"bold {colours[StatusColor.BAD]}"
@@ -430,7 +440,7 @@ def host_verdict(host: HostReceipt, colours: Colours) -> tuple[str, str]:
         return f"none left, confirmed (no agent{said})", colours[StatusColor.GOOD]
     signalled = f"{counted(host.signalled, 'process', 'processes')} signalled"
     if host.survivors:
-        why = f"; {printable(host.doubt)}" if host.doubt else ""
+        why = f"; {printable(host.doubt) if host.doubt else _survivors_advice(host)}"
         left = f"{thousands(host.left)} left after {host.seconds:.2f} s"
         return f"not confirmed: {signalled}, {left}{why}{said}", bad
     if host.confirmed:

@@ -546,6 +546,11 @@ class Snapshot(RunView):
         return receipt is not None and receipt.clean and bool(receipt.hosts or not begun)
 
     @property
+    def unconfirmed(self) -> bool:
+        """There is a receipt, and it does not say that nothing is left: it can be killed again."""
+        return self.receipt is not None and not self.clean
+
+    @property
     def step(self) -> int | None:
         """The highest global step that any task has reported."""
         return max((t.step for t in self.tasks if t.step is not None), default=None)

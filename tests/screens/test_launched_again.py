@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from textual.pilot import Pilot
 from launcher.cluster.read import loads
 from launcher.errors import TfmuxError
 from launcher.ids import TaskId
-from launcher.run.snapshot import Failure
+from launcher.run.snapshot import Failure, HostReceipt, Receipt, Survivor
 from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from launcher.session.control import RunControl
 from launcher.store.runs import RunFolder
@@ -47,6 +48,15 @@ class Clients(RunClients):
     def launch_again(self, run_id: str, ask: object) -> RunControl:
         """What the test launches."""
         return self._launch(run_id)
+
+    def kill(self, run_id: str, ask: object) -> Future[RunControl]:
+        """The run that is killed again is one of the test, too."""
+        done = Future[RunControl]()
+        try:
+            done.set_result(self._launch(run_id))
+        except TfmuxError as error:
+            done.set_exception(error)
+        return done
 
 
 @asynccontextmanager
@@ -91,6 +101,56 @@ async def test_a_key_launches_the_ended_run_again(
         await pilot.press("f9")
         await until(pilot, lambda: bool(other.asked))
         assert not run.asked
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50)], ids=str)
+@pytest.mark.parametrize("outcome", [Outcome.KILLED, Outcome.FAILED])
+async def test_one_key_kills_again_what_a_kill_has_left(
+    run: ScriptedRun, other: ScriptedRun, outcome: Outcome, size: tuple[int, int]
+) -> None:
+    """Given an end that a host has not confirmed, when the kill key is pressed, which the receipt
+    or the summary names, then the run is killed again, and the next receipt is shown."""
+    asked: list[str] = []
+
+    def kill(run_id: str) -> RunControl:
+        asked.append(run_id)
+        return other
+
+    async with showing(run, kill, size) as (app, pilot):
+        survivors = (Survivor(4121, "sleep 9", "S"), Survivor(4122, "cat", "D"))
+        left = HostReceipt("tf2", 2, survivors)
+        if outcome is Outcome.KILLED:
+            await pilot.press("f9")
+            await until(pilot, lambda: "kill_all" in run.asked)
+            await shows(pilot, "F9 KILL now")
+        run.end(outcome, 1, receipt=Receipt((left,), begun=True))
+        before = (
+            "F9 kill again   Esc back" if outcome is Outcome.KILLED else "F9 kill again  l launch"
+        )
+        await shows(pilot, before)
+        await shows(pilot, "kill -KILL 4121")
+        assert not visible(app, "4121 4122")
+        await pilot.press("f9")
+        await until(pilot, lambda: app.control is other)
+        assert asked == [run.snapshot().run_id]
+        other.end(Outcome.KILLED, 1)
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await shows(pilot, "Esc back   l launch again   e edit   y copy report")
+        assert not visible(app, "kill again")
+
+
+async def test_a_refused_kill_is_told(run: ScriptedRun) -> None:
+    """The summary stays, and with it the key."""
+
+    def kill(run_id: str) -> RunControl:
+        raise TfmuxError("its files cannot be read")
+
+    async with showing(run, kill) as (app, pilot):
+        run.end(Outcome.FAILED, 1, receipt=Receipt((HostReceipt("tf2"),), begun=True))
+        await shows(pilot, "F9 kill again  l launch")
+        await pilot.press("f9")
+        await shows(pilot, "its files cannot be read")
+        assert app.control is run
 
 
 async def test_the_receipt_leads_to_the_file(

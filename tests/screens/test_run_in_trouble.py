@@ -10,10 +10,12 @@ import pytest
 
 from launcher.ids import TaskId
 from launcher.run.cause import Evidence, Kind, Verdict
-from launcher.run.states import HostState, RunPhase, TaskState
+from launcher.run.snapshot import HostReceipt, Receipt
+from launcher.run.states import HostState, Outcome, RunPhase, TaskState
 from tests.support.fakes import ScriptedRun
 from tests.support.screens import focused_task, run_screen, screen_text, showing, shows, until
 from tui.screens.cause_screen import CauseScreen
+from tui.screens.dialogs import ReceiptScreen
 from tui.screens.hosts_screen import HostsScreen
 
 SIZES = [(80, 24), (200, 50)]
@@ -79,6 +81,42 @@ async def test_a_lost_host_is_named_on_each_page(run: ScriptedRun, size: tuple[i
         await pilot.press("enter")
         await until(pilot, lambda: app.screen is run_screen(app))
         assert focused_task(app) == "worker:1"
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_kill_names_the_host_that_it_waits_for(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a lost host, when the run is killed, then the header of each page says for which host
+    the kill waits, and the footers what the keys do now; after the end nothing is awaited."""
+    async with showing(run, size) as (app, pilot):
+        lose(run)
+        await shows(pilot, "! tf3 lost for ")
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "r restart")
+        await pilot.press("f9")
+        await until(pilot, lambda: run.asked == ["kill_all"])
+        run.change(kill_deadline=1.0)
+        await until(pilot, lambda: "KILL sent, waiting for tf3" in screen_text(app)[0])
+        await until(pilot, lambda: "F9 KILL now" in screen_text(app)[-1])
+        assert "restart" not in screen_text(app)[-1]
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is run_screen(app))
+        await until(pilot, lambda: "F9 KILL now" in screen_text(app)[-1])
+        await until(pilot, lambda: app.focused is not None)
+        await pilot.press("r")
+        told = "the run is being ended: "
+        await until(pilot, lambda: any(told in note.message for note in app._notifications))
+        assert run.asked == ["kill_all"]
+        run.end(Outcome.KILLED, 1, receipt=Receipt((HostReceipt("tf3"),), begun=True))
+        await until(pilot, lambda: isinstance(app.screen, ReceiptScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is run_screen(app))
+        await pilot.press("C")
+        await until(pilot, lambda: isinstance(app.screen, CauseScreen))
+        await shows(pilot, "tf3 was lost when the run ended (the connection ended).")
+        assert "reconnect" not in "".join(screen_text(app))
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -181,7 +181,8 @@ def cause_sentence(snapshot: Snapshot) -> tuple[str, str]:
     if snapshot.stalled:
         return "Nothing points to one cause. These tasks have stalled:", ""
     if lost := [host for host in snapshot.hosts if host.state is HostState.LOST]:
-        return "\n".join(map(_lost_host, lost[:_MOST_HOSTS])), ""
+        tell = _host_lost_at_end if snapshot.state is RunPhase.ENDED else _lost_host
+        return "\n".join(map(tell, lost[:_MOST_HOSTS])), ""
     return "No task has failed, and none has stalled.", ""
 
 
@@ -191,6 +192,11 @@ def _lost_host(host: HostView) -> str:
     if host.lease_until is not None:
         text += f" Without that its agent ends the tasks at {time_of_day(host.lease_until)}."
     return printable(text)
+
+
+def _host_lost_at_end(host: HostView) -> str:
+    """What is known of a host that did not answer when the run ended; the receipt has the rest."""
+    return printable(f"{host.name} was lost when the run ended ({host.reason or 'no answer'}).")
 
 
 def evidence_rows(snapshot: Snapshot, now: float) -> Iterator[EvidenceRow]:

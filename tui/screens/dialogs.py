@@ -244,9 +244,13 @@ class ReceiptScreen(Dialog[None]):
 
     def note(self) -> str:
         if self._leaving:
-            return "any key leaves"
+            again = f"   {key_of(self, 'kill_all')} kills again"
+            return f"any key leaves{again if self._snapshot.unconfirmed else ''}"
         keys = {"dialog.back": "back", "again": "launch again", "end.edit": "edit"}
         keys |= {"report": "copy report", "leave": "leave"}
+        if self._snapshot.unconfirmed:
+            keys = {"kill_all": "kill again", **keys}
+            del keys["report"]  # it has no room beside
         return "   ".join(f"{key_of(self, key)} {does}" for key, does in keys.items())
 
     def _text(self) -> Text:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -423,6 +424,9 @@ class HomeScreen(Page):
 
     def launch_again(self, run_id: str) -> RunControl:
         return self.clients.launch_again(run_id, self.prompts)
+
+    def kill_again(self, run_id: str) -> Future[RunControl]:
+        return self.clients.kill(run_id, self.prompts)
 
     def action_edit(self) -> None:
         """Opens the cluster in the editor, or the file that a run was launched from."""

@@ -12,6 +12,8 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
     from launcher.store.runs import RunFolder
@@ -75,6 +77,10 @@ class Page(Screen[None]):
         Raises:
             TfmuxError: it cannot be launched.
         """
+        raise NotImplementedError
+
+    def kill_again(self, run_id: str) -> Future[RunControl]:
+        """Kills what the end of a run may have left on hosts."""
         raise NotImplementedError
 
     def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:

@@ -10,6 +10,7 @@ from textual.screen import Screen
 
 from launcher.ids import TaskId
 from launcher.run.snapshot import Snapshot
+from launcher.run.states import RunPhase
 from launcher.session.control import RunControl
 from tui.screens.run_screen import RunScreen
 from tui.widgets.footer import KeyFooter, kill_hint
@@ -38,7 +39,7 @@ class RunPage(Screen[None]):
         """Shows how the run goes, and the keys behind that for kill-all; returns the run."""
         snapshot = self._control.snapshot()
         self.query_one(RunHeader).show(snapshot, self._alert())
-        self.query_one(KeyFooter).show([kill_hint(snapshot.state), *hints])
+        self.query_one(KeyFooter).show([kill_hint(snapshot), *hints])
         return snapshot
 
     @property
@@ -54,7 +55,8 @@ class RunPage(Screen[None]):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Tasks can be restarted while the run is active, where a page is about one."""
         if action == "restart":
-            return self.ABOUT_TASKS and self._control.snapshot().ended is None
+            over = self._control.snapshot().state in (RunPhase.KILLING, RunPhase.ENDED)
+            return self.ABOUT_TASKS and not over
         return super().check_action(action, parameters)
 
     def action_restart(self, hard: bool) -> None:

@@ -364,7 +364,7 @@ class RunScreen(Screen[None]):
     def _hints(self) -> list[tuple[str, str]]:
         """The commands of the footer, the most important first."""
         layout = self.area.pane_layout
-        hints = [kill_hint(self.snapshot.state), ("leave", "leave"), ("help", "help")]
+        hints = [kill_hint(self.snapshot), ("leave", "leave"), ("help", "help")]
         if self.snapshot.ended is not None and not self.outcome.display:  # it names its own keys
             hints[1:1] = [("again", "launch again"), ("edit.file", "edit")]
         at_work = self.snapshot.state not in (RunPhase.KILLING, RunPhase.ENDED)
@@ -478,6 +478,9 @@ class RunScreen(Screen[None]):
         if not self.control.living or snapshot.ended is not None:
             self.notify(f"the run has ended: there is no {name} to {word}", timeout=3)
             return
+        if snapshot.state is RunPhase.KILLING and word.endswith("restart"):
+            self.notify(f"the run is being ended: {name} cannot be restarted", timeout=3)
+            return
         task = snapshot.task(name)
         if asks and not task.state.live:
             self.notify(f"{name} has ended already", timeout=3)
@@ -536,6 +539,8 @@ class OutcomePanel(VerticalScroll, can_focus=False):
         self._text.update(text)
         keys = [("again", "launch again"), ("end.edit", "edit"), ("report", "copy report")]
         keys += [("back", "hide")]
+        if snapshot.unconfirmed:
+            keys.insert(0, ("kill_all", "kill again"))
         if snapshot.culprit is not None:
             keys = [("failure", "log"), ("cause", "cause"), *keys]
         key = f"bold {theme_colour(self.app, 'accent-text')}"

@@ -9,6 +9,7 @@ from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
+from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from tui.keys import KeyHint, display_name, key_hints, key_of
 from tui.widgets.colours import theme_colour
@@ -16,9 +17,13 @@ from tui.widgets.colours import theme_colour
 Hints = Sequence[tuple[str, str]]
 
 
-def kill_hint(phase: RunPhase) -> tuple[str, str]:
-    """What the kill key does in a run: after its end it shows the receipt."""
-    return "kill_all", "receipt" if phase is RunPhase.ENDED else "kill all"
+def kill_hint(snapshot: Snapshot) -> tuple[str, str]:
+    """What the kill key does in a run: after its end it shows the receipt, or kills again where
+    that is not clean."""
+    if snapshot.state is RunPhase.ENDED:
+        return "kill_all", "kill again" if snapshot.unconfirmed else "receipt"
+    killing = snapshot.state is RunPhase.KILLING and snapshot.kill_asked
+    return "kill_all", "KILL now" if killing else "kill all"
 
 
 def stacks_hint(phase: RunPhase) -> list[tuple[str, str]]:

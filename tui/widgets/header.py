@@ -131,6 +131,13 @@ def _lost(snapshot: Snapshot, now: float) -> str:
     return printable(f"! {lost[0].name}{more} lost for {clock(now - (lost[0].last_heard or now))}")
 
 
+def _unanswered(snapshot: Snapshot) -> str:
+    """The lost hosts, for which a kill waits: `tf4`, `tf4 and 2 more hosts`; empty if none is."""
+    lost = [host.name for host in snapshot.hosts if host.state is HostState.LOST]
+    more = f" and {counted(len(lost) - 1, 'more host')}" if len(lost) > 1 else ""
+    return printable(f"{lost[0]}{more}") if lost else ""
+
+
 def header_parts(
     snapshot: Snapshot,
     now: float,
@@ -151,6 +158,8 @@ def header_parts(
         left = max(0.0, (snapshot.kill_deadline or now) - now)
         alive = sum(task.state.live for task in snapshot.tasks)
         text = f"KILL in {left:.0f} s" if left > 0 else "KILL sent"
+        if left <= 0 and (silent := _unanswered(snapshot)):
+            text += f", waiting for {silent}"
         if snapshot.allocation is not None and snapshot.allocation.releasing:
             text = f"every agent has answered, waiting for {snapshot.waiting}"
             if not any(task.attempt for task in snapshot.tasks):

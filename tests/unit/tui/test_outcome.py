@@ -82,6 +82,7 @@ def test_a_receipt_has_a_line_for_each_host_that_is_not_clean() -> None:
     _, second, survivor, third, clean_ones = receipt_lines(ENDED)
     assert "not confirmed: 2 processes signalled, 1 left after 0.00 s" in second
     assert survivor.endswith(": pid 4121 (D) python")
+    assert second.endswith("; state D: kill again later, or boot it")
     assert ": unreachable" in third
     assert clean_ones == "1 other host: no process is left"
     many = replace(ENDED.receipt.hosts[1], unlisted=2900)
