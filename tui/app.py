@@ -278,6 +278,7 @@ class TfmuxApp(App[int]):
         above = [not isinstance(screen, Page) for screen in self.screen_stack]
         for _ in range(above[::-1].index(False)):
             self.pop_screen()
+        self._pages[0].look_again()
 
     # keys, one after the other
 

@@ -119,8 +119,9 @@ def _command(found: Mapping[str, Any], job: str) -> Iterator[str]:
     for table in (found.get("jobs", {}).get(job, {}), found.get("run", {})):
         if words := table.get("command"):
             command = words if isinstance(words, str) else shlex.join(map(str, words))
+            text = f"command of {job}: {_ASSIGNED.sub(_NAME_ALONE, command)}"
             yield ""
-            yield printable(f"command of {job}: {_ASSIGNED.sub(_NAME_ALONE, command)}")
+            yield "\n".join(map(printable, text.split("\n")))  # masked as a whole
             return
 
 

@@ -37,6 +37,8 @@ from .probes import (
 
 DISK_FULL = 16 * 1024**2
 DISK_LOW = 1024**3
+LOGDIR_PLACE = "the log directory"
+"""What a probe calls the place of which a setting decides (`on_host.probe.disk_space`)."""
 MEMORY_LOW = 512 * 1024**2
 """Bytes for each task: about what an imported TensorFlow takes."""
 CLOCK_OFF = 2.0
@@ -373,12 +375,16 @@ def disks(host: str, answer: DiskSpaceAnswer) -> Iterator[Finding]:
             continue
         seen.add(device)
         brief = f"{size(free)} free"
-        sentence, todo = f"{brief} in {path}, which holds {what}", "free some space"
+        sentence, todo = f"{brief} in {path}, which holds {what}", "free some space there"
+        full, low = "disk-full", "disk-low"
+        if what == LOGDIR_PLACE:
+            full, low = "logdir-full", "logdir-low"
+            todo += ", or write another logdir"
         if free < DISK_FULL:
-            yield blocking(Check.DISK, "disk-full", host, brief, sentence, todo)
+            yield blocking(Check.DISK, full, host, brief, sentence, todo)
         else:
             todo += " before a long run"
-            yield warning(Check.DISK, "disk-low", host, brief, sentence, todo)
+            yield warning(Check.DISK, low, host, brief, sentence, todo)
     if not seen:
         lowest = min(free for _, _, free, _ in answer.disks)
         yield passed(Check.DISK, host, f"{size(lowest)} free")

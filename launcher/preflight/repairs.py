@@ -30,10 +30,15 @@ _OF_TASKS = {
     Check.COMMAND: "command",
     Check.FILES: "workdir",
     Check.LOGDIR: "logdir",
-    Check.DISK: "logdir",
     Check.PORTS: "tasks",
 }
 """Keys of a job's table, or of `[run]`."""
+_OF_TASKS_CODES = {
+    "directory-missing": "directory",
+    "logdir-full": "logdir",
+    "logdir-low": "logdir",
+}
+"""Keys that repair single findings; tfmux's own folder on a host is set nowhere."""
 
 
 def key_of_refusal(code: str) -> str:
@@ -57,7 +62,7 @@ def setting_of(cluster: ClusterModel, finding: Finding) -> KeyPath:
         if cluster.slurm is not None:
             return ("slurm", key) if key in ("python", "gpus") else ()
         return ("hosts", finding.host, key)
-    key = "directory" if code == "directory-missing" else _OF_TASKS.get(check, "")
+    key = _OF_TASKS_CODES.get(code) or _OF_TASKS.get(check, "")
     job = finding.task.job if finding.task is not None else ""
     if key == "tasks":
         return ("jobs", job, key) if job else ()

@@ -143,6 +143,18 @@ async def test_long_silence_tells_more_than_the_step_before_it(run: ScriptedRun)
 
 
 @pytest.mark.parametrize("size", SIZES)
+async def test_the_header_names_the_task_before_what_it_does(
+    run: ScriptedRun, size: tuple[int, int]
+) -> None:
+    """Given a stall whose cause is known, then the header begins with the name of the task, and
+    the cause behind it has what room is left."""
+    async with showing(run, size) as (app, pilot):
+        stall(run)
+        await until(pilot, lambda: "! worker:1 on tf3 stalled for 1:" in screen_text(app)[0])
+        assert "cause: worker:1 on tf3 has" in screen_text(app)[0]
+
+
+@pytest.mark.parametrize("size", SIZES)
 async def test_the_footer_leads_with_the_keys_of_the_trouble(
     run: ScriptedRun, size: tuple[int, int]
 ) -> None:

@@ -47,6 +47,21 @@ async def test_the_next_frame_has_the_widths_of_the_new_rows() -> None:
         assert lines(table)[1] == " ended  all of it"
 
 
+async def test_the_first_frame_has_the_width_of_the_screen() -> None:
+    """Given rows that are shown before the table has been laid out, then the column that takes the
+    rest of the width has it at once."""
+    widths: list[int] = []
+
+    class Early(Shown):
+        def on_mount(self) -> None:
+            self.table.show(TITLES, [row("a", "ended", "a note")])
+            widths.append(self.table.ordered_columns[1].width)
+
+    async with Early(Table("t", fills=1)).run_test(size=(80, 8)) as pilot:
+        await until(pilot, lambda: pilot.app.query_one(Table).size.height > 0)
+        assert widths[0] > 60
+
+
 async def test_a_click_on_a_title_orders_the_rows() -> None:
     """First the smallest on top, then the largest, then as they were; the title says which."""
     words = ["b", "c", "a"]

@@ -171,6 +171,13 @@ class HomeScreen(Page):
         if top is self or (top.is_modal and self.is_current):
             self._read()
 
+    @property
+    def has_active_runs(self) -> bool:
+        return bool(self._entries.active)
+
+    def look_again(self) -> None:
+        self._read()
+
     @work(thread=True, exclusive=True, group="read", exit_on_error=False)
     def _read(self) -> None:
         self.app.call_from_thread(self._accept, self._catalog.read())
@@ -185,6 +192,9 @@ class HomeScreen(Page):
         self._entries = entries
         self._show()
         self._expect_launch()
+        for screen in self.app.screen_stack:
+            if screen is not self and isinstance(screen, Page):
+                screen.show_hints()
         if first and entries.active:
             self.set_focus(self._runs)
 
@@ -333,7 +343,7 @@ class HomeScreen(Page):
 
     def _hints(self, entry: Entry | None) -> list[tuple[str, str]]:
         hints: list[tuple[str, str]] = []
-        kill = [("kill_all", "kill all")] if self._entries.active else []
+        kill = self.kill_hints
         if self._prompt.display:
             return kill
         match entry:

@@ -130,6 +130,7 @@ class HostsScreen(RunPage):
             for name in _ORDERS
             if told.get(name, True)
             and (name not in _MEASURED or snapshot.state is not RunPhase.ENDED)
+            and (name not in _LEASES or not told["gpu"] or self.app.size.width >= _LEASES_FROM)
         ]
         orders = [_ORDERS[name] for name in columns]
         rows = [
@@ -302,6 +303,9 @@ _ORDERS: Mapping[str, Callable[[HostLoad], Any]] = {
 _TITLES = {name: right(name) for name in ("seen", "lease")}
 _MEASURED = ("cpu", "memory", "gpu", "seen", "lease")
 """Columns of a host that is connected: after the end of the run nobody measures it."""
+_LEASES, _LEASES_FROM = ("seen", "lease"), 100
+"""Columns that leave their room to the tasks beside GPUs, and the width from which on both have
+some."""
 _TASK_TITLES: Mapping[str, str | Text] = {
     "task": "task",
     "state": "state",

@@ -68,6 +68,23 @@ class Page(Screen[None]):
         """Goes back to the page below; may ask first."""
         self.app.pop_screen()
 
+    @property
+    def has_active_runs(self) -> bool:
+        """Runs are active, as far as this page knows."""
+        return False
+
+    @property
+    def kill_hints(self) -> list[tuple[str, str]]:
+        """The kill key, where there is a run that it could kill."""
+        pages = (screen for screen in self.app.screen_stack if isinstance(screen, Page))
+        return [("kill_all", "kill all")] if any(page.has_active_runs for page in pages) else []
+
+    def show_hints(self) -> None:
+        """Shows the keys of the page anew: which runs are active has changed."""
+
+    def look_again(self) -> None:
+        """Reads again what may have changed while a run was on the screen."""
+
     def kill_active_runs(self) -> None:
         """Kills all active runs, after one question."""
 

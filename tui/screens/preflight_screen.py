@@ -62,7 +62,7 @@ from tui.widgets.footer import KeyFooter
 from tui.widgets.table import Table
 
 FRAME = 0.1
-_WIDEST, _NARROWEST = 22, 12
+_NARROWEST = 12
 """Cells of a host's column; in narrower ones no finding could be read."""
 
 
@@ -206,7 +206,7 @@ class PreflightScreen(Page):
                 script = request_text(self._report.request)
                 text = Text(f"{nodes_text(self._cluster)}\n{script}", no_wrap=True)
                 self.query_one("#script", Static).update(text)
-            self._show_checks()
+            self._apply_found()
             at_rest = self._checks.has_focus and self._checks.cursor_coordinate in ((0, 0), (0, 1))
             if at_rest and (bad := self._bad()):
                 self._go_to(*bad[0])  # what to do about it is read at once
@@ -249,7 +249,8 @@ class PreflightScreen(Page):
         self._show_checks()
         if self._cluster.slurm is None:
             titles, rows = reach_table(self._results, colours)
-            self._matrix.border_subtitle = "" if rows else "after the logins"
+            then = "no connection was tried" if self._report else "after the logins"
+            self._matrix.border_subtitle = "" if rows else then
             self._matrix.show(titles, rows)
 
     def _show_checks(self) -> None:
@@ -260,7 +261,7 @@ class PreflightScreen(Page):
         gaps = 2 * self._checks.cell_padding * (count + 1)
         widest = (room - max(map(len, self._kinds)) - gaps) // max(1, count)
         titles, rows = checks_table(
-            self._results, status_colours(self.app), min(_WIDEST, max(_NARROWEST, widest))
+            self._results, status_colours(self.app), max(_NARROWEST, widest)
         )
         if self._report is not None and self._cluster.slurm is None:
             rows = [row for row in rows if any(cell.plain != NOTHING for cell in row.make()[1:])]
@@ -345,8 +346,16 @@ class PreflightScreen(Page):
             hints.insert(0, ("check.leftovers", "kill leftovers"))
         if self.query_one("#findings").max_scroll_y:
             hints.append(("check.up check.down", "scroll"))
-        hints += [("check.again", "check again"), ("check.back", "back"), ("kill_all", "kill all")]
+        again = ("check.again", "check again")
+        bad = any(each.severity is not Severity.OK for each in self._here())
+        # What no setting repairs is repaired elsewhere, and then checked again.
+        hints.insert(0 if bad and not does else len(hints), again)
+        hints += [("check.back", "back"), *self.kill_hints]
         self.query_one(KeyFooter).show([*hints, ("help", "help")])
+
+    def show_hints(self) -> None:
+        if self._shown >= 0:
+            self._show_findings()
 
     def _repair_text(self, group: FindingGroup) -> str:
         """What Enter does about findings, in two or three words; empty where it can do nothing."""
@@ -417,8 +426,12 @@ class PreflightScreen(Page):
         if self._report is None:
             self.notify("the hosts are still being checked")
         elif not self._report.ok:
-            key = key_of(self, "check.repair")
-            self.notify(f"a launch would fail: {key} leads to the repair", severity="warning")
+            errors = [one for one in self._results.findings if one.severity is Severity.ERROR]
+            if any(group.settings(self._cluster) for group in grouped(errors)):
+                then = f"{key_of(self, 'check.repair')} leads to the repair"
+            else:
+                then = f"{key_of(self, 'check.again')} checks again after the repair"
+            self.notify(f"a launch would fail: {then}", severity="warning")
         else:
             self.app.pop_screen()
             self._launch()

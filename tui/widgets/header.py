@@ -109,13 +109,11 @@ class RunHeader(Widget):
 
 
 def _stall(snapshot: Snapshot, now: float) -> str:
-    """`! worker:3 on tf4 stalled for 2:05`; beside a verdict, which names the task, without it."""
+    """`! worker:3 on tf4 stalled for 2:05`."""
     stalled = snapshot.halted or snapshot.stalled
     first = stalled[0]
     what = str(first.halted) or "stalled"
     since = f"{what} for {clock(now - (first.halted_since or first.stalled_since or now))}"
-    if snapshot.verdict is not None:
-        return f"! {since}"
     hosts = {task.host for task in stalled}
     where = f" on {min(hosts)}" if len(hosts) == 1 else ""
     return printable(f"! {named_tasks((task.id for task in stalled), _MOST_RANGES)}{where} {since}")

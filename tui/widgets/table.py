@@ -205,7 +205,9 @@ class Table(DataTable[Text]):
             widths = list(map(max, widths, self._widths))
         if self._fills is not None:
             widths[self._fills] = 0
-            left = self.scrollable_content_region.width - sum(widths)
+            # Before its first layout a table has no width: that of the screen is nearer than none.
+            room = self.scrollable_content_region.width or self.app.size.width - self.gutter.width
+            left = room - sum(widths)
             widths[self._fills] = max(8, left - 2 * self.cell_padding * len(widths))
         return widths
 

@@ -95,6 +95,18 @@ async def test_every_gpu_has_a_row(tmp_path: Path, size: tuple[int, int]) -> Non
     run.logs.close()
 
 
+async def test_the_tasks_of_hosts_with_gpus_are_in_sight_at_80_columns(tmp_path: Path) -> None:
+    """Given hosts with GPUs and leases on a narrow terminal, then their tasks are told in the row
+    of each, as a whole."""
+    run = training(tmp_path, hosts=2)
+    run.task("worker:1", state=TaskState.FAILED, exit_code=1)
+    async with showing(run, (80, 24)) as (app, pilot):
+        await pilot.press("H")
+        await until(pilot, lambda: any("R 8" in row for row in rows_of(app, "#hosts")))
+        assert any("worker:1  R 7" in row for row in rows_of(app, "#hosts"))
+    run.logs.close()
+
+
 async def test_a_lost_host_has_no_load(tmp_path: Path) -> None:
     """Given a host that is lost, then its row and those of its GPUs and tasks show no figures that
     its agent told before; its neighbours keep theirs."""

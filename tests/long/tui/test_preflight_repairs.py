@@ -242,19 +242,36 @@ async def test_a_setting_of_the_tasks(preflights: Preflights) -> None:
 
 
 async def test_what_no_setting_repairs(preflights: Preflights) -> None:
-    """The key says so; and a launch that would fail is none."""
+    """The key says so; and a launch that would fail is none. What leads on comes first in the
+    footer: another check, after a repair elsewhere. There is no run to kill."""
     saved()
     preflights.made = lambda host, entry: [
         blocking(Check.CLOCK, "clock-off", host, "+99 s", "the clock is wrong", "set it")
     ]
     async with home(size=(100, 30)) as pilot:
-        await check_first(pilot)
+        app = await check_first(pilot)
         await shows(pilot, "✗ tf1–tf4: the clock is wrong")
+        await until(pilot, lambda: screen_text(app)[-1].startswith(" F5 check again  e next"))
+        assert not visible(app, "kill all")
         await pilot.press("enter")
         await shows(pilot, "no setting of the file repairs this")
         await pilot.press("l")
-        await shows(pilot, "a launch would fail: Enter leads to the repair")
+        await shows(pilot, "a launch would fail: F5 checks again after the")
         assert isinstance(top(pilot), PreflightScreen)
+
+
+async def test_a_cell_is_cut_only_where_there_is_no_room(preflights: Preflights) -> None:
+    """Given a long version of a server and a wide terminal, then its cell is shown as a whole; and
+    a table without a row says of what is over that it is."""
+    saved(2)
+    version = "OpenSSH_9.2p1 Debian-2+deb12u3"
+    preflights.made = lambda host, entry: []
+    async with home(size=(200, 50)) as pilot:
+        app = await check_first(pilot)
+        await shows(pilot, "✓ ready to launch")
+        await until(pilot, lambda: any(row.count(version) == 2 for row in screen_text(app)))
+        await shows(pilot, "no connection was tried")
+        assert not visible(app, "after the logins")
 
 
 async def test_a_launch_from_a_check_of_the_editor_asks_whether_to_save(

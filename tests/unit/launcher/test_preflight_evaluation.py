@@ -25,7 +25,9 @@ from launcher.preflight import (
     reachability,
 )
 from launcher.preflight.probes import AccountAnswer, ConnectAnswer, DiskSpaceAnswer, PythonAnswer
+from launcher.preflight.repairs import setting_of
 from launcher.run.gpus import GpuProcess, GpuView
+from tests.support.cluster_texts import cluster_text
 
 GB = 1000**3
 BASH = {"user": "me", "shell": "/bin/bash"}
@@ -165,6 +167,15 @@ def test_disks(free: int, code: str) -> None:
     it."""
     disks = (("one", "/home/me", free, 7), ("two", "/home/me/logs", free, 7))
     assert only(evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))).code == code
+
+
+def test_a_full_disk_leads_to_the_setting_of_its_place_if_there_is_one() -> None:
+    """Another log directory is written in the file; where tfmux has its own folder is not."""
+    cluster = loads(cluster_text({"worker": "localhost"}), "x.toml", Path("/"))
+    disks = (("tfmux's own folder", "/home/me", 0, 7), ("the log directory", "/scratch", 0, 8))
+    own, logs = evaluation.disks("h1", DiskSpaceAnswer(disks=disks, memory=(0, 0)))
+    assert (own.code, setting_of(cluster, own)) == ("disk-full", ())
+    assert (logs.code, setting_of(cluster, logs)) == ("logdir-full", ("run", "logdir"))
 
 
 @pytest.mark.parametrize(

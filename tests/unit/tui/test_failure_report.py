@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,18 @@ def test_a_report_has_what_a_colleague_asks_for(failed: ScriptedRun) -> None:
     assert any(line.startswith("tfmux ") and "Python 3." in line for line in said)
     assert "  tf1: ps:0 pending, worker:1 exit 1" in said
     assert "no process is left, 2 hosts confirmed" in said
+
+
+def test_a_script_of_a_command_keeps_its_lines(failed: ScriptedRun) -> None:
+    """Given a command with a script of several lines, then the report has them as they are, and a
+    credential that goes over the end of a line is masked."""
+    words = ["python", "-c", "import train\nif True:\n\ttrain.main()\n", "--token", "se\nsame"]
+    text = f"[jobs.worker]\ncommand = {json.dumps(words)}\n"
+    (failed.logs.folder / "cluster.toml").write_text(text)
+    said = failure_report(failed.snapshot(), failed.logs, ENVIRON).splitlines()
+    at = said.index("command of worker: python -c 'import train")
+    assert said[at + 1] == "if True:" and said[at + 2].endswith("train.main()")
+    assert not any("same" in line for line in said[at:])
 
 
 def test_a_report_has_no_environment_and_no_credential(failed: ScriptedRun) -> None:

@@ -298,21 +298,25 @@ class EditorScreen(Page):
             return f"{add} adds a job of any name, such as tensorboard"
         return f"{form} edits the settings of {host or 'all hosts'}"
 
+    def show_hints(self) -> None:
+        if self.is_mounted:
+            self._show_footer()
+
     def _show_footer(self) -> None:
-        footer, kill = self.query_one(KeyFooter), ("kill_all", "kill all")
+        footer, kill = self.query_one(KeyFooter), self.kill_hints
         problem = [("edit.problem", "next problem")] if self.now.problems else []
         if self._in_text:
             hints = [("edit.to_table", "table"), ("edit.save", "save"), ("edit.settings", "form")]
             if self.now.document is None:  # no table to go to, and no form of one
                 hints = [("edit.to_table", "back"), ("edit.save", "save")]
-            footer.show([*hints, *problem, kill], fixed=[("ctrl+z", "undo")], typing=True)
+            footer.show([*hints, *problem, *kill], fixed=[("ctrl+z", "undo")], typing=True)
             return
         hints = [("edit.launch", "launch"), ("edit.test", "test"), ("edit.save", "save"), *problem]
         if self._table.has_focus:
             both = ("edit.add_task edit.remove_task", "task")
             hints += [both, ("edit.form", "form"), ("edit.add", "hosts"), ("edit.settings", "run")]
         hints += [("help", "help"), ("edit.plan", "plan"), ("edit.back", "back")]
-        footer.show([*hints, ("edit.undo", "undo"), ("edit.remove", "delete"), kill])
+        footer.show([*hints, ("edit.undo", "undo"), ("edit.remove", "delete"), *kill])
 
     # edits
 
