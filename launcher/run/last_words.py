@@ -144,6 +144,8 @@ _VICTIM = re2.compile(
     r"|Horovod has been shut down|waiting for remainder of ranks|HorovodInternalError"
     # MPI
     r"|MPI_ERR_PROC_FAILED|lost communication with"
+    # Ray and Dask
+    r"|(?:RayActor|Actor(?:Died|Unavailable)|WorkerCrashed|NodeDied|OwnerDied)Error|KilledWorker\b"
 )
 """What is said by one who missed a peer."""
 _PEERS = re2.compile(

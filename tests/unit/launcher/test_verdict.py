@@ -582,6 +582,28 @@ case(
     3,
     Kind.STOPPED,
 )
+ACTOR = [
+    *traceback(
+        "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task."
+    ),
+    "\tclass_name: Trainer",
+    "\tpid: 16424",
+    "\tip: 10.0.0.2",
+    "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR",
+]
+case(
+    "the driver of Ray tells of an actor's death, and nothing tells whose it was",
+    [victim(0, ACTOR), *others(0, ended)],
+    None,
+    None,
+    None,
+)
+case(
+    "the driver of Ray tells of an actor's death, and a node was killed before",
+    [victim(0, ACTOR), task(1, signal="KILL", ended_at=19.0), ended(2)],
+    1,
+    Kind.KILLED,
+)
 case(
     "all fail alike",
     [victim(i, NO_MODULE, 3.0 + i / 10) for i in range(4)],
