@@ -93,6 +93,7 @@ class TaskRank:
     """One of the ranks that a task has started, as torchrun, mpirun and `mp.spawn` do."""
 
     task: TaskId
+    """The task that has started it."""
     rank: int
     """Its number among all ranks of the run; where it is not `told`, its place in the order in
     which the task has started them."""

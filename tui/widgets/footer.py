@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
 from textual.widget import Widget
 from textual.widgets import Input
 
-from launcher.run.snapshot import Snapshot
 from launcher.run.states import RunPhase
 from tui.keys import KeyHint, display_name, key_hints, key_of
 from tui.widgets.colours import theme_colour
+
+if TYPE_CHECKING:
+    from launcher.run.snapshot import Snapshot  # it takes longer than the first frame
 
 Hints = Sequence[tuple[str, str]]
 
