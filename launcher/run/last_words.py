@@ -262,7 +262,7 @@ def _child(lines: Sequence[str]) -> tuple[str, int]:
         elif said.get("local"):
             name = f"local rank {said['local']}"
         elif number := said.get("spawned"):
-            name = f"process {number} (probably local rank {number})"
+            name = _spawned(number)
         codes = (said.get(one) for one in ("status", "failed", "code", "exit", "left"))
         if code := next(filter(None, codes), None):
             status = int(code)
@@ -331,10 +331,15 @@ def _read(lines: Sequence[str]) -> Words:
     return replace(found, speaker=name, goes_on=goes_on, begun=_begun(lines))
 
 
+def _spawned(number: str) -> str:
+    """A process of `mp.spawn`, which counts from 0 in the order of the start."""
+    return f"process {number} (probably local rank {number})"
+
+
 def _spoken(found: Any) -> tuple[str, bool]:
     """Which process a headline names, and whether others go on without it."""
     if local := found["local"]:
-        return f"process {local} (probably local rank {local})", False
+        return _spawned(local), False
     return found["name"], True
 
 

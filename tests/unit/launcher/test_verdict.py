@@ -1497,11 +1497,9 @@ RAISED_ABOVE = [
 case(
     "mp.spawn: a rank raises, and all are ended",
     [
-        task(
+        victim(
             0,
-            status=1,
-            ended_at=20.0,
-            tail=[
+            [
                 *RAISED_ABOVE,
                 "torch.multiprocessing.spawn.ProcessRaisedException: ",
                 "",
@@ -1516,11 +1514,9 @@ case(
 case(
     "mp.spawn: a rank is killed, and all are ended",
     [
-        task(
+        victim(
             0,
-            status=1,
-            ended_at=20.0,
-            tail=[
+            [
                 *RAISED_ABOVE,
                 "torch.multiprocessing.spawn.ProcessExitedException: process 2 terminated with "
                 "signal SIGKILL",
@@ -1533,11 +1529,9 @@ case(
 case(
     "mp.spawn: the first end that it sees is a victim's",
     [
-        task(
+        victim(
             0,
-            status=1,
-            ended_at=20.0,
-            tail=[
+            [
                 *RAISED_ABOVE,
                 "torch.multiprocessing.spawn.ProcessRaisedException: ",
                 "",
