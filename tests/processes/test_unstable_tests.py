@@ -30,6 +30,13 @@ ODD = (
     "@pytest.mark.parametrize('text', ['a b', '[c]', 'é'])\n"
     "def test_odd(text): assert not once(repr(text)[1])\n"
 )
+GROUPED = (
+    "@pytest.mark.xdist_group('lane0')\n"
+    "@pytest.mark.parametrize('text', ['a@b', '[c]@d'])\n"
+    "def test_grouped(text): assert not once(repr(text)[1])\n"
+    "@pytest.mark.xdist_group('lane0')\n"
+    "def test_alone(): assert not once('alone')\n"
+)
 SETUP = "@pytest.fixture\ndef shaky(): assert not once('setup')\ndef test_set_up(shaky): pass\n"
 
 
@@ -48,6 +55,19 @@ def unstable(said: str) -> list[str]:
     """The tests that are named so."""
     lines = said.splitlines()
     return [line.partition("::")[2] for line in lines if line.startswith("unstable: ")]
+
+
+def test_tests_of_a_load_group_run_alone_the_second_time(tmp_path: Path) -> None:
+    """Nothing else runs once more: the group is no part of a test's name without workers."""
+    code, said = run(tmp_path, PASSES, GROUPED, options=("-n", "2", "--dist", "loadgroup"))
+    assert code == 0, said
+    assert sorted(unstable(said)) == [
+        "test_alone",
+        "test_grouped[[c]@d]",
+        "test_grouped[a@b]",
+    ]
+    again = said.partition("once more")[2]
+    assert "3 passed" in again and "test_passes" not in again, said
 
 
 @pytest.mark.parametrize(
