@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import subprocess
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.support import command, tiers
 from tests.support.budgets import SOAK
 from tests.support.paths import REPOSITORY
 from tests.support.requirements import require, require_testbed
-from tests.testbed import guard, proc, slurm
+from tests.testbed import guard, proc, slurm, sweeper
 from tests.testbed.inprocess import SshServer
 from tests.testbed.namespaces import Testbed
 from tests.testbed.slurm import SlurmBed
@@ -35,6 +36,8 @@ settings.register_profile(
 )
 settings.load_profile("any machine")
 
+_SWEEPER = pytest.StashKey[subprocess.Popen[bytes]]()
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Mark everything that this test session starts, and give it the signals of a terminal.
@@ -42,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     A job that a script starts with `&` ignores SIGINT and SIGQUIT, one under `nohup` SIGHUP, and
     all children inherit it: what a test then sends to one of them has no effect.
     """
+    if not hasattr(config, "workerinput"):  # a worker of pytest-xdist has the mark of its parent
+        config.stash[_SWEEPER] = sweeper.watch()
     guard.mark_session()
     command.fork_launchers()
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
