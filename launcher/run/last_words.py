@@ -17,6 +17,7 @@ from typing import Any
 import re2
 
 from ..frozen import frozen
+from .grpc_status import HEADLINE, REPEATED, STACK, Meaning, Status, status_of
 
 
 @frozen
@@ -24,7 +25,11 @@ class Words:
     """What a task's last lines say: an exception, and whether it is a victim's."""
 
     exception: str = ""
-    """Its type and message."""
+    """Its type and message, as they stand in one line."""
+    message: str = ""
+    """The line below that which says what is wrong, where that one does not."""
+    raised_on: str = ""
+    """The task, or the address, whose answer to a call it is: `ps:0`."""
     at: str = ""
     """The last file and line in the user's own code of its traceback."""
     in_library: bool = False
@@ -33,6 +38,8 @@ class Words:
     """The line by which a peer was missed."""
     peers: tuple[str, ...] = ()
     """Whom it missed: addresses, `rank N`, `job:index`."""
+    unclear: bool = False
+    """That a peer was missed is one of two meanings of the exception's status."""
     waits: bool = False
     """The last line of all says so: the task waits for a peer, and tells it again and again."""
     enqueued: int | None = None
@@ -58,6 +65,14 @@ class Words:
     """The end of that process ends no other one: whoever has started it may wait for others."""
 
     @property
+    def sentence(self) -> str:
+        """The exception in one sentence, with the task that has answered so."""
+        text = self.exception
+        if self.message:
+            text = f"{text.partition(':')[0].rpartition('.')[2]}: {self.message}"
+        return text
+
+    @property
     def child_signal(self) -> str | None:
         """The signal that has ended that process, such as `KILL`."""
         numbers = {one.value: one.name for one in signal.Signals}
@@ -71,11 +86,13 @@ _MOST_FAREWELLS = 20
 """Lines behind an exception."""
 _RANK_PREFIX = re2.compile(r"^\[(?:rank|Rank )\d+\]:? ?")
 _EXCEPTION = re2.compile(
-    r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
+    r"^(?P<text>(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:Error|Exception|Interrupt|Exit|Failure|Warning|Fault)"
     r"(?::.*)?)$"
 )
-_OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:: .*)?)$")
+_OTHER_EXCEPTION = re2.compile(r"^(?P<text>(?:[A-Za-z_]\w*\.)*_?[A-Z]\w*(?:: .*)?)$")
 _TRACEBACK = "Traceback (most recent call last)"
+_NODE = "\t [["
+"""Beginning of a line that names an operation, in a message of TensorFlow."""
 _CHAIN = re2.compile(r"^(?:During handling of|The above exception was the direct cause of)")
 _RECORD = re2.compile(r"^(?:\[?[EWIF]\d{4} |\[?\d{2,4}[-/:]\d{2}|\*\*\* )")
 """The beginning of a log's record, which is no part of an exception before it."""
@@ -133,7 +150,7 @@ _VICTIM = re2.compile(
     r"|distributed service detected fatal errors|Barrier (?:failed|timed out)|barrier has failed"
     r"|Shutdown barrier|error from coordination service|disconnect from coordination service"
     # TensorFlow
-    r"|Collective ops is aborted|peer failed: /job|Additional GRPC error information from remote"
+    r"|Collective ops is aborted|peer failed: /job"
     r"|failed to connect to all addresses|Failed to connect to remote host|Socket closed|recvmsg:"
     r"|Step was cancelled"
     r"|(?:Unavailable|Aborted|Cancelled)Error: |Connection reset by peer|Broken ?[Pp]ipe"
@@ -274,13 +291,27 @@ def _child(lines: Sequence[str]) -> tuple[str, int]:
 
 
 def _last_traceback(lines: Sequence[str]) -> int | None:
-    return next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
+    """The line in which the last traceback begins; one that another task has sent, in the message
+    of an exception of TensorFlow, is none of its own."""
+    begin = next((n for n in reversed(range(len(lines))) if _TRACEBACK in lines[n]), None)
+    head = next((n for n in reversed(range(len(lines))) if HEADLINE.search(lines[n])), None)
+    if begin is None or head is None or head > begin:
+        return begin
+    between = lines[head:begin]
+    sent = any(line.startswith(_NODE) for line in lines[begin:])
+    if not sent or any(_CHAIN.search(line) for line in between):
+        return begin
+    return next((n for n in reversed(range(head)) if _TRACEBACK in lines[n]), None)
 
 
 def _exception(lines: Sequence[str], begin: int | None) -> tuple[str, int]:
     """The exception of the traceback that begins there, and the number of its line; without one
-    the last line that has the form of an exception."""
+    the last line that has the form of an exception, TensorFlow's first."""
     exception, end = "", len(lines)
+    if begin is None:
+        head = next((n for n in reversed(range(end)) if HEADLINE.search(lines[n])), None)
+        if head is not None:
+            return lines[head], head
     for number in range(0 if begin is None else begin + 1, len(lines)):
         found = _EXCEPTION.search(lines[number])
         if found is None and begin is not None:
@@ -311,24 +342,61 @@ def _read(lines: Sequence[str]) -> Words:
         after = (n for n in range(end + 1, len(lines)) if _RECORD.search(lines[n]))
         whole = range(_chain_begins(lines, first), next(after, len(lines)))
         said = [n for n in whole if n >= end or not lines[n].startswith(" ")]
+        said = _said_now(lines, said)
+    status = status_of([lines[n] for n in said if n >= end]) if exception else Status()
     for number in said:
         line = lines[number]
-        if _VICTIM.search(line):
+        headline = HEADLINE.search(line)  # the code decides, and not its name
+        if _VICTIM.search(line if headline is None else headline["text"]):
             victim = victim or line.strip()
             peers += _peers(line)
             if "unhealthy" in line or "timed out task names" in line.lower():
                 peers += _listed(lines[number + 1 : number + 20])
+    unclear = status.meaning is Meaning.UNCLEAR and not victim
+    if unclear or status.meaning is Meaning.LOST:
+        victim = victim or status.text or exception
+        peers += [status.at] if status.at else []
     if not victim and _LEAVING.search(exception):
         exception = ""
+    raised_on = "" if status.meaning is Meaning.LOST else status.at
+    words = Words(
+        exception[:LONGEST],
+        status.text[:LONGEST],
+        raised_on,
+        at,
+        in_library,
+        speaker=name,
+        goes_on=goes_on,
+    )
     if exception and not victim:  # peers named before it had raised are no matter of its own
-        return Words(exception[:LONGEST], at, in_library, speaker=name, goes_on=goes_on)
+        return words
     for line in lines[-60:]:
         peers += _peers(line)
-    named = tuple(dict.fromkeys(peers))
-    victim = victim[:LONGEST]
-    waits = not exception and bool(lines) and _VICTIM.search(lines[-1]) is not None
-    found = Words(exception[:LONGEST], at, in_library, victim, named, waits, *_collectives(lines))
-    return replace(found, speaker=name, goes_on=goes_on, begun=_begun(lines))
+    enqueued, behind, operation = _collectives(lines)
+    return replace(
+        words,
+        victim=victim[:LONGEST],
+        peers=tuple(dict.fromkeys(peers)),
+        unclear=unclear,
+        waits=not exception and bool(lines) and _VICTIM.search(lines[-1]) is not None,
+        enqueued=enqueued,
+        behind=behind,
+        operation=operation,
+        begun=_begun(lines),
+    )
+
+
+def _said_now(lines: Sequence[str], numbers: Sequence[int]) -> list[int]:
+    """The lines of a message without those of an earlier log that TensorFlow has repeated behind
+    it: what they tell may be over."""
+    kept, repeats = list[int](), False
+    for number in numbers:
+        line = lines[number]
+        ends = line.startswith(STACK) or _CHAIN.search(line) or _RECORD.search(line)
+        repeats = line.startswith(REPEATED) or (repeats and not ends)
+        if not repeats:
+            kept.append(number)
+    return kept
 
 
 def _spawned(number: str) -> str:

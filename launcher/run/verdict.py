@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import re2
@@ -90,8 +91,11 @@ class TaskEvidence:
 
     @cached_property
     def words(self) -> Words:
-        """What its last lines say."""
-        return read(self.tail)
+        """What its last lines say. An exception that was raised here is no lost peer's."""
+        words = read(self.tail)
+        if words.unclear and words.raised_on == str(self.task):
+            return replace(words, victim="", peers=(), unclear=False)
+        return words
 
     @property
     def left_rank(self) -> str:
@@ -187,6 +191,7 @@ def judge(facts: Sequence[TaskEvidence]) -> Verdict | None:
         case.by_sequence,
         case.by_pace,
         case.by_stacks,
+        case.by_unclear_answers,
         case.by_votes,
         case.by_silence,
         case.by_a_moment,
@@ -222,7 +227,9 @@ class _Case:
 
     @cached_property
     def victims(self) -> tuple[TaskEvidence, ...]:
-        return tuple(one for one in self.tasks if one.words.victim)
+        """Tasks that have missed a peer; one that has left with 0 by itself is through, whatever it
+        said last."""
+        return tuple(one for one in self.tasks if one.words.victim and not _is_through(one))
 
     @cached_property
     def ranks(self) -> tuple[TaskEvidence, ...]:
@@ -234,10 +241,15 @@ class _Case:
         """The tasks, and in place of one that has started ranks of its own these."""
         return tuple(part for one in self.tasks for part in one.ranks or (one,))
 
+    @cached_property
+    def clear_victims(self) -> tuple[TaskEvidence, ...]:
+        """Victims that have missed a peer for sure."""
+        return tuple(one for one in self.victims if not one.words.unclear)
+
     @property
     def early(self) -> list[TaskEvidence]:
         """Tasks that have left with 0 by themselves."""
-        return [one for one in self.tasks if one.status == 0 and not one.by_us]
+        return [one for one in self.tasks if _is_through(one)]
 
     @property
     def hanging(self) -> list[TaskEvidence]:
@@ -427,9 +439,7 @@ class _Case:
         if len(left) == 1 and not early:
             how = f"{left[0].left_rank} of {left[0].place} left with exit code 0"
             return self._verdict(left, Kind.LEFT_EARLY, left[0].started > 0, how, whole=True)
-        missed = [one for one in self.victims if one not in early] or [
-            one for one in self.waiting if one not in early
-        ]
+        missed = list(self.clear_victims) or [one for one in self.waiting if one not in early]
         if not early or not missed or len(early) + len(missed) < 2:
             return None
         named = [one for one in early if one.task in self.votes]
@@ -515,6 +525,15 @@ class _Case:
         sure = known and alone and _stays_elsewhere(first)
         return self._verdict(odd, Kind.STUCK, sure, f"is in {own_frame(first.stack)}")
 
+    def by_unclear_answers(self) -> Verdict | None:
+        """The first exception whose status is a lost connection's, or an error of the other task,
+        where nobody has missed a peer for sure."""
+        unclear = [one for one in self.victims if one.words.unclear and one.status]
+        if not unclear or self.clear_victims:
+            return None
+        first = min(unclear, key=_end)
+        return self._verdict([first], Kind.RAISED, False, _how(first))
+
     def by_votes(self) -> Verdict | None:
         """Whom the victims name; else the one that is no victim among many. Where that one is in a
         function in which one waits for nobody, it is stuck there."""
@@ -590,7 +609,8 @@ class _Case:
     def _evidence(self, guilty: Sequence[TaskEvidence]) -> Iterable[Evidence]:
         for one in guilty[:10]:
             if one.words.exception:
-                yield Evidence(one.task, one.words.exception, in_log=True)
+                said = one.words.message or one.words.exception
+                yield Evidence(one.task, said, in_log=True)
             if _lacks_gpu_memory(one):
                 yield Evidence(one.task, one.gpu_holders)
             if one.stopped:
@@ -612,13 +632,19 @@ def _loss(one: TaskEvidence) -> float:
     return float("inf") if one.lost_at is None else one.lost_at
 
 
+def _is_through(one: TaskEvidence) -> bool:
+    """The task has left with 0 by itself."""
+    return one.status == 0 and not one.by_us
+
+
 def _own_end(one: TaskEvidence) -> bool:
     """The task has an end of its own making, or of somebody outside: no victim's."""
     if one.words.victim:
         return False
     if one.by_us:
         # It had raised before: a rank that hangs in its exit until it is ended.
-        return bool(one.words.exception) and (one.signal is not None or is_ending(one.stack))
+        left = one.signal is not None and not one.serves
+        return bool(one.words.exception) and (left or is_ending(one.stack))
     if one.ended:
         return one.status != 0
     return bool(one.words.exception) and is_ending(one.stack)
@@ -665,7 +691,8 @@ def _gpu_fault(one: TaskEvidence) -> str:
 
 def _lacks_gpu_memory(one: TaskEvidence) -> bool:
     """The task found its GPU full, and it is known who else holds it."""
-    text = one.words.exception if one.gpu_holders else ""
+    here = one.words.raised_on in ("", str(one.task))
+    text = one.words.sentence if one.gpu_holders and here else ""
     return bool(_GPU_MEMORY.search(text)) and not _CPU_MEMORY.search(text)
 
 
@@ -673,10 +700,10 @@ def _how(one: TaskEvidence) -> str:
     if one.words.exception:
         at = f" ({one.words.at})" if one.words.at else ""
         if _lacks_gpu_memory(one):
-            first = one.words.exception.partition(". ")[0]
+            first = one.words.sentence.partition(". ")[0]
             return f"raised {first[:120]}{at}; {one.gpu_holders}"
         left = "" if one.ended or one.words.goes_on else ", and hangs in its exit"
-        return f"raised {one.words.exception}{at}{left}"
+        return f"raised {_sentence(one)}{at}{left}"
     if one.out_of_memory:
         return "was killed by the kernel: out of memory"
     whose = "" if one.signal or not one.words.child else f"lost {one.words.child}, which "
@@ -689,10 +716,17 @@ def _how(one: TaskEvidence) -> str:
     return f"ended with exit code {one.status}{said}"
 
 
+def _sentence(one: TaskEvidence) -> str:
+    """The exception of a task, and where it was raised if not in the task itself."""
+    where = one.words.raised_on
+    elsewhere = f", on {where}" if where and where != str(one.task) else ""
+    return f"{one.words.sentence[: LONGEST - len(elsewhere)]}{elsewhere}"
+
+
 def _likeness(one: TaskEvidence) -> str:
     """Equal for tasks that fail alike: numbers and addresses differ."""
     if one.words.exception:
-        return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.exception) + f" ({one.words.at})"
+        return re.sub(r"\d+|0x[0-9a-f]+", "0", one.words.sentence) + f" ({one.words.at})"
     return f"signal {_signal(one)}" if _signal(one) else f"status {one.status}"
 
 
