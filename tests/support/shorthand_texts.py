@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import field
 
+from launcher.cluster.addresses import SshDestination
+from launcher.cluster.shorthand import ListedTask, Understood
 from launcher.frozen import frozen
 
 
@@ -26,6 +28,24 @@ class Text:
     """Part of the sentence of a refusal."""
     said: tuple[str, ...] = field(default=())
     """Parts of the sentence that says what was understood, or left out."""
+
+
+def shown_task(task: ListedTask) -> str:
+    return f"{shown_login(task.login, '#')}:{task.port or 'auto'}"
+
+
+def shown_login(login: SshDestination, sign: str) -> str:
+    user = f"{login.user}@" if login.user else ""
+    return f"{user}{login.host}{f'{sign}{login.port}' if login.port else ''}"
+
+
+def shown(understood: Understood) -> str:
+    """What was understood, as the table of texts writes it."""
+    if understood.jobs:
+        return " ".join(
+            f"{job}={','.join(map(shown_task, tasks))}" for job, tasks in understood.jobs.items()
+        )
+    return " ".join(f"{shown_login(h.login, ':')}*{h.slots}" for h in understood.hosts)
 
 
 PS_2_WORKERS = "ps=tf1:2222 worker=tf2:2222,tf3:2222"

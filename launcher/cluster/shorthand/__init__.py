@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from pathlib import PurePath
 
-from . import definitions, host_lists, launch_commands, specs, task_lists
+from . import definitions, host_lists, launch_commands, python_texts, specs, task_lists
 from .entries import looks_like_host, split
 from .understood import WORKER, ListedHost, ListedTask, ShorthandError, Understood
 from .variables import Variables
@@ -39,6 +39,8 @@ _PROMPT = re.compile(
     re.MULTILINE,
 )
 _FENCE = re.compile(r"^[ \t]*+(?:```|~~~).*$", re.MULTILINE)
+_QUOTED = re.compile(r"\"[^\"\n]*\"|'[^'\n]*'|'[^']*'")
+"""A text in quotes; that of a TF_CONFIG may have several lines."""
 _BATCH = re.compile(r"^#SBATCH[ \t]+(?=-)", re.MULTILINE)
 _HOST_VARIABLES = (
     "LSB_MCPU_HOSTS", "LSB_HOSTS", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "COBALT_PARTNAME",
@@ -55,9 +57,11 @@ def understand(text: str, known: Collection[str] = ()) -> Understood:
     """
     if len(text) > MOST_BYTES:
         raise ShorthandError("larger than 1 MiB: this is not a list of hosts")
-    plain, comments = _without_comments(_prepared(text))
+    prepared = _prepared(text)
+    plain, comments = _without_comments(prepared)
     try:
-        found = _found(plain, known)
+        program = len(text) <= _MOST_CHARACTERS and python_texts.is_program(prepared)
+        found = _found(plain, known, program)
     except RecursionError:
         raise ShorthandError("it is nested too deeply") from None
     if comments:
@@ -66,7 +70,7 @@ def understand(text: str, known: Collection[str] = ()) -> Understood:
     return found
 
 
-def _found(text: str, known: Collection[str]) -> Understood:
+def _found(text: str, known: Collection[str], program: bool) -> Understood:
     if len(text) > _MOST_CHARACTERS:
         if (found := host_lists.find(text, known)) is not None:
             return found
@@ -74,7 +78,7 @@ def _found(text: str, known: Collection[str]) -> Understood:
     if (found := definitions.find(text)) is not None:
         return found
     meant: ShorthandError | None = None
-    for find in (specs.find, lambda each: task_lists.find(each, known)):
+    for find in (specs.find, lambda each: task_lists.find(each, known, program=program)):
         try:
             if (found := find(text)) is not None:
                 return replace(found, command=_command(text))
@@ -86,6 +90,10 @@ def _found(text: str, known: Collection[str]) -> Understood:
         return found
     if meant is not None:
         raise meant
+    if program:
+        raise ShorthandError(
+            "it names no hosts: paste the command that starts it, with its lists of hosts"
+        )
     if (found := host_lists.find(text, known)) is not None:
         return found
     raise ShorthandError("there is no host in it")
@@ -132,7 +140,7 @@ def _command(text: str) -> tuple[str, ...]:
     """The command of a program that gets the cluster, its lists of hosts as placeholders."""
     if len(text) > _LONGEST_SCRIPT:
         return ()
-    text = re.sub(r"'[^'\n]*\n[^']*'", "''", text)  # a TF_CONFIG of several lines
+    text = _QUOTED.sub(lambda quoted: "''" if "\n" in quoted[0] else quoted[0], text)
     for words in launch_commands.commands(text):
         if re.fullmatch(r"(?:\S*/)?python[\d.]*", words[0]) and len(words) > 1:
             plain = itertools.takewhile(lambda word: not set(word) <= set("<>&"), words[1:])

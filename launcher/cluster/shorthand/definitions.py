@@ -295,9 +295,10 @@ def _environment(value: Any) -> dict[str, str]:
 
 _FLAG = re.compile(r"(--?[\w-]+)(?:=(.*))?", re.DOTALL)
 _FILLED = {
-    "ps_hosts": "{ps_hosts}", "worker_hosts": "{worker_hosts}", "job_name": "{job}",
-    "task_index": "{index}", "task_id": "{index}",
+    "pshosts": "{ps_hosts}", "workerhosts": "{worker_hosts}", "jobname": "{job}",
+    "taskindex": "{index}", "taskid": "{index}",
 }  # fmt: skip
+"""Placeholders by the flags that they fill, which programs write with `_`, with `-` or without."""
 
 
 def with_placeholders(words: Sequence[str]) -> tuple[str, ...]:
@@ -309,7 +310,7 @@ def with_placeholders(words: Sequence[str]) -> tuple[str, ...]:
         match = _FLAG.fullmatch(word)
         name = match[1].lstrip("-").replace("-", "_") if match else ""
         job = re.fullmatch(r"(\w+)_hosts", name)
-        value = _FILLED.get(name, f"{{hosts.{job[1]}}}" if job else "")
+        value = _FILLED.get(name.replace("_", "").lower(), f"{{hosts.{job[1]}}}" if job else "")
         if match is None or not value:
             found.append(literal(word))
         elif match[2] is not None:

@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from ...printable import printable
 from ..roles import JOB_WORDS
+from . import python_texts
 from .entries import Entry, looks_like_host, parse, quoted, split
 from .understood import ListedTask, ShorthandError, Understood
 from .variables import Variables
@@ -39,8 +40,9 @@ _ONLY_JOB = re.compile(
 _ADDRESSES = re.compile(r"\S*:(?:\d+|auto)(?:\*\d+)?")
 
 
-def find(text: str, known: Collection[str] = ()) -> Understood | None:
-    """Finds the task lists of a text; None where there are none.
+def find(text: str, known: Collection[str] = (), *, program: bool = False) -> Understood | None:
+    """Finds the task lists of a text; None where there are none. In a `program` only literals are
+    lists, not expressions.
 
     Raises:
         ShorthandError: a list is meant, and cannot be understood, or has two values.
@@ -59,6 +61,7 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
     masters: dict[str, tuple[ListedTask, ...]] = {}
     empty = ""
     odd: dict[str, str] = {}
+    computed: dict[str, str] = {}
     end = 0
     for match in _PAIR.finditer(plain):
         job, listed = _job(match) if match.start() >= end else ("", False)
@@ -66,6 +69,10 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
         if value is None:
             if job and listed and match["flag"]:
                 odd[job] = plain[match.end() :].partition("\n")[0].partition(" ")[0]
+            continue
+        if program and not _is_literal(value[0]):
+            shown = python_texts.expression(plain, match.end())
+            computed.setdefault(job, f"{match['key']} is {printable(shown, 60)}")
             continue
         try:
             tasks = _tasks(value[0], variables, known, listed)
@@ -91,6 +98,10 @@ def find(text: str, known: Collection[str] = ()) -> Understood | None:
                 raise ShorthandError(f"{printable(job, 60)} has two different values: leave one")
             notes[f"of two values of {printable(job, 60)} the last one is taken"] = None
         found[job] = tasks
+    missing = [text for job, text in computed.items() if job not in found and job != "master"]
+    if missing or (computed and not found):
+        text = next(iter(missing or computed.values()))
+        raise ShorthandError(f"{text}, which only the program knows: paste its value")
     if found:
         if unknown:
             raise ShorthandError(unknown)
@@ -119,6 +130,12 @@ def _job(match: re.Match[str]) -> tuple[str, bool]:
         return JOB_WORDS[key["job"]], listed
     # `--gpu_hosts=a:1`: a job of any name.
     return (key["job"], listed) if key["list"] == "_hosts" and match["flag"] else ("", False)
+
+
+def _is_literal(value: str) -> bool:
+    """Whether a value in a program is a text or a list, or stands in a command: no expression has
+    a port."""
+    return python_texts.is_literal(value) or all(map(_ADDRESSES.fullmatch, split(value)))
 
 
 def _tasks(

@@ -6,34 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launcher.cluster.addresses import SshDestination
 from launcher.cluster.host_names import missing_hosts, next_like
 from launcher.cluster.shorthand import (
-    ListedTask,
     ShorthandError,
-    Understood,
     split,
     understand,
 )
-from tests.support.shorthand_texts import TEXTS, TRIED_AFTERWARDS, TRIED_LAST, Text
-
-
-def shown_task(task: ListedTask) -> str:
-    return f"{shown_login(task.login, '#')}:{task.port or 'auto'}"
-
-
-def shown_login(login: SshDestination, sign: str) -> str:
-    user = f"{login.user}@" if login.user else ""
-    return f"{user}{login.host}{f'{sign}{login.port}' if login.port else ''}"
-
-
-def shown(understood: Understood) -> str:
-    """What was understood, as the table of texts writes it."""
-    if understood.jobs:
-        return " ".join(
-            f"{job}={','.join(map(shown_task, tasks))}" for job, tasks in understood.jobs.items()
-        )
-    return " ".join(f"{shown_login(h.login, ':')}*{h.slots}" for h in understood.hosts)
+from tests.support.shorthand_texts import TEXTS, TRIED_AFTERWARDS, TRIED_LAST, Text, shown
 
 
 @pytest.mark.parametrize(
