@@ -18,6 +18,7 @@ from ..cluster.roles import Role
 from ..errors import HostError
 from ..files.listing import Copied, LeftOut
 from ..files.needed import left_out_note, other_files
+from ..files.tensorflow_1 import version_1_scripts
 from ..files.trees import CopiedFiles
 from ..hosts.frames import GpusAnswer, PortOwner
 from ..ids import TaskId
@@ -589,6 +590,16 @@ def shell_words(
         sentence = f"of {_named(tasks)}: {each.what}"
         about = (check, "shell-text", cell, "shell text", sentence)
         yield warning(*about, each.todo, task=tasks[0])
+
+
+def programs_of_tensorflow_1(plan: Plan, host: str, check: Check, cell: str) -> Iterator[Finding]:
+    """Warns of scripts of a host's tasks that need `tf1`, in the cell of `check` and `cell`."""
+    for task, script, name in version_1_scripts(plan, host):
+        sentence = f"{script} is for TensorFlow 1: it uses {name}, and later releases have no such "
+        sentence += "name"
+        todo = f'write command = ["{{python}}", "{{trainer}}", "tf1", "{script}", …]'
+        about = (check, "tensorflow-1", cell, "needs tf1", sentence)
+        yield warning(*about, todo, task=task)
 
 
 def sharers(plan: Plan) -> tuple[str, tuple[str, ...], str]:

@@ -118,6 +118,7 @@ async def _check_queue(
             add(found)
         for found in evaluation.shell_words(cluster, plan, host.name, Check.QUEUE, _SLURM):
             add(found)
+        await _check_versions_of_programs(plan, host.name, Check.QUEUE, _SLURM, add)
     await _check_hooks(cluster, Check.QUEUE, _SLURM, add)
     await _check_files(make_plan(cluster, new_run_id("check")), add)
     try:
@@ -162,6 +163,16 @@ def _finding(finding: SlurmFinding) -> Finding:
     if finding.verdict is LimitsVerdict.PASSED:
         return passed(check, _SLURM, finding.brief, finding.text)
     return warning(check, finding.code, _SLURM, finding.brief, finding.text, finding.todo)
+
+
+async def _check_versions_of_programs(
+    plan: Plan, host: str, check: Check, cell: str, report: Callable[[Finding], None]
+) -> None:
+    found = await asyncio.to_thread(
+        lambda: list(evaluation.programs_of_tensorflow_1(plan, host, check, cell))
+    )
+    for finding in found:
+        report(finding)
 
 
 async def _check_hooks(
@@ -245,6 +256,7 @@ class _Preflight:
                 self._add_finding(finding)
             for finding in evaluation.shell_words(self._cluster, self._plan, *about):
                 self._add_finding(finding)
+            await _check_versions_of_programs(self._plan, *about, self._add_finding)
         try:
             async with AsyncExitStack() as sessions:
                 checks = self._open_all(sessions)

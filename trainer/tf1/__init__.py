@@ -14,7 +14,7 @@ from argparse import Namespace
 from itertools import pairwise
 
 from trainer.exceptions import TrainerError
-from trainer.tf1 import python2
+from trainer.tf1 import old_names, python2
 
 LOG_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
@@ -98,7 +98,7 @@ def _report(error: BaseException, script: str) -> None:
         error.__suppress_context__ = True  # TensorFlow's own, without the place in the script
     sys.stdout.flush()
     traceback.print_exception(error.with_traceback(frames))
-    hint = python2.hint(error)
+    hint = python2.hint(error) or old_names.hint(error)
     if str(error).endswith("is not available with Keras 3."):
         hint = f"legacy Keras has it: `pip install tf_keras`, without `{LEGACY_KERAS}=0`"
     if hint:

@@ -1,8 +1,8 @@
 """Version 1 of TensorFlow's interface, as programs of that time import it.
 
 In the script, and in modules beside it, `import tensorflow as tf` gives TensorFlow's own interface
-of version 1, `tf.compat.v1`, in graph mode; libraries see TensorFlow as it is. What was removed and
-the tutorials use has small stand-ins: some of `tf.contrib`, and `input_data`.
+of version 1, `tf.compat.v1`, in graph mode; libraries see TensorFlow as it is. Names of 0.x are
+there, too. What was removed and the tutorials use has small stand-ins in `contrib`.
 """
 
 import builtins
@@ -13,31 +13,19 @@ import logging
 import os
 import sys
 import traceback
-import types
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow
 from tensorflow.python.client import session
+from tensorflow.python.ops import rnn
 from tensorflow.python.util import tf_stack
 
-from trainer.data import tutorial
-from trainer.tf1 import old_numpy, placer
+from trainer.tf1 import contrib, old_arguments, old_names, old_numpy, placer
 
 v1 = tensorflow.compat.v1
 MODULES = "tensorflow._api.v2.compat.v1"
 """Name below which Python has version 1's modules."""
-ABSENT = "is not part of tf1: TensorFlow 2 has removed it"
-INSTEAD = {
-    "slim": "the package tf-slim has it (`import tf_slim as slim`)",
-    "layers": "see `tf.layers`, or write it with `tf.get_variable` and `tf.nn`",
-    "rnn": "see `tf.nn.rnn_cell` and `tf.nn.dynamic_rnn`",
-    "opt": "see `tf.train`",
-    "summary": "see `tf.summary`",
-    "data": "see `tf.data`",
-    "distribute": "see `tf.distribute`",
-}
-
 
 STOP_GRACE_SECS = 2
 """Instead of 120 at the end of a session: a synchronous chief's queue runner waits for gradients
@@ -54,7 +42,8 @@ def install(folder: str) -> None:
     logger.propagate = False  # once `tf.app.run` has given the root a handler, lines came twice
     with contextlib.suppress(AttributeError):
         del v1.app.flags.FLAGS.log_dir  # absl's own; the tutorials define one
-    v1.contrib, v1.examples = _contrib(), _examples()
+    v1.contrib, v1.examples = contrib.contrib(), contrib.examples()
+    old_arguments.install()
     _name_missing()
     placer.install()
     old_numpy.give_back()
@@ -110,20 +99,26 @@ def own_frames_hidden() -> Iterator[None]:
 
 
 def _name_missing() -> None:
-    """Makes version 1's modules say which names TensorFlow no longer has."""
+    """Makes version 1's modules find names of 0.x, and say what TensorFlow no longer has."""
     places: dict[str, Any] = {"tf": v1}  # with legacy Keras its own name is another one
     for name, module in sys.modules.items():
         if name.startswith(f"{MODULES}."):
             places[f"tf{name.removeprefix(MODULES)}"] = module
     for place, module in places.items():
         module.__getattr__ = _missing(place)
+    rnn.rnn, rnn.bidirectional_rnn = rnn.static_rnn, rnn.static_bidirectional_rnn
 
 
 def _missing(place: str) -> Any:
     reason = f"is not part of tf1: TensorFlow {tensorflow.__version__} has no such name"
 
-    def missing(name: str) -> NoReturn:
-        raise AttributeError(f"{place}.{name} {reason}" if name[:2] != "__" else name)
+    def missing(name: str) -> Any:
+        path = f"{place}.{name}"
+        if path in old_names.RENAMED:
+            return old_arguments.renamed(path)
+        instead = old_names.remedy(path)
+        text = f"{path} {reason}" + (f"; {instead}" if instead else "")
+        raise AttributeError(text if name[:2] != "__" else name)
 
     return missing
 
@@ -160,82 +155,4 @@ class _Absent(importlib.abc.MetaPathFinder):
     def find_spec(self, name: str, path: Any, target: Any = None) -> None:
         if name.startswith(("tensorflow.contrib.", "tensorflow.examples.")):
             # Without `name=`: `from tensorflow.contrib import slim` would hide the text.
-            raise ModuleNotFoundError(_absent(name.replace("tensorflow.", "tf.", 1)))
-
-
-class _Module(types.ModuleType):
-    """A stand-in of a module; it names what it does not have."""
-
-    def __init__(self, name: str, **contents: Any) -> None:
-        super().__init__(name)
-        self.__path__: list[str] = []
-        vars(self).update(contents)
-        sys.modules[name] = self
-
-    def __getattr__(self, name: str) -> NoReturn:
-        place = self.__name__.replace("tensorflow.", "tf.", 1)
-        raise AttributeError(_absent(f"{place}.{name}") if name[:2] != "__" else name)
-
-
-def _absent(path: str) -> str:
-    instead = INSTEAD.get([*path.split("."), ""][2])
-    return f"{path} {ABSENT}" + (f"; {instead}" if instead else "")
-
-
-def _examples() -> _Module:
-    name = "tensorflow.examples"
-    input_data = _Module(
-        f"{name}.tutorials.mnist.input_data", read_data_sets=tutorial.read_data_sets
-    )
-    mnist = _Module(f"{name}.tutorials.mnist", input_data=input_data)
-    return _Module(name, tutorials=_Module(f"{name}.tutorials", mnist=mnist))
-
-
-def _contrib() -> _Module:
-    name = "tensorflow.contrib"
-    layers = _Module(
-        f"{name}.layers",
-        l1_regularizer=_regularizer("l1", lambda weights: v1.reduce_sum(v1.abs(weights))),
-        l2_regularizer=_regularizer("l2", v1.nn.l2_loss),
-        xavier_initializer=_xavier,
-        xavier_initializer_conv2d=_xavier,
-    )
-    framework = _Module(
-        f"{name}.framework",
-        get_or_create_global_step=v1.train.get_or_create_global_step,
-        get_global_step=v1.train.get_global_step,
-        create_global_step=v1.train.create_global_step,
-    )
-    mnist = _Module(
-        f"{name}.learn.datasets.mnist",
-        read_data_sets=tutorial.read_data_sets,
-        load_mnist=lambda train_dir="MNIST-data": tutorial.read_data_sets(train_dir),
-    )
-    datasets = _Module(f"{name}.learn.datasets", mnist=mnist)
-    learn = _Module(f"{name}.learn", datasets=datasets)
-    return _Module(name, layers=layers, framework=framework, learn=learn)
-
-
-def _regularizer(name: str, norm: Any) -> Any:
-    def make(scale: float, scope: str | None = None) -> Any:
-        if isinstance(scale, int) or not 0 <= scale:
-            raise ValueError(f"{name}_regularizer: scale must be a float that is not below 0")
-
-        def regularizer(weights: Any) -> Any:
-            with v1.name_scope(scope, f"{name}_regularizer", [weights]) as inner:
-                factor = v1.convert_to_tensor(scale, weights.dtype.base_dtype)
-                return v1.multiply(factor, norm(weights), name=inner)
-
-        return regularizer if scale else lambda weights: None
-
-    return make
-
-
-def _xavier(uniform: bool = True, seed: int | None = None, dtype: Any = None) -> Any:
-    return v1.variance_scaling_initializer(
-        1.0,
-        "fan_avg",
-        "uniform" if uniform else "truncated_normal",
-        seed=seed,
-        dtype=dtype or v1.float32,
-    )
+            raise ModuleNotFoundError(contrib.absent(name.replace("tensorflow.", "tf.", 1)))

@@ -48,6 +48,7 @@ def give_back() -> None:
         _give_method(kind, "newbyteorder", lambda array, order="S": _in_order(array, order))
     _give_method(np.ndarray, "itemset", _itemset)
     np.fromstring = _fromstring_of(np.fromstring)
+    np.reshape = _reshape_of(np.reshape)
 
 
 def _give_method(kind: type, name: str, method: Function) -> None:
@@ -76,6 +77,15 @@ def _fromstring_of(original: Function) -> Function:
         return np.frombuffer(string, dtype, count).copy()  # its binary mode
 
     return fromstring
+
+
+def _reshape_of(original: Function) -> Function:
+    def reshape(a: Any, *words: Any, **options: Any) -> Any:
+        if "newshape" in options:
+            options["shape"] = options.pop("newshape")
+        return original(a, *words, **options)
+
+    return reshape
 
 
 class array(np.ndarray[Any, Any]):
