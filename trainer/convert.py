@@ -38,9 +38,12 @@ def _write(target: pathlib.Path, stem: str, split: Split, options: Namespace) ->
     if there := sorted(path for name in names for path in target.glob(name)):
         raise DataError(f"{there[0]}: already exists; give an empty directory")
     if options.format == "tfrecord":
-        paths = tfrecord.write(target, stem, split, options.shards)
-        if stem == "train" and len(paths) == 1:
-            shutil.copyfile(paths[0], target / tfrecord.OUTPUT)
+        if options.names == "shards":
+            tfrecord.write(target, stem, split, options.shards)
+            return
+        path = tfrecord.write_one(target, stem, split)
+        if stem == "train":  # some tutorials call it so
+            shutil.copyfile(path, target / tfrecord.OUTPUT)
     else:
         images = split.images.reshape(-1, data.SIDE, data.SIDE)
         idx.write(target / f"{stem}-images-idx3-ubyte.gz", images)

@@ -200,7 +200,13 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         DATA,
         Flag("to", "directory to write to; created if missing", metavar="DIR", required=True),
         Flag("format", "format to write", "tfrecord", choices=("tfrecord", "idx")),
-        Flag("shards", "TFRecord files per split; 1: named as tutorials expect", 4, COUNT),
+        Flag("shards", "TFRecord files per split", 4, COUNT),
+        Flag(
+            "names",
+            "TFRecord files in numbered shards, or the single ones that tutorials read",
+            "shards",
+            choices=("shards", "tutorials"),
+        ),
     ),
     "tf.data service": (
         Flag("part", "role of this task", choices=PARTS, required=True),

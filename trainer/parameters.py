@@ -37,12 +37,20 @@ class Layout:
     def __init__(self, model: Model, tasks: int) -> None:
         self.sizes = [0] * tasks
         """Numbers in each flat variable."""
+        self._names = model.names
         self._places = []  # of each weight: its flat variable, first number, numbers, shape
         for shape in model.shapes:
             size = int(np.prod(shape))
             task = self.sizes.index(min(self.sizes))
             self._places.append((task, self.sizes[task], size, shape))
             self.sizes[task] += size
+
+    def described(self) -> str:
+        """Says on which ps task each weight is."""
+        on: dict[int, list[str]] = {}
+        for name, (task, *_) in zip(self._names, self._places, strict=True):
+            on.setdefault(task, []).append(name)
+        return "; ".join(f"{', '.join(names)} on ps:{task}" for task, names in sorted(on.items()))
 
     def split(self, flats: list[Any], reshape: Any = tf.reshape) -> list[Any]:
         """The weights out of the flat tensors, or arrays with `np.reshape`."""

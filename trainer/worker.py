@@ -129,6 +129,8 @@ class Worker(Training):
         self.session: Any = None
         with tf.Graph().as_default() as self._graph:
             self.shared = Parameters(model, shared_devices, options)
+            if role.is_chief and len(ps) > 1:
+                print(f"weights: {self.shared.layout.described()}")
             with tf.device(shared_devices[0]):
                 self._mode = variable("mode", dtype=tf.string)
             self._variables = [*self.shared.variables, self._mode]

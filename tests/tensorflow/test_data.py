@@ -120,11 +120,11 @@ def test_the_tutorials_single_record_files(tmp_path: pathlib.Path) -> None:
     from trainer.data import tfrecord
 
     images, labels = digits.load()
-    (made,) = tfrecord.write(tmp_path, "train", data.Split(images[:50], labels[:50]), 1)
+    made = tfrecord.write_one(tmp_path, "train", data.Split(images[:50], labels[:50]))
     made.rename(tmp_path / "output.tfrecords")
     with pytest.raises(DataError, match=r"no test-NNNNN-of-NNNNN\.tfrecord and no test\.tfrecords"):
         data.load(str(tmp_path))
-    tfrecord.write(tmp_path, "test", data.Split(images[50:70], labels[50:70]), 1)[0].rename(
+    tfrecord.write_one(tmp_path, "test", data.Split(images[50:70], labels[50:70])).rename(
         tmp_path / "test.tfrecords"
     )
     dataset = data.load(str(tmp_path))
@@ -159,7 +159,7 @@ def test_records_of_something_else_are_named(
 
     images, labels = digits.load()
     for name in ("train", "test"):
-        (path,) = tfrecord.write(tmp_path, name, data.Split(images[:20], labels[:20]), 1)
+        path = tfrecord.write_one(tmp_path, name, data.Split(images[:20], labels[:20]))
         if name != stem:
             continue
         image = images[0][:64] if harm == "pixels" else images[0]
@@ -210,7 +210,7 @@ def test_to_records_and_back(tmp_path: pathlib.Path, capsys: pytest.CaptureFixtu
         return tmp_path / target
 
     directory = example_directory(tmp_path / "data")
-    single = run(directory, "single", "--shards=1")
+    single = run(directory, "single", "--names=tutorials")
     names = ["output.tfrecords", "test.tfrecords", "train.tfrecords"]
     assert sorted(path.name for path in single.iterdir()) == names  # the tutorials'
     assert len({(single / name).read_bytes() for name in names}) == 2

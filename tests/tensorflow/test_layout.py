@@ -26,4 +26,7 @@ def test_weights_come_back_from_the_ps(tasks: int) -> None:
 
 def test_the_two_matrices_are_on_two_ps() -> None:
     """Round robin would put both on the first; the rest goes to whoever has less."""
-    assert parameters.Layout(model.MLP, 2).sizes == [784 * 500, 500 + 500 * 10 + 10]
+    layout = parameters.Layout(model.MLP, 2)
+    assert layout.sizes == [784 * 500, 500 + 500 * 10 + 10]
+    others = "hidden/biases, output/weights, output/biases on ps:1"
+    assert layout.described() == f"hidden/weights on ps:0; {others}"

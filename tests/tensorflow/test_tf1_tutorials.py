@@ -196,7 +196,7 @@ def test_input_queues_in_towers_are_on_the_cpu(tmp_path: Path, soft: bool) -> No
     """A queue in each tower, as most programs for several GPUs had it; GPUs that are not there are
     the CPU, which is said."""
     images, labels = digits.load()
-    tfrecord.write(tmp_path, "train", Split(images[:100], labels[:100]), 1)
+    tfrecord.write_one(tmp_path, "train", Split(images[:100], labels[:100]))
     (tmp_path / "towers.py").write_text(TOWERS.replace("SOFT", str(soft)))
     done = tf1(tmp_path, "towers.py")
     assert done.stdout.splitlines() == [

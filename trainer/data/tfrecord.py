@@ -31,16 +31,24 @@ _FEATURES = {
 }
 
 
-def write(directory: pathlib.Path, stem: str, split: Split, shards: int) -> list[pathlib.Path]:
-    """Writes the examples in turn to `shards` files, a single one under the tutorials' name;
-    returns their paths."""
-    names = [f"{stem}-{n:05d}-of-{shards:05d}.tfrecord" for n in range(shards)]
-    paths = [directory / name for name in (names if shards > 1 else [f"{stem}.tfrecords"])]
-    for number, path in enumerate(paths):
-        with _naming(path), tf.io.TFRecordWriter(str(path)) as writer:
-            for at in range(number, len(split), shards):
-                writer.write(_example(split.images[at], int(split.labels[at])))
-    return paths
+def write(directory: pathlib.Path, stem: str, split: Split, shards: int) -> None:
+    """Writes the examples in turn to `shards` files."""
+    for number in range(shards):
+        path = directory / f"{stem}-{number:05d}-of-{shards:05d}.tfrecord"
+        _write(path, split, range(number, len(split), shards))
+
+
+def write_one(directory: pathlib.Path, stem: str, split: Split) -> pathlib.Path:
+    """Writes the examples to the single file that tutorials read; returns its path."""
+    path = directory / f"{stem}.tfrecords"
+    _write(path, split, range(len(split)))
+    return path
+
+
+def _write(path: pathlib.Path, split: Split, places: range) -> None:
+    with _naming(path), tf.io.TFRecordWriter(str(path)) as writer:
+        for at in places:
+            writer.write(_example(split.images[at], int(split.labels[at])))
 
 
 def read(directory: pathlib.Path, stem: str) -> Split:
