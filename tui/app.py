@@ -12,6 +12,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.console import RenderableType
 from textual import events, on, work
 from textual.app import App, SystemCommand, get_system_commands_provider
 from textual.binding import Binding, BindingType
@@ -19,6 +20,7 @@ from textual.command import Provider
 from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
+from textual.geometry import Size
 from textual.message_pump import MessagePump
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
@@ -33,6 +35,7 @@ from tui.memory import Memory
 from tui.notification import RunNews
 from tui.palette import CommandMenu, Palette, commands
 from tui.screens.page import STYLES, OpenRun, Page
+from tui.small_terminal import is_too_small, laid_out, line_for
 from tui.terminal import KeysFirst, TerminalDriver, decode_leniently
 from tui.widgets.colours import SIXTEEN, Readable, has_sixteen_colours, status_defaults
 from tui.widgets.controls import NoControls
@@ -55,6 +58,13 @@ RECEIPT_SECONDS = 1.5
 
 def _key(event: events.Key | events.Paste) -> str:
     return event.key if isinstance(event, events.Key) else ""
+
+
+def _again(event: events.Key | events.Paste) -> events.Key | events.Paste:
+    """The same key, for another app."""
+    if isinstance(event, events.Key):
+        return events.Key(event.key, event.character)
+    return events.Paste(event.text)
 
 
 class TfmuxApp(App[int]):
@@ -155,13 +165,22 @@ class TfmuxApp(App[int]):
         config: Config | None = None,
         prompts: PromptDialogs | None = None,
         clients: RunClients | None = None,
+        before: TfmuxApp | None = None,
     ) -> None:
         """A run, or pages: the first one is the home that runs come back to. Without `config` the
         person's own file counts. `prompts` answers the run's launcher by dialogs of this app.
-        `clients` launches the next run; pages have clients of their own."""
+        `clients` launches the next run; pages have clients of their own. `before` is an app that
+        has crashed: the kill key is about its run from the beginning, and what was typed since is
+        for this one."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
         self.control: RunControl | None = control if not pages else None
+        self._typed: list[events.Key | events.Paste] = []
+        """Keys read after a crash: after this app's own, or after that of the one before."""
+        if before is not None:
+            self._typed = [_again(event) for event in before._typed]
+            if pages and before.control is not None and before.control.living:
+                self.control = before.control
         self._prompts = prompts
         self._clients = clients
         self._config = config if config is not None else load_config()
@@ -172,6 +191,8 @@ class TfmuxApp(App[int]):
         self._leaving = self._asked = False
         self._no_controls = NoControls()
         self._readable = Readable(sixteen=has_sixteen_colours(self))
+        self._terminal: Size | None = None
+        """The terminal's size, which is that of the screens unless it is too small for any."""
         self._waiting_keys: deque[events.Key | events.Paste] | None = None
         """Keys that wait until the one before them has been handled; None: no key is."""
         self._run_screen: RunScreen | None = None
@@ -194,6 +215,9 @@ class TfmuxApp(App[int]):
             self.open_run(self._first)
         self._watch_end()
         self._configure()
+        typed, self._typed = self._typed, []
+        for event in typed:
+            self.post_message(event)
 
     def get_driver_class(self) -> type[Driver]:
         """Textual's choice, which in a terminal is replaced by one that survives its end; either
@@ -280,14 +304,59 @@ class TfmuxApp(App[int]):
             self.pop_screen()
         self._pages[0].look_again()
 
+    # the terminal's size
+
+    @property
+    def size(self) -> Size:
+        """The size that screens are laid out for."""
+        return laid_out(super().size)
+
+    @property
+    def is_too_small(self) -> bool:
+        """The terminal has no room for any screen."""
+        return is_too_small(self._terminal if self._terminal is not None else super().size)
+
+    @property
+    def line(self) -> str:
+        """What stands on a terminal that has no room for a screen."""
+        snapshot = self.control.snapshot() if self.control is not None else None
+        terminal = self._terminal if self._terminal is not None else super().size
+        return line_for(snapshot, key_of(self, "kill_all"), terminal)
+
+    def _terminal_resized(self, event: events.Resize) -> events.Resize:
+        """Keeps the terminal's size; returns the event that the screens get."""
+        before = self.is_too_small
+        # The first one is Textual's own, of the size that the screens have.
+        self._terminal = event.size if self._terminal is not None else super().size
+        if self._running and (before or self.is_too_small):
+            # Screens of the same size as before would not be drawn again.
+            self.call_later(self.refresh, layout=True)
+        size = laid_out(self._terminal)
+        return events.Resize(size, size)
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        """Draws a screen, or the line in its place."""
+        if not self.is_too_small:
+            super()._display(screen, renderable)
+            return
+        drawn = renderable is not None and not self._batch_count and self._running
+        if drawn and not self._closed and not self.is_headless and self._driver is not None:
+            self._driver.write(f"\x1b[0m\x1b[H\x1b[2J{self.line}")
+            self._driver.flush()
+        super()._display(screen, None)
+
     # keys, one after the other
 
     async def on_event(self, event: events.Event) -> None:
         """A key waits for the one before it: letters right behind a key that opens a screen or
         moves the focus would go to the screen or field before it. Those that have priority in the
         app, such as the kill key, do not wait. While the app is leaving there is no screen."""
+        if isinstance(event, events.Resize):
+            event = self._terminal_resized(event)
         if self._run_screen and isinstance(event, events.InputEvent | events.Resize):
             self._run_screen.clock.wake()
+        if isinstance(event, events.MouseEvent) and self.is_too_small:
+            return  # it is aimed at what is not there
         if (
             isinstance(event, events.Key | events.Paste)
             and not event.is_forwarded
@@ -434,14 +503,21 @@ class TfmuxApp(App[int]):
 
     # kill-all and leaving
 
-    def key_read(self, key: str) -> None:
+    def key_read(self, event: events.Key | events.Paste) -> bool:
         """Called by the driver's thread with each key as it is read: the kill key acts at once,
-        and the screen follows when its loop comes to it."""
-        control = self.control
-        if control is not None and key in bound_keys(self, ()).get("kill_all", ()):
+        and the screen follows when its loop comes to it. False where it never will: the app has
+        crashed, and leaves its keys to the next one."""
+        control, acted = self.control, False
+        if control is not None and _key(event) in bound_keys(self, ()).get("kill_all", ()):
             if control.snapshot().state is not RunPhase.ENDED:
                 self._begun_kills += 1
                 control.press_kill()
+                acted = True
+        if self._exception is None:
+            return True
+        if not acted:
+            self._typed.append(event)
+        return False
 
     def action_kill_all(self) -> None:
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;

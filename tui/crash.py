@@ -9,18 +9,21 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from textual.app import App
 from textual.worker import WorkerFailed
 
 from launcher.printable import pictured
 from launcher.session.latch import Latch
 from tui.streams import message
 
+if TYPE_CHECKING:
+    from tui.app import TfmuxApp
+
 FILE_NAME = "screen-errors.txt"
 
 
-def run_app(app: App[int]) -> BaseException | None:
+def run_app(app: TfmuxApp) -> BaseException | None:
     """Runs an app to its end; returns what it crashed with."""
     gc.freeze()  # a sixth of the screen's time under a flood went into looking at modules
     try:
@@ -32,21 +35,23 @@ def run_app(app: App[int]) -> BaseException | None:
 
 
 def run_app_twice(
-    make: Callable[[], App[int]],
+    make: Callable[[TfmuxApp | None], TfmuxApp],
     folder: Callable[[], Path],
     *,
     terminate: Callable[[], None],
     hang_up: Callable[[], None],
     is_ending: Callable[[], bool] = lambda: False,
 ) -> BaseException | None:
-    """Runs an app; one that crashes is made and run once more, unless its run `is_ending`.
+    """Runs an app; one that crashes is made and run once more, unless its run `is_ending`. `make`
+    gets the one that has crashed, whose keys the next one goes on with.
 
     The error is saved in `folder`. TERM calls `terminate`, a closed terminal `hang_up`, before
     the app ends: the screen may be gone already. Returns the error of the second crash.
     """
     told = Latch()
+    before: TfmuxApp | None = None
     for again in (True, False):
-        app = make()
+        app = before = make(before)
         _on_signal(signal.SIGTERM, terminate, app, told)
         _on_signal(signal.SIGHUP, hang_up, app, told)
         error = run_app(app)
@@ -60,7 +65,7 @@ def run_app_twice(
     return error
 
 
-def _on_signal(number: signal.Signals, act: Callable[[], None], app: App[int], told: Latch) -> None:
+def _on_signal(number: signal.Signals, act: Callable[[], None], app: TfmuxApp, told: Latch) -> None:
     """Has a signal `act` and end the app, which has been `told` then."""
 
     def handle(*_: object) -> None:

@@ -125,9 +125,10 @@ class RunClients:
             client.hang_up()
 
     def detach_all(self) -> None:
-        """Leaves all runs; they go on."""
+        """Leaves all runs, which go on, those excepted that are being ended."""
         for client in [*self.launched(), *self._attached]:
-            client.detach()
+            if not client.ending:
+                client.detach()
 
     def _follow(self, client: RunClient) -> RunClient:
         """Holds a client whose run is not ours to end."""

@@ -4,6 +4,7 @@ with which the kill key does not wait for the screen."""
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from types import FrameType
 from typing import IO, Any, TextIO, cast
 
 from textual import events
+from textual._parser import ParseError
+from textual._xterm_parser import XTermParser
 from textual.driver import Driver
 from textual.drivers import linux_driver, web_driver
 from textual.drivers.linux_driver import LinuxDriver
@@ -65,8 +68,9 @@ class KeysFirst(Driver):
 
     def send_message(self, message: Message) -> None:
         """Sends a message to the app's loop."""
-        if isinstance(message, events.Key):
-            cast(Any, self._app).key_read(message.key)
+        if isinstance(message, events.Key | events.Paste):
+            if not cast(Any, self._app).key_read(message):
+                return
         super().send_message(message)
 
 
@@ -101,6 +105,31 @@ class TerminalDriver(LinuxDriver):
             os.kill(os.getpid(), signal.SIGHUP)
         except Exception as error:
             self._app.call_later(self._app._handle_exception, error)
+
+    def disable_input(self) -> None:
+        """Reads no more. Textual throws away what has been typed and not read; of a screen that has
+        crashed it is read: the kill key may be among it, and what is meant for the next screen."""
+        if self._app._exception is None or self.exit_event.is_set():
+            super().disable_input()
+            return
+        signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+        self._disable_mouse_support()
+        self.exit_event.set()
+        if self._key_thread is not None:
+            self._key_thread.join()
+        self.exit_event.clear()
+        with suppress(OSError, ParseError):
+            self._read_rest()
+
+    def _read_rest(self) -> None:
+        parser = XTermParser()
+        poller = select.poll()
+        poller.register(self.fileno, select.POLLIN)
+        while poller.poll(0) and (data := os.read(self.fileno, 4096)):
+            for event in parser.feed(data.decode(errors="replace")):
+                self.process_message(event)
+        for event in parser.tick():
+            self.process_message(event)
 
     def _sigtstp_application(self, *_: int | FrameType | None) -> None:
         self._soon(super()._sigtstp_application)

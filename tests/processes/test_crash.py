@@ -49,6 +49,16 @@ elif where == "thread":
     PaneArea.action_wrap = act
 elif where == "key":
     PaneArea.action_wrap = fail
+elif where == "between":
+    PaneArea.action_wrap = fail
+    from tui import crash
+    report = crash.report
+    def reports(*rest):
+        report(*rest)
+        Path(trigger).touch()
+        while Path(trigger).exists():
+            time.sleep(0.01)
+    crash.report = reports
 elif where == "told to end":
     def told(self):
         os.kill(os.getpid(), signal.SIGTERM)
@@ -185,3 +195,57 @@ def test_the_kill_key_does_not_wait_for_a_screen_that_hangs(
     window.wait_until(lambda _: hangs.exists(), "the screen hangs")
     window.keys("F9")
     window.wait_until(lambda _: not living(), "F9's effect", timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("command_word", ["up", "open"])
+def test_what_is_typed_between_two_screens_is_read(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, command_word: str
+) -> None:
+    """Given a screen that has failed, when keys are pressed before the next one reads any, then
+    they are for that: F9 ends every task without a question, and a letter opens its page."""
+    program, trigger = tmp_path / "program.py", tmp_path / "failed"
+    program.write_text(PROGRAM)
+    window = terminal(120, 40)
+    file = cluster(tmp_path)
+    window.start([sys.executable, str(program), "between", str(trigger), command_word, str(file)])
+    if command_word == "open":
+        window.wait_for("hosts × jobs", "launch")
+        window.keys("l")
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    window.keys("w")
+    window.wait_until(lambda _: trigger.exists(), "the end of the first screen")
+    if command_word == "up":
+        window.keys("?")
+        trigger.unlink()
+        window.wait_for("Everywhere", "Kill all, on all hosts")
+        window.keys("Escape")
+    else:
+        window.keys("F9")
+        trigger.unlink()
+    if command_word == "up":
+        window.keys("F9")
+    window.wait_until(lambda _: not living(), "F9's effect")
+    window.wait_for("no process is left")
+
+
+@pytest.mark.parametrize(("width", "height"), [(5, 3), soak(1, 1), soak(15, 60), soak(200, 4)])
+def test_a_terminal_without_room_for_a_screen_has_its_keys(
+    terminal: Callable[[int, int], Terminal], tmp_path: Path, width: int, height: int
+) -> None:
+    """Given a terminal in which no screen has room, when a run is launched there, then it says how
+    the run stands, F9 ends it, and in a larger terminal its screen is there."""
+    window = terminal(width, height)
+    window.run("up", str(cluster(tmp_path)))
+    window.wait_until(lambda _: living() == EVERYONE, "all three processes")
+    window.wait_until(lambda screen: screen.startswith("running"[:width]), "the run's state")
+    window.resize(120, 40)
+    window.wait_for("worker:1 @localhost", "step 2")
+    window.resize(width, height)
+    window.wait_until(lambda screen: screen.startswith("running"[:width]), "the run's state")
+    window.keys("F9")
+    window.wait_until(lambda _: not living(), "F9's effect")
+    window.resize(120, 40)
+    window.wait_for("no process is left")
+    window.keys("q")
+    window.wait_for("EXIT-CODE 130")

@@ -104,7 +104,7 @@ class MonkeyClients(RunClients):
         return self._make()
 
 
-async def _preflight(
+async def preflight_without_hosts(
     cluster: ClusterModel, ask: Any, found: Callable[[Finding | Reachability], None], **_: Any
 ) -> Report:
     """Finds something on every host, and nothing out."""
@@ -303,7 +303,7 @@ def monkeys_home(folder: Path) -> Iterator[None]:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with patch("tui.screens.preflight_screen.preflight", _preflight):
+        with patch("tui.screens.preflight_screen.preflight", preflight_without_hosts):
             yield
     finally:
         os.chdir(before)

@@ -128,11 +128,7 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
         client.await_state()
         if client.snapshot().tasks:
             error = crash.run_app_twice(
-                lambda: TfmuxApp(
-                    present(),
-                    prompts=prompts,
-                    clients=clients,
-                ),
+                lambda before: TfmuxApp(present(), prompts=prompts, clients=clients, before=before),
                 lambda: present().folder.path,
                 terminate=clients.terminate,
                 hang_up=clients.hang_up,

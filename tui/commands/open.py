@@ -64,7 +64,10 @@ def home(files: Sequence[Path] = ()) -> int:
     error: BaseException | None = None
     try:
         error = crash.run_app_twice(
-            lambda: _app(files, opened), folder, terminate=terminate, hang_up=hang_up
+            lambda before: _app(files, opened, before),
+            folder,
+            terminate=terminate,
+            hang_up=hang_up,
         )
         if error is not None:
             for clients in opened:
@@ -84,9 +87,9 @@ def home(files: Sequence[Path] = ()) -> int:
     return codes[-1] if files and codes else Exit.SUCCESS
 
 
-def _app(files: Sequence[Path], opened: list[RunClients]) -> TfmuxApp:
-    """The app with its first page; `opened` gets what holds its runs, or has it already from a
-    screen that failed."""
+def _app(files: Sequence[Path], opened: list[RunClients], before: TfmuxApp | None) -> TfmuxApp:
+    """The app with its first page; `opened` gets what holds its runs, or has it already from
+    `before`, a screen that failed."""
     from tui.app import TfmuxApp
     from tui.screens.opening import Opening
 
@@ -106,10 +109,9 @@ def _app(files: Sequence[Path], opened: list[RunClients]) -> TfmuxApp:
 
     async def replace(pages: Sequence[Page]) -> Page:
         page = await app.replace_pages(pages)
-        living = [run for run in opened[0].launched() if run.living and not run.closed]
-        if living:  # after a screen that failed
-            app.open_run(living[-1])
+        if app.control is not None:  # of a screen that failed
+            app.open_run(app.control)
         return page
 
-    app = TfmuxApp(pages=[Opening(load, replace)])
+    app = TfmuxApp(pages=[Opening(load, replace)], before=before)
     return app
