@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -21,6 +22,7 @@ from textual.driver import Driver
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import LineFilter
 from textual.geometry import Size
+from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.notifications import SeverityLevel
 from textual.screen import ModalScreen, Screen
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
 
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
-    from tui.run_clients import RunClients
+    from tui.run_clients import Beginning, RunClients
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.prompt_dialogs import PromptDialogs
     from tui.screens.run_page import RunPage
@@ -65,6 +67,18 @@ def _again(event: events.Key | events.Paste) -> events.Key | events.Paste:
     if isinstance(event, events.Key):
         return events.Key(event.key, event.character)
     return events.Paste(event.text)
+
+
+class BeginningNews(Message):
+    """A run that begins has news."""
+
+    def __init__(self, beginning: Beginning) -> None:
+        self.beginning = beginning
+        super().__init__()
+
+    def can_replace(self, message: Message) -> bool:
+        """Whether older news need not be shown any more."""
+        return isinstance(message, BeginningNews) and message.beginning is self.beginning
 
 
 class TfmuxApp(App[int]):
@@ -174,6 +188,12 @@ class TfmuxApp(App[int]):
         for this one."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
+        self._beginning: Beginning | None = None
+        """The run that is on its way to the screen: what is above is about it."""
+        if control is not None and not pages and not control.snapshot().tasks and control.living:
+            from tui.run_clients import Beginning
+
+            self._beginning, control = Beginning.of("launching", control), None
         self.control: RunControl | None = control if not pages else None
         self._typed: list[events.Key | events.Paste] = []
         """Keys read after a crash: after this app's own, or after that of the one before."""
@@ -213,6 +233,8 @@ class TfmuxApp(App[int]):
                 self.push_screen(page)
         if self._first is not None and self._pages:
             self.open_run(self._first)
+        if self._beginning is not None:
+            self._await(self._beginning)
         self._watch_end()
         self._configure()
         typed, self._typed = self._typed, []
@@ -284,6 +306,92 @@ class TfmuxApp(App[int]):
         self._watch_end()  # it may be killed before the clock comes to it
         self.push_screen(self._screen_of(control))
 
+    # a run that is on its way to the screen
+
+    @on(OpenRun)
+    def _begin(self, event: OpenRun) -> None:
+        """Has a run begin that a page has asked for."""
+        from tui.run_clients import Beginning
+
+        if self._beginning is None:
+            self._await(Beginning(event.what, event.begin, launches=event.launches))
+
+    def _await(self, beginning: Beginning) -> None:
+        """Shows that a run begins, until it can be shown itself."""
+        from tui.screens.starting import StartingScreen
+
+        self._beginning = beginning
+        self.push_screen(StartingScreen(beginning), lambda _: self._leave_beginning(beginning))
+        beginning.start(lambda: self._hear(beginning))
+
+    def _hear(self, beginning: Beginning) -> None:
+        """A run that begins has news; for any thread."""
+        if beginning is self._beginning or not beginning.known:
+            self.post_message(BeginningNews(beginning))
+
+    @on(BeginningNews)
+    def _show_beginning(self, event: BeginningNews) -> None:
+        """Shows the run, or why there is none, or what it waits for."""
+        from tui.screens.starting import StartingScreen
+
+        beginning = event.beginning
+        shown = beginning is self._beginning
+        if (reason := beginning.failure) and not beginning.told:
+            beginning.told = True
+            self._end_beginning(beginning)
+            if not isinstance(beginning.error, TfmuxError | OSError | None):
+                self._handle_exception(beginning.error)
+                return
+            if beginning.killed and not shown:
+                return  # as it was meant
+            title = "Not launched" if beginning.launches else "Error"
+            self.notify(reason, title=title, severity="error", timeout=12)
+            if shown and not self._pages and self.control is None:
+                self.exit(4)
+        elif shown and beginning.known and beginning.run is not None:
+            self._end_beginning(beginning)
+            if self._pages and self.control is None:
+                self.open_run(beginning.run)
+            else:
+                self._show_next(beginning.run)
+            if beginning.killed:
+                self._asked = True
+                self._watch_end()
+        elif shown:
+            for screen in self.screen_stack:
+                if isinstance(screen, StartingScreen):
+                    screen.show_news()
+
+    def _end_beginning(self, beginning: Beginning) -> None:
+        """Nothing more is waited for."""
+        from tui.screens.starting import StartingScreen
+
+        if beginning is self._beginning:
+            self._beginning = None
+        for screen in self.screen_stack:
+            if isinstance(screen, StartingScreen) and screen.beginning is beginning:
+                screen.dismiss(None)
+
+    def _leave_beginning(self, beginning: Beginning) -> None:
+        """A person does not wait for a run any longer: what was launched goes on, as a run in the
+        list of the home screen. Where there is no other screen, it is ended with this one."""
+        if beginning is not self._beginning:
+            return
+        self._beginning = None
+        if not self._pages and self.control is None:
+            self.exit()
+        elif beginning.launches and not beginning.killed:
+            self.notify(f"{beginning.what}: goes on, and ends with this screen")
+
+    def on_starting_screen_retry(self) -> None:
+        """Kills the run that does not begin, and launches it once more."""
+        from tui.run_clients import Beginning
+
+        if (last := self._beginning) is not None:
+            last.press_kill()
+            self._end_beginning(last)
+            self._await(Beginning(last.what, last.begin, launches=True))
+
     def _screen_of(self, control: RunControl) -> RunScreen:
         from tui.screens.run_screen import RunScreen
 
@@ -297,7 +405,7 @@ class TfmuxApp(App[int]):
             self.exit(code)
             return
         if self.control is not None:
-            self.control.close()
+            self.control.close(wait=False)
         self.control = self._run_screen = None
         above = [not isinstance(screen, Page) for screen in self.screen_stack]
         for _ in range(above[::-1].index(False)):
@@ -508,7 +616,12 @@ class TfmuxApp(App[int]):
         and the screen follows when its loop comes to it. False where it never will: the app has
         crashed, and leaves its keys to the next one."""
         control, acted = self.control, False
-        if control is not None and _key(event) in bound_keys(self, ()).get("kill_all", ()):
+        if (beginning := self._beginning) is not None:
+            if _key(event) in bound_keys(self, ()).get("kill_all", ()):
+                self._begun_kills += 1
+                beginning.press_kill()
+                acted = True
+        elif control is not None and _key(event) in bound_keys(self, ()).get("kill_all", ()):
             if control.snapshot().state is not RunPhase.ENDED:
                 self._begun_kills += 1
                 control.press_kill()
@@ -523,6 +636,11 @@ class TfmuxApp(App[int]):
         """TERM to everything on all hosts; again: KILL. No question, from any screen of a run;
         without one, all active runs are meant, and that is asked first."""
         begun, self._begun_kills = self._begun_kills, 0
+        if self._beginning is not None:
+            if not begun:
+                self._beginning.press_kill()
+            self._hear(self._beginning)
+            return
         if self.control is None:
             if self._pages:
                 self._pages[0].kill_active_runs()
@@ -626,13 +744,14 @@ class TfmuxApp(App[int]):
         if self.control is None:
             return
         run_id = self.control.snapshot().run_id
-        try:
-            if self._pages:
-                self._show_next(self._pages[0].launch_again(run_id))
-            elif self._clients is not None and self._prompts is not None:
-                self._show_next(self._clients.launch_again(run_id, self._prompts))
-        except (TfmuxError, OSError) as error:
-            self.notify(str(error), title="Not launched", severity="error", timeout=12)
+        clients, prompts = self._clients, self._prompts
+        if self._pages:
+            begin = partial(self._pages[0].launch_again, run_id)
+        elif clients is not None and prompts is not None:
+            begin = partial(clients.launch_again, run_id, prompts)
+        else:
+            return
+        self.post_message(OpenRun(f"launching {run_id} again", begin, launches=True))
 
     def _show_next(self, run: RunControl) -> None:
         """Shows a run in the place of the ended one."""
@@ -643,7 +762,7 @@ class TfmuxApp(App[int]):
         for _ in self.screen_stack[1:]:
             self.pop_screen()
         if self.control is not None:
-            self.control.close()
+            self.control.close(wait=False)
         self._leaving = self._asked = False
         self.control = run
         # Textual's switch answers whoever has pushed a screen, which nobody has the first one.
@@ -651,23 +770,29 @@ class TfmuxApp(App[int]):
         self.switch_screen(self._screen_of(run))
         self._watch_end()
 
-    def action_edit_file(self) -> None:
+    @work(group="edit", exclusive=True)
+    async def action_edit_file(self) -> None:
         """Opens the cluster file of the ended run, where its trouble is."""
+        from launcher.session.again import editable_file
         from launcher.store.runs import RunFolder
         from tui.screens.editor.screen import edit_run
 
-        if self.control is None or self.screen.is_modal:
+        control = self.control
+        if control is None or self.screen.is_modal:
             return
-        snapshot = self.control.snapshot()
+        snapshot = control.snapshot()
         try:
-            folder = RunFolder.find(snapshot.run_id)
-            if self._pages:
-                self.close_run(0)
-                self._pages[0].edit_run(folder, snapshot)
-            elif self._clients is not None and self._prompts is not None:
-                edit_run(self, folder, snapshot, self._clients, self._prompts)
+            file = await asyncio.to_thread(lambda: editable_file(RunFolder.find(snapshot.run_id)))
         except (TfmuxError, OSError) as error:
             self.notify(str(error), severity="error", timeout=12)
+            return
+        if self.control is not control or self.screen.is_modal:
+            return  # a person has gone on meanwhile
+        if self._pages:
+            self.close_run(0)
+            self._pages[0].edit_run(file, snapshot)
+        elif self._clients is not None and self._prompts is not None:
+            edit_run(self, file, snapshot, self._clients, self._prompts)
 
     def action_home(self) -> None:
         """From a run that is over back to the page below it."""
@@ -706,15 +831,8 @@ class TfmuxApp(App[int]):
             self._leaving = True
             self.action_kill_all()
         elif choice is LeaveAnswer.DETACH and self.control is not None:
-            self.control.detach()
+            self.control.detach(wait=False)
             self._leave_pages(0)
-
-    @on(OpenRun)
-    def _open_run(self, event: OpenRun) -> None:
-        if self._pages:
-            self.open_run(event.run)
-        else:
-            self._show_next(event.run)
 
     def on_receipt_screen_left(self, event: ReceiptScreen.Left) -> None:
         """The receipt of a run has been read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
@@ -43,22 +44,29 @@ class RunClients:
         self._standby = standby
         self._launched: list[RunClient | EndedRun] = [*launched]
         """In the order of their launch. A client of an ended run would keep its logs' marks."""
+        self._adding = threading.Lock()
+        """Guards what is launched in threads while the screen closes."""
+        self._gone = False
+        """The screen has been told to end, or has ended."""
         self._attached: list[RunClient] = []
         self._kills = ThreadPoolExecutor(_KILLS_AT_ONCE, "kill")
 
     def launch(
         self, cluster: ClusterModel, text: str, ask: PromptHandler, resume: str | None = None
     ) -> RunControl:
-        """Launches a cluster; `text` is its file as it stands. Waits until its tasks are known.
+        """Launches a cluster; `text` is its file as it stands. Its tasks are not known yet.
 
         Raises:
-            TfmuxError: the run's folder cannot be made, or no launcher process can begin.
+            TfmuxError: the run's folder cannot be made, or the screen has gone.
         """
         process = self._standby.take() if self._standby is not None else None
         client = RunClient.launch(cluster, text, resume=resume, process=process, ask=ask)
-        self._launched = [_kept(run) for run in self._launched]
-        self._launched.append(client)  # before the wait: a signal may come
-        client.check_begun()
+        with self._adding:
+            self._launched = [_kept(run) for run in self._launched]
+            self._launched.append(client)
+            gone = self._gone
+        if gone:  # meanwhile; nobody would watch over it
+            client.kill_all(by_person=False)
         return client
 
     def launch_again(self, run_id: str, ask: PromptHandler) -> RunControl:
@@ -95,7 +103,7 @@ class RunClients:
         Raises:
             TfmuxError: it is not known here, or its files cannot be read.
         """
-        return self._open(run_id, lambda folder: RunClient.attach(folder, ask=ask))
+        return self._open(run_id, lambda folder: RunClient.attach(folder, ask=ask, wait=False))
 
     def kill(self, run_id: str, ask: PromptHandler) -> Future[RunControl]:
         """Kills a run and follows it, in a thread; returns at once, and nothing that becomes of
@@ -116,6 +124,7 @@ class RunClients:
 
     def terminate(self) -> None:
         """Ends all runs launched here, not because a person asked for it."""
+        self._gone = True
         for client in self.launched():
             client.terminate()
 
@@ -140,6 +149,8 @@ class RunClients:
         """Kills what lives of the runs launched here and waits for it; returns all of them."""
         if self._standby is not None:
             self._standby.close()
+        with self._adding:
+            self._gone = True
         self._kills.shutdown()
         for client in self._attached:
             client.close()
@@ -149,8 +160,81 @@ class RunClients:
         for client in self.launched():
             if not client.closed:
                 client.wait()
-                client.close()
+            client.close()
         return [_ended(run) if isinstance(run, RunClient) else run for run in self._launched]
+
+
+class Beginning:
+    """A run on its way to the screen: a thread launches it, or attaches to it, and a launcher
+    process tells its tasks. Commands that come before there is a run wait for it."""
+
+    def __init__(
+        self, what: str, begin: Callable[[], RunControl], *, launches: bool = False
+    ) -> None:
+        """`what` is done, for the person who waits; `begin` does it, and may take long; it
+        `launches`, and could do so again."""
+        self.what = what
+        self.begin = begin
+        self.launches = launches
+        self.killed = False
+        """A person has pressed the kill key."""
+        self.told = False
+        """A person has been told why there is nothing to show."""
+        self.run: RunControl | None = None
+        self.error: Exception | None = None
+        self.since = time.monotonic()
+        self._lock = threading.Lock()
+        self._kills = 0
+
+    @classmethod
+    def of(cls, what: str, run: RunControl) -> Beginning:
+        """A run that has been launched already."""
+        beginning = cls(what, lambda: run)
+        beginning.run = run
+        return beginning
+
+    def start(self, changed: Callable[[], None]) -> None:
+        """Begins in a thread, which nobody waits for: what is read may lie on a disk that hangs.
+        `changed` is called from it, and whenever the run has news."""
+
+        def work() -> None:
+            try:
+                run = self.run or self.begin()
+            except Exception as error:
+                self.error = error
+            else:
+                run.subscribe(lambda _: changed())
+                with self._lock:
+                    self.run, kills, self._kills = run, self._kills, 0
+                for _ in range(kills):
+                    run.press_kill()
+            changed()
+
+        threading.Thread(target=work, name="begin", daemon=True).start()
+
+    def press_kill(self) -> None:
+        """Kills the run, or will as soon as there is one; for any thread."""
+        self.killed = True
+        with self._lock:
+            if self.run is None:
+                self._kills += 1
+                return
+        self.run.press_kill()
+
+    @property
+    def known(self) -> bool:
+        """The run can be shown: its tasks are known, or it is one of the past."""
+        run = self.run
+        return run is not None and (bool(run.snapshot().tasks) or isinstance(run, FinishedRun))
+
+    @property
+    def failure(self) -> str:
+        """Why there is nothing to show; empty while there may be."""
+        if self.error is not None:
+            return str(self.error)
+        if self.run is None or self.known or self.run.living:
+            return ""
+        return self.run.snapshot().launcher_error or "its launcher process has told no tasks"
 
 
 def note_changes(client: RunClient, earlier: EarlierRun) -> None:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from ..cluster import library
 from ..cluster.file_model import ClusterModel
@@ -126,9 +127,19 @@ def find_file(folder: RunFolder, text: str, name: str) -> OwnFile | None:
     return changed
 
 
-def editable_file(folder: RunFolder) -> tuple[Path, str | None, str]:
-    """The file in which the cluster of a run can be changed, and a sentence about it. Where there
-    is none any more, a new one beside where it was, and its text.
+class EditableFile(NamedTuple):
+    """The file in which the cluster of a run can be changed."""
+
+    path: Path
+    text: str | None
+    """The text of a new file, where that of the launch has gone."""
+    note: str
+    """A sentence about it."""
+
+
+def editable_file(folder: RunFolder) -> EditableFile:
+    """Finds the file in which the cluster of a run can be changed; where there is none any more, a
+    new one beside where it was. Blocking: it reads the cluster files of a directory.
 
     Raises:
         ClusterFileError: the stored cluster file cannot be read.
@@ -139,10 +150,12 @@ def editable_file(folder: RunFolder) -> tuple[Path, str | None, str]:
     if file is None:
         place = folder.origin if folder.origin.is_dir() else library.folder()
         path = library.free_path(place, cluster.name)
-        return path, text, f"the cluster file as {folder.run_id} had it, not saved yet"
+        note = f"the cluster file as {folder.run_id} had it, not saved yet"
+        return EditableFile(path, text, note)
     if file.unchanged:
-        return file.path, None, f"{folder.run_id} was launched from {file.path.name}"
-    return file.path, None, f"{file.path.name} has changed since {folder.run_id} was launched"
+        return EditableFile(file.path, None, f"{folder.run_id} was launched from {file.path.name}")
+    note = f"{file.path.name} has changed since {folder.run_id} was launched"
+    return EditableFile(file.path, None, note)
 
 
 def place_to_edit(snapshot: Snapshot) -> KeyPath:

@@ -31,7 +31,7 @@ from ..store.metrics import MetricsFile, Series
 from ..store.runs import RunFolder
 from ..store.stream import PublicEvent, decode, plain, printable_values, read_end
 from .latch import Latch
-from .launcher_link import FLUSH_SECONDS, LauncherLink, take_lock
+from .launcher_link import FLUSH_SECONDS, LauncherLink, ProcessState, take_lock
 from .launcher_process import LauncherProcess
 from .stored import StoredRun, find_resumed
 from .supervision import (
@@ -91,6 +91,8 @@ _ON_HANGUP: dict[OnHangup, OnClose] = {OnHangup.KILL: "kill", OnHangup.DETACH: "
 
 _PACE, _REST = 0.1, 0.25
 """Seconds between two looks at the files of a run, while logs grow and at rest."""
+_LOOK_SECONDS = 1.0
+"""Between two looks at the launcher process."""
 _UNSUPERVISED = "no launcher supervises this run"
 _FIRST_SECONDS = 10.0
 """Longest wait for the state of a run that has a launcher."""
@@ -170,6 +172,9 @@ class RunClient:
         self._supervision = Supervision(ClientState.SEARCHING if link is None else linked)
         self._tried = Tried.NOTHING
         """What became of the last action of the supervision."""
+        self._standstill = ""
+        self._heard_at = self._looked_at = time.monotonic()
+        """When the launcher process has said something, and was looked at, last."""
         self._died = ""
         """What the last launcher process died of."""
         self._thread = threading.Thread(target=self._follow, name="client", daemon=True)
@@ -224,9 +229,10 @@ class RunClient:
         *,
         ask: PromptHandler | None = None,
         on_end: Callable[[], None] | None = None,
+        wait: bool = True,
     ) -> RunClient:
         """Follows a run that goes on; one without a launcher process gets a new one, which imports
-        what it needs while we read the run's files.
+        what it needs while we read the run's files. Without `wait` the run may not be known yet.
 
         Raises:
             LauncherError: the run's launcher process stands still.
@@ -235,7 +241,7 @@ class RunClient:
         lock = take_lock(folder)
         if lock is None:
             client = cls(folder, unknown(folder), None, ask=ask, on_end=on_end)
-            if client.await_state(_FIRST_SECONDS):
+            if not wait or client.await_state(_FIRST_SECONDS):
                 return client
             client.close()
             pid = folder.launcher_pid()
@@ -356,16 +362,25 @@ class RunClient:
             self._end_look(ident, LauncherError(f"{self.run_id}: {_UNSUPERVISED}"))
         return future
 
-    def detach(self) -> None:
+    @property
+    def standstill(self) -> str:
+        return self._standstill
+
+    def detach(self, *, wait: bool = True) -> None:
         self.detached = self.living
         self.stay_alive()
-        self.close()
+        self.close(wait=wait)
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Ends this client; the launcher process knows what that means for the run."""
         if self._launcher.unsent:  # the last thing that a page did before it closed
+            if not wait:
+                threading.Thread(target=self.close, name="close", daemon=True).start()
+                return
             self._done.wait(2 * HEARD_SECONDS)
         self._closed.set()
+        if not wait:
+            return
         if threading.current_thread() is not self._thread:
             self._thread.join(FLUSH_SECONDS if self.detached else 1.0)
 
@@ -407,17 +422,6 @@ class RunClient:
         `timeout`."""
         return self._heard.wait(timeout)
 
-    def check_begun(self) -> None:
-        """Waits until the run's tasks are known.
-
-        Raises:
-            LauncherError: they are not, since no launcher process could begin; nothing was started.
-        """
-        self.await_state()
-        if not (now := self.snapshot()).tasks:
-            self.kill_all(by_person=False)
-            raise LauncherError(now.launcher_error or "its launcher process does not answer")
-
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the run has ended and its hosts are released; False after `timeout`."""
         return self._done.wait(timeout)
@@ -455,6 +459,7 @@ class RunClient:
             grown = True
             while not self._closed.is_set() and not self._done.is_set():
                 self._supervise()
+                self._look_at_process()
                 if self.following:
                     self._receive(_PACE if grown else _REST)
                 else:
@@ -503,7 +508,28 @@ class RunClient:
             )
             self._launcher.close()
 
+    def _look_at_process(self) -> None:
+        """Looks, once a second, whether the launcher process stands still."""
+        now = time.monotonic()
+        if now - self._looked_at < _LOOK_SECONDS:
+            return
+        self._looked_at = now
+        silent = not self._heard.is_set() and now - self._heard_at > HEARD_SECONDS
+        process = self._launcher.find_process() if self.following else ProcessState()
+        named = f"its launcher process (pid {process.pid})"
+        text = ""
+        if process.stopped:
+            text = f"{named} is stopped; kill -CONT {process.pid} lets it go on"
+        elif silent and process.pid:
+            text = f"{named} has said nothing for {now - self._heard_at:.0f} s"
+        elif silent:
+            text = f"no launcher process has answered for {now - self._heard_at:.0f} s"
+        if text != self._standstill:
+            self._standstill, self._outdated = text, True
+
     def _handle(self, messages: list[dict[str, Any]]) -> None:
+        if messages:
+            self._heard_at = time.monotonic()
         for message in messages:
             if "changed" in message:
                 self._take([decode(record) for record in message["changed"]])
@@ -634,6 +660,7 @@ class RunClient:
             self._launcher.state,
             self._tried,
             lock=self._launcher.look_at_lock,
+            stopped=lambda: self._launcher.find_process().stopped,
             over=lambda: read_end(self.folder.events) is not None,
             kill=kill,
             connecting=any(host.state is HostState.CONNECTING for host in hosts),

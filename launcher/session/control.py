@@ -37,6 +37,11 @@ class RunControl(Protocol):
         """The run as it stands: the same object until something has changed, which listeners get
         thirty times a second at most. For any thread."""
 
+    @property
+    def standstill(self) -> str:
+        """A sentence on a launcher process that stands still, or has said nothing yet; empty while
+        there is nothing to say. Listeners hear of it."""
+
     def subscribe(self, listener: Callable[[Snapshot], None]) -> None:
         """Calls `listener` when there is another snapshot, or logs have grown, on a thread that it
         must not hold up: it only hands over."""
@@ -65,11 +70,12 @@ class RunControl(Protocol):
         """Asks for the stacks of these tasks, or all; the result comes within some seconds, or a
         `TfmuxError` that says why there is none."""
 
-    def detach(self) -> None:
+    def detach(self, *, wait: bool = True) -> None:
         """Stops being a client of the run, which goes on."""
 
-    def close(self) -> None:
-        """Releases what was opened to look at the run."""
+    def close(self, *, wait: bool = True) -> None:
+        """Releases what was opened to look at the run. Without `wait` it returns at once, and
+        whoever ends the program closes once more."""
 
 
 def loop_caller() -> Callable[[Callable[[], object]], None]:

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from typing import Any
 
 from ..agent.folders import FolderError
 from ..errors import LockError
+from ..frozen import frozen
 from ..store.launcher_lock import FollowedError, acquire, take_over
 from ..store.runs import RunFolder, socket_path
 from .launcher_process import LauncherProcess
@@ -28,6 +30,9 @@ _CHUNK = 1 << 18
 LONGEST_LINE = 16 << 20
 """Bytes of a message: the whole state of a run with thousands of tasks has a tenth of that."""
 _LONGEST_WORDS = 500
+_CREDENTIALS = struct.Struct("3i")
+_STOPPED = "Tt"
+"""States of a process that a signal, or a debugger, has stopped."""
 _NOBODY_LISTENS = (FileNotFoundError, ConnectionRefusedError, BlockingIOError, TimeoutError)
 
 
@@ -50,12 +55,25 @@ def connect(run_id: str) -> socket.socket:
     return link
 
 
+def _peer_pid(link: socket.socket) -> int:
+    if not hasattr(socket, "SO_PEERCRED"):
+        return 0
+    with suppress(OSError):
+        pid, _, _ = _CREDENTIALS.unpack(
+            link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        )
+        return 0 if pid == os.getpid() else int(pid)  # of a pair, it is who made it
+    return 0
+
+
 class ControlConnection:
     """Messages over a connected socket. `send` is for any thread, the rest for one."""
 
     def __init__(self, link: socket.socket) -> None:
         link.settimeout(_SEND_SECONDS)
         self._link = link
+        self.peer_pid = _peer_pid(link)
+        """The process that listens at the other end, as the kernel says; 0 where it does not."""
         self._rest = b""
         self._sending = threading.RLock()
         """Re-entered by a signal handler that sends a kill."""
@@ -143,6 +161,15 @@ def _listens(folder: RunFolder) -> bool:
     return False
 
 
+@frozen
+class ProcessState:
+    """A launcher process, as the kernel sees it."""
+
+    pid: int = 0
+    """0 where nobody knows which one it is."""
+    stopped: bool = False
+
+
 @dataclass
 class KillOrder:
     """A kill that a client has asked for."""
@@ -217,6 +244,20 @@ class LauncherLink:
 
     # --- for the client's thread ----------------------------------------------------------
 
+    def find_process(self) -> ProcessState:
+        """The launcher process as the kernel sees it: that of this client, of its connection, or
+        the lock's holder."""
+        from ..agent import processes  # which few need
+
+        pid = self._process.pid if self._process is not None else 0
+        if not pid and self._link is not None:
+            pid = self._link.peer_pid
+        if not pid:
+            with suppress(LockError):
+                pid = self._folder.launcher_pid() or 0
+        found = processes.read_process(pid) if pid else None
+        return ProcessState(pid, found is not None and found.state in _STOPPED)
+
     @property
     def state(self) -> LinkState:
         """The connection, though its other end may have died."""
@@ -269,6 +310,9 @@ class LauncherLink:
             LockError: there may be one, and nobody can see it.
         """
         lock = process = None
+        if take_over_run and self._process is not None:
+            # It may not have read its order yet: continued later, it would launch the run.
+            self._process.kill()
         try:
             lock = (take_over if take_over_run else acquire)(self._folder.path)
             if take_over_run or lock is not None:

@@ -11,6 +11,9 @@ import threading
 from contextlib import ExitStack, suppress
 from typing import IO, Any
 
+_END_SECONDS = 2.0
+"""Longest wait for the end of a process that was killed."""
+
 
 class LauncherProcess:
     """A launcher process that has been started and waits for its order: its imports take a third
@@ -50,6 +53,16 @@ class LauncherProcess:
         self._ordered = True
         threading.Thread(target=self._process.wait, name="reap", daemon=True).start()
         return self.link
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        """Ends it as it stands, whether it has its order or not."""
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it sleeps in the kernel, on a disk
+            self._process.wait(_END_SECONDS)
 
     @property
     def alive(self) -> bool:

@@ -169,6 +169,7 @@ class FinishedRun:
     nothing will change."""
 
     living = False
+    standstill = ""
 
     def __init__(self, run: StoredRun) -> None:
         self.logs = run.logs()
@@ -199,8 +200,8 @@ class FinishedRun:
         )
         return future
 
-    def detach(self) -> None: ...
-    def close(self) -> None: ...
+    def detach(self, *, wait: bool = True) -> None: ...
+    def close(self, *, wait: bool = True) -> None: ...
 
 
 def _at_rest(run: StoredRun) -> Snapshot:

@@ -140,6 +140,8 @@ class Seen:
     """Looks at the lock, which takes a while."""
     over: Callable[[], bool]
     """Looks whether the run's end is on record, which takes a while."""
+    stopped: Callable[[], bool] = bool
+    """Looks whether the launcher process has been stopped, as the kernel says."""
     kill: bool = False
     """The client has asked for a kill."""
     connecting: bool = False
@@ -254,7 +256,9 @@ class Supervision:
 
     def _begins(self, seen: Seen) -> bool:
         """Whether the launcher process has just been started; one that nobody can see gets the
-        time, too."""
+        time, too, but none that has been stopped."""
+        if seen.stopped():
+            return False
         return self.state is ClientState.STARTING or seen.lock() in (
             LockState.NEW,
             LockState.UNKNOWN,

@@ -56,6 +56,7 @@ class ScriptedRun:
         self.samples: dict[str, Sequence[GpuSample]] = {}
         """Load of the GPUs of hosts."""
         self.living = True
+        self.standstill = ""
         self._listeners: list[Callable[[Snapshot], None]] = []
         names = [TaskId("ps", i) for i in range(ps)] + [TaskId("worker", i) for i in range(workers)]
         where = [f"tf{i % hosts + 1}" if hosts else "localhost" for i in range(len(names))]
@@ -116,10 +117,10 @@ class ScriptedRun:
         self.looks.append(Future())
         return self.looks[-1]
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """Nobody looks any more."""
 
-    def detach(self) -> None:
+    def detach(self, *, wait: bool = True) -> None:
         self.asked.append("detach")
 
     def _tell(self) -> None:

@@ -226,7 +226,13 @@ def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
 
 def replace_popen(module: ModuleType, popen: Callable[..., object]) -> None:
     """Let a module start processes by `popen` instead of `subprocess.Popen`."""
-    vars(module)["subprocess"] = SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL)
+    vars(module)["subprocess"] = with_popen(popen)
+
+
+def with_popen(popen: Callable[..., object]) -> SimpleNamespace:
+    """What modules use of `subprocess`, with another `Popen`."""
+    late = subprocess.TimeoutExpired
+    return SimpleNamespace(Popen=popen, DEVNULL=subprocess.DEVNULL, TimeoutExpired=late)
 
 
 # --- the server ---------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
     from tui.screens.prompt_dialogs import PromptDialogs
 
 
+_FIRST_SECONDS = 2.0
+"""Time for a launcher process to tell of the run before there is a screen: one that cannot begin
+needs none."""
+
+
 def up(arguments: argparse.Namespace) -> int:
     """Launches a cluster file, or a past run again; returns the run's exit code."""
     if getattr(arguments, "again", None) is None:
@@ -125,8 +130,8 @@ def show(client: RunClient, prompts: PromptDialogs) -> int:
     pass_on_signals(present)
     error: BaseException | None = None
     try:
-        client.await_state()
-        if client.snapshot().tasks:
+        client.await_state(_FIRST_SECONDS)
+        if client.snapshot().tasks or client.living:
             error = crash.run_app_twice(
                 lambda before: TfmuxApp(present(), prompts=prompts, clients=clients, before=before),
                 lambda: present().folder.path,

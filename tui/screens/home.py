@@ -28,6 +28,7 @@ from launcher.cluster.values import name_problem
 from launcher.errors import TfmuxError
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
+from launcher.session.again import EditableFile, editable_file
 from launcher.session.control import RunControl
 from launcher.session.deletion import delete_runs, results_of
 from launcher.session.run_list import ListedRun
@@ -388,18 +389,15 @@ class HomeScreen(Page):
             case None if self._table.key == NEW:
                 self.action_new()
 
-    @work(thread=True, exclusive=True, group="open", exit_on_error=False)
     def _open_run(self, entry: ListedRun) -> None:
-        run_id, folder = entry.folder.run_id, entry.folder
-        try:
-            self.clients.expect_no_launch()
+        self.clients.expect_no_launch()
+
+        def begin() -> RunControl:
             if entry.active:
-                run = self.clients.attach(run_id, self.prompts)
-            else:
-                run = FinishedRun(StoredRun(folder))
-            self.post_message(OpenRun(run))
-        except (TfmuxError, OSError) as error:
-            self.app.call_from_thread(self._complain, error)
+                return self.clients.attach(entry.folder.run_id, self.prompts)
+            return FinishedRun(StoredRun(entry.folder))
+
+        self.post_message(OpenRun(f"opening {entry.folder.run_id}", begin))
 
     def editor(self, path: Path) -> EditorScreen:
         return EditorScreen(path, self.clients, self.prompts)
@@ -413,24 +411,23 @@ class HomeScreen(Page):
             self._launch_file(entry.path, demo=isinstance(entry, DemoEntry))
 
     def _launch_file(self, path: Path, *, demo: bool = False) -> None:
-        try:
+        def begin() -> RunControl:
             if demo:
                 demos.check_machine()
             cluster = load(path, for_launch=True)
             text = path.read_text(encoding="utf-8")
-            self.post_message(OpenRun(self.clients.launch(cluster, text, self.prompts)))
-        except (TfmuxError, OSError) as error:
-            self._complain(error)
+            return self.clients.launch(cluster, text, self.prompts)
+
+        self.post_message(OpenRun(f"launching {path.stem}", begin, launches=True))
 
     def _launch_run(self, entry: ListedRun) -> None:
         if entry.active:
             kill = key_of(self, "home.remove")
             self.notify(f"the run is active: {kill} kills it, then it can be launched again")
             return
-        try:
-            self.post_message(OpenRun(self.launch_again(entry.folder.run_id)))
-        except (TfmuxError, OSError) as error:
-            self._complain(error)
+        run_id = entry.folder.run_id
+        begin = partial(self.launch_again, run_id)
+        self.post_message(OpenRun(f"launching {run_id} again", begin, launches=True))
 
     def launch_again(self, run_id: str) -> RunControl:
         return self.clients.launch_again(run_id, self.prompts)
@@ -457,17 +454,14 @@ class HomeScreen(Page):
     @work(thread=True, exclusive=True, group="open", exit_on_error=False)
     def _edit_listed(self, folder: RunFolder) -> None:
         try:
-            snapshot = StoredRun(folder).snapshot()
+            snapshot, file = StoredRun(folder).snapshot(), editable_file(folder)
         except (TfmuxError, OSError) as error:
             self.app.call_from_thread(self._complain, error)
         else:
-            self.app.call_from_thread(self.edit_run, folder, snapshot)
+            self.app.call_from_thread(self.edit_run, file, snapshot)
 
-    def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:
-        try:
-            edit_run(self.app, folder, snapshot, self.clients, self.prompts)
-        except (TfmuxError, OSError) as error:
-            self._complain(error)
+    def edit_run(self, file: EditableFile, snapshot: Snapshot) -> None:
+        edit_run(self.app, file, snapshot, self.clients, self.prompts)
 
     def action_test(self) -> None:
         """Checks every host of the cluster, and starts nothing."""

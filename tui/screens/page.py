@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from launcher.run.snapshot import Snapshot
+    from launcher.session.again import EditableFile
     from launcher.session.control import RunControl
-    from launcher.store.runs import RunFolder
 
 
 Answer = TypeVar("Answer")
@@ -25,10 +26,15 @@ STYLES = Path(__file__).parents[1] / "app.tcss"
 
 
 class OpenRun(Message):
-    """Asks the app to show a run above the pages."""
+    """Asks the app to have a run begin, in a thread, and to show it above the pages."""
 
-    def __init__(self, run: RunControl) -> None:
-        self.run = run
+    def __init__(
+        self, what: str, begin: Callable[[], RunControl], *, launches: bool = False
+    ) -> None:
+        """`what` is done, for the person who waits; `begin` does it, or raises a `TfmuxError`."""
+        self.what = what
+        self.begin = begin
+        self.launches = launches
         super().__init__()
 
 
@@ -100,7 +106,7 @@ class Page(Screen[None]):
         """Kills what the end of a run may have left on hosts."""
         raise NotImplementedError
 
-    def edit_run(self, folder: RunFolder, snapshot: Snapshot) -> None:
+    def edit_run(self, file: EditableFile, snapshot: Snapshot) -> None:
         """Opens the file that a run was launched from, where its trouble is."""
 
 

@@ -299,7 +299,8 @@ class RunScreen(Screen[None]):
 
     def show_run(self, now: float) -> None:
         """Shows the snapshot, which may be the one of the second before."""
-        self.header.show(self.snapshot, self.monitor.alert, summary=bool(self.outcome.display))
+        alert = self.control.standstill or self.monitor.alert
+        self.header.show(self.snapshot, alert, summary=bool(self.outcome.display))
         self._make_titles(now)
         layout, views = self.area.pane_layout, self.area.views
         in_sight = layout.shows_panes and len(layout.pages()) <= 1

@@ -79,8 +79,7 @@ class ServedClients(RunClients):
                 return self.attach(living[0].run_id, ask)
             client = RunClient.launch(cluster, text, resume=resume, ask=ask, on_close="nothing")
             self._served.add(client)
-        self._follow(client).check_begun()
-        return client
+        return self._follow(client)
 
     def attach(self, run_id: str, ask: PromptHandler) -> RunControl:
         """Follows a run that goes on."""

@@ -43,7 +43,9 @@ def no_hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Silent(LauncherProcess):
-    """A launcher process that never says anything."""
+    """A launcher process that never says anything, and that the kernel does not know."""
+
+    pid = 0
 
     def __init__(self) -> None:
         self.link, self.theirs = socket.socketpair()
@@ -53,6 +55,9 @@ class Silent(LauncherProcess):
         if lock is not None:
             os.close(lock)
         return self.link
+
+    def kill(self) -> None:
+        """Is no process."""
 
     def forget(self) -> None:
         """Has no file of errors."""

@@ -36,8 +36,8 @@ from launcher.plan.planner import make_plan
 from launcher.printable import invisible, visible
 from launcher.quantities import counted
 from launcher.run.snapshot import Snapshot
-from launcher.session.again import editable_file, place_to_edit
-from launcher.store.runs import RunFolder
+from launcher.session.again import EditableFile, place_to_edit
+from launcher.session.control import RunControl
 from tui.keys import key_of
 from tui.run_clients import RunClients
 from tui.screens.dialogs import AskText, Choose, ask
@@ -696,21 +696,21 @@ class EditorScreen(Page):
 
     @work(group="dialog")
     async def action_launch(self) -> None:
-        """Launches the file; asks first whether to save it."""
+        """Launches the file; asks first whether to save it, where it can be launched."""
         draft = self.draft
-        try:
+        if self.modified and self.now.cluster is not None:
+            choices = {"s": "Save and launch", "l": "Launch without saving"}
+            answer = await ask(self, Choose("The file is not saved", choices))
+            if answer is None or (answer == "s" and not await self._save()):
+                return
+        text = self.text
+
+        def begin() -> RunControl:
             base = draft.path.absolute().parent
-            cluster = loads(self.text, str(draft.path), base, for_launch=True)
-            if self.modified:
-                choices = {"s": "Save and launch", "l": "Launch without saving"}
-                answer = await ask(self, Choose("The file is not saved", choices))
-                if answer is None or (answer == "s" and not await self._save()):
-                    return
-            run = self._clients.launch(cluster, self.text, self._prompts)
-        except (TfmuxError, OSError) as error:
-            self._error("Not launched", error)
-        else:
-            self.post_message(OpenRun(run))
+            cluster = loads(text, str(draft.path), base, for_launch=True)
+            return self._clients.launch(cluster, text, self._prompts)
+
+        self.post_message(OpenRun(f"launching {draft.path.stem}", begin, launches=True))
 
     def _error(self, title: str, error: Exception | str) -> None:
         self.notify(str(error), title=title, severity="error", timeout=12)
@@ -718,25 +718,20 @@ class EditorScreen(Page):
 
 def edit_run(
     app: App[Any],
-    folder: RunFolder,
+    file: EditableFile,
     snapshot: Snapshot,
     clients: RunClients,
     prompts: PromptDialogs,
 ) -> None:
     """Opens the file that a run was launched from, its cursor where the trouble of the run is; in
     the editor that is open on it, if one is. Where the file has gone, what the run has of it is a
-    new one.
-
-    Raises:
-        ClusterFileError: the stored cluster file cannot be read.
-    """
-    path, text, note = editable_file(folder)
+    new one."""
     place, below = place_to_edit(snapshot), app.screen
-    if isinstance(below, EditorScreen) and below.edits(path):
+    if isinstance(below, EditorScreen) and below.edits(file.path):
         below.show_place(place)
     else:
-        app.push_screen(EditorScreen(path, clients, prompts, text, place))
-    app.notify(note, timeout=12)
+        app.push_screen(EditorScreen(file.path, clients, prompts, file.text, place))
+    app.notify(file.note, timeout=12)
 
 
 _JOBS = (*USUAL_JOBS, "tensorboard")
