@@ -2,7 +2,7 @@
 # PYTHON=… chooses the interpreter, otherwise the newest suitable one is taken.
 BIN := .venv/bin
 
-.PHONY: demo test quick soak check bench screenshots recording docs chaos lock dist clean
+.PHONY: demo test prove quick soak check bench screenshots recording docs chaos lock dist clean
 
 demo: .venv/ready
 	@$(BIN)/tfmux demo
@@ -13,8 +13,14 @@ unexport PYTHONDONTWRITEBYTECODE
 # Tests that failed, five at most, run once more (.ci/pytest).
 # Most tests wait for something: six at a time keep two processors busy. JOBS=0 runs one at a time.
 JOBS ?= 6
+PYTEST = .ci/pytest $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder
+# Each promise of README.md and SECURITY.md, for real, and all that starts no process.
 test: .venv/ready
-	@.ci/pytest $(BIN)/pytest -n $(JOBS) --dist loadgroup --no-loadscope-reorder $(TESTS)
+	@$(PYTEST) --part test $(TESTS)
+
+# All the other tests: attacks, variants of Slurm and SSH, chaos.
+prove: .venv/ready
+	@$(PYTEST) --part prove $(TESTS)
 
 # Tests that start no process: no root, no SSH, no terminal, no TensorFlow. Each worker imports all: three.
 quick: .venv/ready
@@ -22,8 +28,8 @@ quick: .venv/ready
 
 # All tests, with large budgets, new random examples and what `make chaos` has; hours.
 soak: export SOAK = 1
-soak: TESTS = tests
-soak: test
+soak: .venv/ready
+	@$(PYTEST) tests
 
 # All but what runs on hosts, which are Linux.
 ON_MACOS := tui $(filter-out launcher.agent launcher.on_host,\

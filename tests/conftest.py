@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import command, tiers
+from tests.support import command, requirements, tiers
 from tests.support.budgets import SOAK
 from tests.support.paths import REPOSITORY
 from tests.support.requirements import require, require_testbed
@@ -56,8 +56,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare `--quick`."""
+    """Declare `--quick` and `--part`."""
     parser.addoption("--quick", action="store_true", help=f"only {tiers.names(tiers.QUICK)}")
+    parser.addoption("--part", choices=tiers.PARTS, help="only the tests of `make PART`")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what this machine lacks, and that the tests that need it are skipped."""
+    return [] if config.getoption("quick") else requirements.lacking()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -76,7 +82,11 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups when its turn comes
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose the tests, and put those that share something on one worker."""
-    chosen = {item: SOAK or not item.get_closest_marker("soak") for item in items}
+    part = config.getoption("part")
+    chosen = {
+        item: (SOAK or not item.get_closest_marker("soak")) and tiers.in_part(item, part)
+        for item in items
+    }
     config.hook.pytest_deselected(items=[item for item in items if not chosen[item]])
     items[:] = [item for item in items if chosen[item]]
     tiers.refuse_tensorflow()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
-from tests.testbed import namespaces
+from tests.testbed import namespaces, podman, slurm
 
 
 def require_testbed() -> None:
@@ -20,3 +21,18 @@ def require(reason: str | None) -> None:
         pytest.fail(f"{reason}, and in CI a missing testbed is a failure", pytrace=False)
     if reason is not None:
         pytest.skip(reason)
+
+
+def lacking() -> list[str]:
+    """Return a line for each part of the machine whose tests are skipped here, with the reason."""
+    from tests.testbed import browser  # imports aiohttp, which quick tests do not use
+
+    found = {
+        "hosts": namespaces.missing(),
+        "Slurm": slurm.missing(),
+        "containers": podman.missing(),
+        "the browser": browser.missing(),
+        "tmux": None if shutil.which("tmux") else "tmux is not installed",
+    }
+    where = "fail" if os.environ.get("CI") else "are left out"
+    return [f"tests of {part} {where}: {reason}" for part, reason in found.items() if reason]

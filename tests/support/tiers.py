@@ -22,6 +22,8 @@ from tests.support.paths import REPOSITORY
 
 QUICK = ("unit", "screens")
 NO_PROCESS = (*QUICK, "long")
+PARTS = ("test", "prove")
+"""What `make test` and `make prove` run; neither runs a test of the other."""
 _SECONDS = 0.25
 _SLOW = 12.0
 """How much longer the same work may take on the slowest and busiest machine."""
@@ -42,6 +44,12 @@ def tier_of(path: Path) -> str | None:
         return None
     tier = path.relative_to(_TESTS).parts[0]
     return None if tier.endswith(".py") else tier
+
+
+def in_part(item: pytest.Item, part: str | None) -> bool:
+    """Whether `make PART` runs the test: `prove` has attacks and what is marked so."""
+    proof = "attacks" in item.path.parts or item.get_closest_marker("prove") is not None
+    return part is None or proof == (part == "prove")
 
 
 def group(items: list[pytest.Item]) -> None:
