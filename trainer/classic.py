@@ -9,10 +9,9 @@
 
 Nobody waits for anybody; with `--sync` each step waits for a gradient of every worker.
 
-Nothing of the rest of this package but the data, the role and the line about devices: images go
-through `feed_dict`, the chief updates the moving average at every step, `MonitoredTrainingSession`
-initialises, saves and waits. The other modes do the same faster and say more; this is what they are
-measured beside.
+Images go through `feed_dict`, the chief updates the moving average at every step,
+`MonitoredTrainingSession` initialises, saves and waits. The other modes do the same faster and say
+more, and are measured beside this one; `classic_report` has what is not the tutorials'.
 """
 
 import os
@@ -23,8 +22,8 @@ from typing import Any
 import tensorflow.compat.v1 as tf
 
 from trainer import data, role
+from trainer.classic_report import Report, end_quietly, report_devices
 from trainer.data.tutorial import DataSet
-from trainer.devices import described, local_devices, local_gpus, why_no_gpu
 from trainer.exceptions import UsageError
 
 BATCH = 100
@@ -34,9 +33,7 @@ LEARNING_RATE = 0.2
 LEARNING_RATE_DECAY = 0.99
 AVERAGE_DECAY = 0.99
 LOG_EVERY = 50
-# At the end the chief's queue runner waits for gradients which nobody sends any more, and closing a
-# session waits for the runner: two minutes, unless told otherwise.
-STOP_GRACE_SECS = 2
+STOP_GRACE_SECS = 2  # instead of two minutes for a queue runner that nobody serves any more
 
 
 def run(options: Namespace) -> int:
@@ -66,7 +63,7 @@ def _network(x: Any) -> tuple[Any, Any]:
 
 def _train(options: Namespace, target: str, cluster: Any, index: int, workers: int) -> None:
     is_chief = index == 0
-    print(f"worker:{index} computes on {described(local_devices(1), local_gpus(), why_no_gpu())}")
+    report_devices(f"worker:{index}")
     dataset = data.load(options.data, in_memory=True)
     train = DataSet(dataset.train, one_hot=False, dtype="float32", reshape=True, seed=index)
     task = f"/job:worker/task:{index}"
@@ -94,20 +91,14 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
             )
             hooks.append(optimizer.make_session_run_hook(is_chief))
         train_op = optimizer.minimize(loss, global_step=step)
-        if options.sync:  # the runner's cancellation at the end is no error, and needs no traceback
-            ends = (tf.errors.OutOfRangeError, tf.errors.CancelledError)
-            runner = optimizer.get_chief_queue_runner()
-            quiet = tf.train.QueueRunner(
-                runner.queue, runner.enqueue_ops, queue_closed_exception_types=ends
-            )
-            optimizer.get_chief_queue_runner = lambda: quiet
+        if options.sync:
+            end_quietly(optimizer)
         elif is_chief:
             train_op = tf.group(train_op, averages.apply(variables))
-    test = tf.train.FinalOpsHook(accuracy, {x: dataset.test.images / 255.0, y: dataset.test.labels})
     if is_chief:
-        hooks.append(test)
+        test = {x: dataset.test.images / 255.0, y: dataset.test.labels}
+        hooks.append(Report(loss, step, accuracy, test))
     started, local = time.time(), 0
-    compared: list[float] = []
     with tf.train.MonitoredTrainingSession(
         master=target,
         is_chief=is_chief,
@@ -121,15 +112,9 @@ def _train(options: Namespace, target: str, cluster: Any, index: int, workers: i
             feed = {x: images, y: labels}
             _, value, global_step = session.run([train_op, loss, step], feed_dict=feed)
             local += 1
-            if 400 < global_step <= 500:
-                compared.append(float(value))
             if local % LOG_EVERY == 0:
                 seconds = (time.time() - started) / local
                 print(
                     f"After {local} training steps ({global_step} global steps), loss on training "
                     f"batch is {value:.4f}.  ({seconds:.3f} sec/batch)"
                 )
-    if is_chief:
-        share = test.final_ops_values
-        at = f", loss {sum(compared) / len(compared):.4f} at step 500" if compared else ""
-        print(f"Done: {local} training steps{at}, test accuracy {share:.4f}")

@@ -1,20 +1,18 @@
-"""What `synchronous.py` needs to run well: several steps in a call, restarts, ends, a log.
+"""What `synchronous.py` needs to run well: several steps in a call, restarts, ends.
 
 A worker's steps stand one after the other in the graph, several in one call of its session: what
 lies between them does not wait for Python. The chief asks for the updates in a thread of its own.
 Tokens of an earlier attempt are forgotten at a start; the token `END` ends whoever takes it. Behind
-the gradients travel a few more numbers: which worker's which batch they are of.
+the gradients travel a few more numbers, for `batch_log`: which worker's which batch they are of.
 """
 
 import contextlib
-import json
 import threading
 from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from trainer.exceptions import UsageError
-from trainer.modes import Context
+from trainer.batch_log import BatchLog
 from trainer.progress import Step
 from trainer.worker import Worker
 
@@ -27,17 +25,6 @@ SEVERAL = 10
 """Steps of a worker in one call, which returns when each of them has its token."""
 CAPACITY = 256
 """Tokens that a queue holds: those of the steps before the present one are forgotten at a start."""
-
-
-def check_log(context: Context) -> None:
-    """Raises `UsageError` where the chief cannot write the log of batches."""
-    options = context.options
-    if options.log_batches and context.role.is_chief:
-        try:
-            open(options.log_batches, "a", encoding="utf-8").close()
-        except OSError as error:
-            path = options.log_batches
-            raise UsageError(f"--log-batches={path}: {error.strerror}") from None
 
 
 class RoundWorker(Worker):
@@ -150,6 +137,7 @@ class Updates:
         self._worker = worker
         self._error: BaseException | None = None
         updated, sender = worker.one_update()
+        self._log = BatchLog(worker.options.log_batches, len(worker.role.clients))
         self._update = [updated, sender] if worker.options.log_batches else [updated]
         with tf.device(SHARED):
             step = worker.shared.step.read_value()
@@ -179,33 +167,14 @@ class Updates:
             while step < options.steps and not stop.requested:
                 _, *senders = session.run(self._update)
                 step += 1
-                if senders:
-                    self._log(step, *senders)
+                for sender in senders:
+                    self._log.write(step, sender)
             if not stop.requested:
                 session.run(self._end)
         except Exception as error:
             self._error = error
             with contextlib.suppress(tf.errors.OpError, RuntimeError):
                 session.run(self._worker.end_own)
-
-    def _log(self, step: int, sender: Any) -> None:
-        record = {"step": step, "batches": self._batches(sender)}
-        with open(self._worker.options.log_batches, "a", encoding="utf-8") as log:
-            log.write(json.dumps(record) + "\n")
-
-    def _batches(self, sender: Any) -> list[tuple[int, int]]:
-        """Worker and batch number of each gradient in an update, from the mean of their senders.
-
-        Of a worker that has two of them in it, which a restart may cause, the sum of both numbers.
-        """
-        workers = len(self._worker.role.clients)
-        shares, numbers = sender.reshape(2, workers)
-        one = shares[shares > 0].min()
-        return [
-            (worker, round(float(numbers[worker] / one)))
-            for worker in range(workers)
-            if shares[worker]
-        ]
 
 
 def _end(queue: Any) -> Any:

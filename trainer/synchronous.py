@@ -25,9 +25,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer.batch_log import check_log
 from trainer.modes import Context
 from trainer.parameters import average_gradients, mean, subtract
-from trainer.rounds import SHARED, Batch, RoundWorker, check_log, give
+from trainer.rounds import SHARED, Batch, RoundWorker, give
 
 
 def train(context: Context) -> None:

@@ -82,7 +82,7 @@ class Status:
     text: str = ""
     """The sentence, where the first line of the exception does not have it."""
     restarted: bool = False
-    """It says that the other task was started again."""
+    """Whether it says that the other task was started again."""
 
     @property
     def meaning(self) -> Meaning:
