@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from launcher.run.snapshot import Snapshot
     from launcher.session.control import RunControl
-    from tui.run_clients import Beginning, RunClients
+    from tui.run_clients import PendingRun, RunClients
     from tui.screens.dialogs import LeaveAnswer, ReceiptScreen
     from tui.screens.prompt_dialogs import PromptDialogs
     from tui.screens.run_page import RunPage
@@ -63,7 +63,7 @@ def _key(event: events.Key | events.Paste) -> str:
 
 
 def _again(event: events.Key | events.Paste) -> events.Key | events.Paste:
-    """The same key, for another app."""
+    """Copy a key for another app."""
     if isinstance(event, events.Key):
         return events.Key(event.key, event.character)
     return events.Paste(event.text)
@@ -72,7 +72,7 @@ def _again(event: events.Key | events.Paste) -> events.Key | events.Paste:
 class BeginningNews(Message):
     """A run that begins has news."""
 
-    def __init__(self, beginning: Beginning) -> None:
+    def __init__(self, beginning: PendingRun) -> None:
         self.beginning = beginning
         super().__init__()
 
@@ -188,12 +188,12 @@ class TfmuxApp(App[int]):
         for this one."""
         # A default screen cannot bring styles of its own.
         super().__init__(css_path=None if pages else [self.CSS_PATH, STYLES])
-        self._beginning: Beginning | None = None
+        self._beginning: PendingRun | None = None
         """The run that is on its way to the screen: what is above is about it."""
         if control is not None and not pages and not control.snapshot().tasks and control.living:
-            from tui.run_clients import Beginning
+            from tui.run_clients import PendingRun
 
-            self._beginning, control = Beginning.of("launching", control), None
+            self._beginning, control = PendingRun.of("launching", control), None
         self.control: RunControl | None = control if not pages else None
         self._typed: list[events.Key | events.Paste] = []
         """Keys read after a crash: after this app's own, or after that of the one before."""
@@ -311,12 +311,12 @@ class TfmuxApp(App[int]):
     @on(OpenRun)
     def _begin(self, event: OpenRun) -> None:
         """Has a run begin that a page has asked for."""
-        from tui.run_clients import Beginning
+        from tui.run_clients import PendingRun
 
         if self._beginning is None:
-            self._await(Beginning(event.what, event.begin, launches=event.launches))
+            self._await(PendingRun(event.what, event.begin, launches=event.launches))
 
-    def _await(self, beginning: Beginning) -> None:
+    def _await(self, beginning: PendingRun) -> None:
         """Shows that a run begins, until it can be shown itself."""
         from tui.screens.starting import StartingScreen
 
@@ -324,7 +324,7 @@ class TfmuxApp(App[int]):
         self.push_screen(StartingScreen(beginning), lambda _: self._leave_beginning(beginning))
         beginning.start(lambda: self._hear(beginning))
 
-    def _hear(self, beginning: Beginning) -> None:
+    def _hear(self, beginning: PendingRun) -> None:
         """A run that begins has news; for any thread."""
         if beginning is self._beginning or not beginning.known:
             self.post_message(BeginningNews(beginning))
@@ -362,7 +362,7 @@ class TfmuxApp(App[int]):
                 if isinstance(screen, StartingScreen):
                     screen.show_news()
 
-    def _end_beginning(self, beginning: Beginning) -> None:
+    def _end_beginning(self, beginning: PendingRun) -> None:
         """Nothing more is waited for."""
         from tui.screens.starting import StartingScreen
 
@@ -372,7 +372,7 @@ class TfmuxApp(App[int]):
             if isinstance(screen, StartingScreen) and screen.beginning is beginning:
                 screen.dismiss(None)
 
-    def _leave_beginning(self, beginning: Beginning) -> None:
+    def _leave_beginning(self, beginning: PendingRun) -> None:
         """A person does not wait for a run any longer: what was launched goes on, as a run in the
         list of the home screen. Where there is no other screen, it is ended with this one."""
         if beginning is not self._beginning:
@@ -385,12 +385,12 @@ class TfmuxApp(App[int]):
 
     def on_starting_screen_retry(self) -> None:
         """Kills the run that does not begin, and launches it once more."""
-        from tui.run_clients import Beginning
+        from tui.run_clients import PendingRun
 
         if (last := self._beginning) is not None:
             last.press_kill()
             self._end_beginning(last)
-            self._await(Beginning(last.what, last.begin, launches=True))
+            self._await(PendingRun(last.what, last.begin, launches=True))
 
     def _screen_of(self, control: RunControl) -> RunScreen:
         from tui.screens.run_screen import RunScreen

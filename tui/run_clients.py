@@ -164,7 +164,7 @@ class RunClients:
         return [_ended(run) if isinstance(run, RunClient) else run for run in self._launched]
 
 
-class Beginning:
+class PendingRun:
     """A run on its way to the screen: a thread launches it, or attaches to it, and a launcher
     process tells its tasks. Commands that come before there is a run wait for it."""
 
@@ -187,7 +187,7 @@ class Beginning:
         self._kills = 0
 
     @classmethod
-    def of(cls, what: str, run: RunControl) -> Beginning:
+    def of(cls, what: str, run: RunControl) -> PendingRun:
         """A run that has been launched already."""
         beginning = cls(what, lambda: run)
         beginning.run = run

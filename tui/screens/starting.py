@@ -16,7 +16,7 @@ from textual.widgets import Label
 
 from launcher.quantities import age
 from tui.keys import key_of
-from tui.run_clients import Beginning
+from tui.run_clients import PendingRun
 from tui.screens.dialogs import Dialog
 
 SHOWN_SECONDS = 0.5
@@ -33,7 +33,7 @@ class StartingScreen(Dialog[None]):
     class Retry(Message):
         """A person wants another try."""
 
-    def __init__(self, beginning: Beginning) -> None:
+    def __init__(self, beginning: PendingRun) -> None:
         super().__init__(beginning.what)
         self.beginning = beginning
         self._text = Label("", classes="dialog-text", markup=False)
