@@ -86,6 +86,7 @@ _MOST_ENDED = 5
 task that is restarted for weeks has thousands."""
 _KILL_ROUND = 0.005
 _BEING_ENDED = "the run is being ended"
+_ENDED = "the run has been ended on this host"
 
 
 class State(IntEnum):
@@ -167,6 +168,8 @@ class Attempt:
         self.loopback = ""
         """The address where it listens, if that is this host's loopback alone."""
         self.error = ""
+        self.refused = False
+        """It was asked for behind a kill that ends the run."""
         self.status: int | None = None
         self.signal: str | None = None
         self.out_of_memory = False
@@ -185,7 +188,7 @@ class Attempt:
         attempt = cls(facts["task"], facts["attempt"], log, None)
         attempt.state = State.CLOSED
         attempt.pid, attempt.began_at = facts["pid"], facts["began_at"]
-        attempt.error = facts["error"]
+        attempt.error, attempt.refused = facts["error"], bool(facts.get("refused"))
         attempt.status, attempt.signal = facts.get("status"), facts.get("signal")
         attempt.out_of_memory = facts.get("out_of_memory", False)
         attempt.stopped_by = facts.get("stopped_by", "")
@@ -255,6 +258,7 @@ class Attempt:
             "port_owner": port_owner,
             "gated": self.gated,
             "left": self.left,
+            "refused": self.refused,
         }
 
 
@@ -326,6 +330,8 @@ class Attempts:
         self.all = known
         self.none_left = True
         """The kernel has said (ECHILD) that nothing is left of what was started here."""
+        self.over = False
+        """The run ends: nothing is started any more, whoever asks."""
         self._selector = selector
         self._channels = channels
         self._logs = logs
@@ -352,7 +358,7 @@ class Attempts:
             if attempt.task == task and attempt.number == number:  # asked again after a cut
                 if attempt.announced:
                     self._channels.send(wire.STARTED, attempt.facts())
-                if not gated:
+                if not (gated or self.over):
                     attempt.open_gate()
                 return
         env = {**os.environ, **wanted["env"]}
@@ -370,8 +376,8 @@ class Attempts:
         attempt.stop_first, attempt.stop_signal, attempt.terminal = stop_first, stop_signal, pty
         self._forget_closed(task)
         self.all.append(attempt)
-        if refused:
-            self._refuse(attempt, _BEING_ENDED)
+        if refused or self.over:
+            self._refuse_for_end(attempt)
             return
         self._disk.do(lambda: self._open(attempt, program))
 
@@ -382,8 +388,9 @@ class Attempts:
             self.all.remove(attempt)
 
     def release(self, wanted: Json) -> None:
-        """Lets a gated attempt begin; a second time changes nothing."""
-        for attempt in self._of({wanted["task"]}):
+        """Lets a gated attempt begin; a second time changes nothing. Where the run ends its program
+        does not begin any more."""
+        for attempt in () if self.over else self._of({wanted["task"]}):
             if attempt.number == wanted["attempt"]:
                 attempt.open_gate()
 
@@ -392,7 +399,7 @@ class Attempts:
         for attempt in self._of(tasks):
             attempt.kill_begun = True
             if attempt.state is State.OPENING:
-                self._refuse(attempt, _BEING_ENDED)
+                self._refuse_for_end(attempt)
 
     def _open(self, attempt: Attempt, program: TaskProgram) -> None:
         """In the thread: the log, which may hang with its disk, and who holds its port, which is
@@ -458,6 +465,10 @@ class Attempts:
         else:
             attempt.state = State.RUNNING
             self._announce(attempt)
+
+    def _refuse_for_end(self, attempt: Attempt) -> None:
+        attempt.refused = self.over
+        self._refuse(attempt, _ENDED if self.over else _BEING_ENDED)
 
     def _refuse(self, attempt: Attempt, error: str) -> None:
         attempt.state, attempt.error = State.CLOSED, error

@@ -63,6 +63,8 @@ class Kills:
         """The last kill of everything has left processes."""
         self.outlived = False
         """The kernel still counts children of this agent among the processes left."""
+        self.known = False
+        """The last kill of everything has reported all that is left; nothing was started since."""
         self.ended_at = 0.0
         """When the last one that is over ended."""
         self.signalled = before.signalled
@@ -83,6 +85,8 @@ class Kills:
         """Begins a kill, or joins a request to one that is under way."""
         ident, grace = int(wanted["id"]), float(wanted["grace"])
         tasks = None if wanted.get("tasks") is None else set(map(str, wanted["tasks"]))
+        if wanted.get("final"):
+            self._attempts.over = True
         for kill in self._all:
             # Pressed again; or the tasks are being ended with all others. KILL of one task
             # meanwhile is a kill of its own: the grace of the others goes on.
@@ -115,7 +119,7 @@ class Kills:
                 self._attempts.kills_ended()
             self._attempts.poll()
             if kill.tasks is None:
-                self.proven = bool(receipt["confirmed"])
+                self.known, self.proven = True, bool(receipt["confirmed"])
                 self.survivors = bool(receipt["survivors"])
                 self.outlived = not self._attempts.none_left
                 receipt["signalled"] = self.signalled = self.signalled + receipt["signalled"]

@@ -53,6 +53,7 @@ _WAIT_FOR_DISK = 5.0
 _WAIT_FOR_REMOVAL = 120.0
 """A million files take so long; what is not removed by then stays on the host."""
 _TOUCH_SOCKET = 3600.0
+_HAS_LEFT = "the launcher has left"
 _IDLE = 5.0
 """Seconds after which an agent goes that has no launcher and nothing of the run: no file, no task,
 or only tasks that have been killed with all the rest. One that an engine has started waits for its
@@ -373,7 +374,7 @@ class Agent:
             self._ending = ""  # a launcher came while the agent was about to go by itself
 
     def _start(self, channel: Channel, body: Json) -> None:
-        self._kills.proven = False
+        self._kills.known = self._kills.proven = False
         self._attempts.start(body, refused=bool(self._ending) or self._kills.covers(body["task"]))
 
     def _read_log(self, channel: Channel, body: Json) -> None:
@@ -413,8 +414,14 @@ class Agent:
 
     def _leave(self, channel: Channel, body: Json) -> None:
         brought = [str(path) for path in body.get("brought", ())]
-        self._end("the launcher has left")
         self._left, self._remove, self._brought = True, bool(body.get("remove")), brought
+        self._attempts.over = True
+        self._attempts.poll()
+        killed = self._kills.known or any(kill.tasks is None for kill in self._kills)
+        if self._attempts.none_left or killed:
+            self._end(_HAS_LEFT)
+        else:  # something lives that nobody has killed: it is not left with nobody above it
+            self._end_all(_HAS_LEFT, grace=0.0)
         channel.send(wire.GONE, {"by": ""})
 
     # --- what happens by itself -----------------------------------------------------------
@@ -468,13 +475,14 @@ class Agent:
         self._staged = os.path.exists(self._folders.stage)
         self._wakeups.wake()
 
-    def _end_all(self, why: str) -> None:
+    def _end_all(self, why: str, grace: float | None = None) -> None:
         """Kills everything, and ends."""
+        grace = self._rules.grace if grace is None else grace
         log_line(f"ending all tasks: {why}")
         self._channels.send(wire.NOTE, {"text": f"the agent ends everything: {why}"})
         self._previous_end = why  # told to a launcher that comes meanwhile
         self._end(why)
-        self._kills.begin([], None, self._rules.grace, wire.BY_AGENT, why)
+        self._kills.begin([], None, grace, wire.BY_AGENT, why)
         self._kills.step()
 
     def _launcher_died(self) -> None:

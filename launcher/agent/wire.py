@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple
 Json = Dict[str, Any]
 """A JSON object."""
 
-VERSION = 11
+VERSION = 12
 OTHER_VERSION = "other-version"
 """Code of a refusal: a launcher that wants to end the run has such an agent replaced."""
 MAX_BODY = 4 * 1024 * 1024

@@ -106,7 +106,8 @@ class PortOwner(Frame):
 
 
 class TaskFacts(Message):
-    """Facts that an agent knows of one attempt of a task."""
+    """Facts that an agent knows of one attempt of a task. `refused`: it was asked for behind a kill
+    that ends the run, and nothing was started."""
 
     task: TaskId
     attempt: Annotated[int, Field(ge=1, lt=1 << 31)]
@@ -129,6 +130,13 @@ class TaskFacts(Message):
     port_owner: PortOwner | None = None
     gated: bool = False
     left: LeftProcesses | None = None
+    refused: bool = False
+
+    @model_validator(mode="after")
+    def _has_a_reason(self) -> Self:
+        if self.refused and not self.error:
+            raise ValueError("a start that was refused without a reason")
+        return self
 
     @property
     def port_holder(self) -> str:
@@ -395,12 +403,14 @@ class Beat(Request):
 
 @frozen
 class Kill(Request):
-    """Ends some tasks, or everything (without `tasks`). The receipt names the `id`."""
+    """Ends some tasks, or everything (without `tasks`). The receipt names the `id`. A `final` one
+    ends the run: the agent refuses every start behind it."""
 
     TYPE = wire.KILL
     id: int
     tasks: tuple[TaskId, ...] | None
     grace: float
+    final: bool = False
 
 
 @frozen

@@ -246,6 +246,8 @@ class TaskStarted(Event):
     error: str = ""
     port_holder: str = ""
     """Holder of the task's port, if there is one."""
+    refused: bool = False
+    """Its host has been told that the run ends, by whomever."""
 
 
 @frozen
@@ -327,6 +329,8 @@ class ReceiptReceived(Event):
     receipt: HostReceipt
     tasks: tuple[TaskId, ...] | None
     """None: everything of the run."""
+    asked: bool = False
+    """It answers a kill; else the agent has acted by itself."""
 
 
 @frozen

@@ -59,38 +59,37 @@ class Hosts:
 
     def _reconcile(self, event: ev.HostUp) -> list[Instruction]:
         """Takes over the agent's facts: tasks have their true state again, and what got no
-        answer is repeated."""
+        answer is repeated. First what has ended, which may end the run, or its present attempt;
+        then what is still wanted."""
         data, host = self._data, event.host
         held = {(one.task, one.attempt): one.gated for one in event.tasks}
         newest = dict(sorted(held))
         data.find_tasks(host)
-        killing = data.phase is RunPhase.KILLING
-        restarting = data.phase is RunPhase.RESTARTING
+        told_to_end, restarting = data.phase is RunPhase.KILLING, data.phase is RunPhase.RESTARTING
         out: list[Instruction] = []
+        asked: list[TaskView] = []
         for view in data.on_host(host):
             attempt = newest.get(view.id, 0)
             if data.attaching and attempt > view.attempt:  # its launcher died before it noted it
                 gated = held[view.id, attempt] and data.is_early(view.id)
                 view = self._tasks.begin_attempt(view.id, attempt, gated=gated)
-            if not view.state.live:
+            if (view.id, view.attempt) in held or (view.pid is None and host in data.host_facts):
+                asked.append(view)
+            elif view.state.live:
+                out += self._ended_unseen(view, event)
+        for before in asked:
+            view = data.tasks[before.id]
+            if not view.state.live or view.attempt != before.attempt:
                 continue
-            plan = data.plan.task(view.id)
             if (view.id, view.attempt) in held:
                 out += self._match_gate(view, held[view.id, view.attempt])
-            elif (
-                view.pid is None
-                and not killing
-                and not data.ends_with_all(view.id)
-                and host in data.host_facts
-            ):
+            elif data.phase is RunPhase.KILLING or data.ends_with_all(view.id):
+                out += self._ended_unseen(view, event)
+            elif not data.end_decided:
                 gated = view.state is TaskState.WARMING
-                out.append(StartTask(plan, view.attempt, gated))
-            else:
-                exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
-                reason = event.previous_agent_exit or "the host's agent died"
-                out += self._tasks.on_exited(exited, reason=reason)
-        if killing and self._shutdown.receipt_pending(host):
-            out.append(KillHost(host, None, self._shutdown.grace_left))
+                out.append(StartTask(data.plan.task(view.id), view.attempt, gated))
+        if told_to_end and self._shutdown.receipt_pending(host):
+            out.append(KillHost(host, None, self._shutdown.grace_left, final=True))
         elif data.phase is RunPhase.STAGING and not data.begun_before:
             out += self._prepare_again(host)
         if data.phase is not RunPhase.KILLING:
@@ -99,6 +98,13 @@ class Hosts:
         if data.phase in AT_WORK:
             out += self._tasks.renew_time_limits(data.on_host(host))
         return out
+
+    def _ended_unseen(self, view: TaskView, event: ev.HostUp) -> list[Instruction]:
+        """A host's agent knows nothing of an attempt: it has ended with another agent, or was never
+        started, and is not any more."""
+        exited = ev.TaskExited(event.time, view.id, view.attempt, None, None)
+        reason = event.previous_agent_exit or "the host's agent died"
+        return self._tasks.on_exited(exited, reason=reason)
 
     def _prepare_again(self, host: str) -> list[Instruction]:
         """What a cut has kept from a host before the first task: its questions, or its files."""
@@ -112,7 +118,7 @@ class Hosts:
         data = self._data
         if view.state is TaskState.WARMING and not gated:
             data.update_task(view.id, state=TaskState.STARTING)
-        elif gated and view.state is not TaskState.WARMING and data.phase is not RunPhase.KILLING:
+        elif gated and view.state is not TaskState.WARMING and not data.end_decided:
             return [ReleaseTask(data.plan.task(view.id), view.attempt)]
         return []
 

@@ -66,13 +66,20 @@ class ReleaseTask(Instruction):
     attempt: int
 
 
+STARTS = StartTask | ReleaseTask | StageHost | PickPorts
+"""Instructions that begin something on a host, or lead to it: none comes when the end of the run is
+decided."""
+
+
 @frozen
 class KillHost(Instruction):
-    """TERM, grace (seconds), KILL to some tasks of a host or to all that is the run's."""
+    """TERM, grace (seconds), KILL to some tasks of a host or to all that is the run's. `final`: the
+    run ends, and nothing is started there any more."""
 
     host: str
     tasks: tuple[TaskId, ...] | None
     grace: float
+    final: bool = False
 
 
 @frozen

@@ -18,7 +18,7 @@ from . import events as ev
 from .allocation import Allocations
 from .events import Event
 from .hosts import Hosts
-from .instructions import Instruction
+from .instructions import STARTS, Instruction
 from .restart import RestartOfAll
 from .shutdown import Shutdown
 from .snapshot import (
@@ -118,7 +118,8 @@ class RunStateMachine:
         }
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Takes an event; says what is to be done.
+        """Takes an event; says what is to be done. When that is over the end of the run may be
+        decided: then nothing is started, whatever came first.
 
         Raises:
             InvalidTransition: a task's state cannot change so.
@@ -130,7 +131,10 @@ class RunStateMachine:
             self.data.update_run(started=event.time, waiting_since=event.time)
         if self.data.run.state is RunPhase.ENDED and not isinstance(event, _STILL_HEARD):
             return []
-        return self._handlers[type(event)](event)
+        out = self._handlers[type(event)](event)
+        if self.data.end_decided:
+            out = [one for one in out if not isinstance(one, STARTS)]
+        return out
 
     def validate(self) -> None:
         """Checks what must hold after every event; for tests.
@@ -256,8 +260,8 @@ class RunStateMachine:
             out = [i for task in event.tasks for i in self._tasks.on_receipt(task, event.receipt)]
             return [*out, *self._restart.on_receipt(event)]
         if self.data.phase is not RunPhase.KILLING:
-            # An agent that acted alone: what it ended, its tasks' ends say.
-            self.data.host_records[event.receipt.host].last_word = event.receipt
+            if not event.asked:  # what it ended, its tasks' ends say
+                self.data.host_records[event.receipt.host].last_word = event.receipt
             return self._restart.on_receipt(event)
         return self._shutdown.on_receipt(event.receipt)
 

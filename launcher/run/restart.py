@@ -37,7 +37,7 @@ class RestartOfAll:
         return (
             settings.on_failure is OnFailure.RESTART_ALL
             and data.plan.task(view.id).role.in_cluster
-            and data.phase is not RunPhase.KILLING
+            and not data.end_decided
             and view.intent is not Intent.FAIL
             and data.run.attempt <= settings.max_restarts
         )

@@ -59,7 +59,7 @@ class Shutdown:
         kills: list[Instruction] = []
         for host in contacted:
             if self.receipt_pending(host):
-                kills.append(KillHost(host, None, grace))
+                kills.append(KillHost(host, None, grace, final=True))
         if not kills:
             return self.check_receipts()
         return [*kills, SetTimer(ShutdownTimeout(), grace + KILL_PATIENCE)]
@@ -71,7 +71,7 @@ class Shutdown:
         deadline = min(data.now, data.run.kill_deadline or data.now)
         data.update_run(forced=True, kill_deadline=deadline)
         hosts = [host for host in data.contacted_hosts if self.receipt_pending(host)]
-        kills: list[Instruction] = [KillHost(host, None, 0.0) for host in hosts]
+        kills: list[Instruction] = [KillHost(host, None, 0.0, final=True) for host in hosts]
         if again or data.waited_longer or not kills:
             return kills
         return [*kills, SetTimer(ShutdownTimeout(), KILL_PATIENCE)]

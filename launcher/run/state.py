@@ -240,6 +240,12 @@ class RunData(Views):
         return self.views_of((*ending.decide, *ending.may_finish))
 
     @property
+    def end_decided(self) -> bool:
+        """The run ends, now or as soon as the others have been looked at. The restart of all tasks
+        is no such end."""
+        return self.phase in (RunPhase.KILLING, RunPhase.ENDED) or self.run.cause is not None
+
+    @property
     def rule_held(self) -> bool:
         """The tasks have ended as the success rule wants it, by themselves."""
         return all(self.tasks[task].state is TaskState.EXITED for task in self.plan.ending.decide)

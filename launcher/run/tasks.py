@@ -110,8 +110,6 @@ class Tasks:
         data.replan(self._with_ports(event))
         for task in data.cluster_tasks:
             self._await_stage(task)
-        for record in data.host_records.values():
-            record.last_word = None  # what is started from now on, it says nothing of
         return self._start_stage(0)
 
     def _with_ports(self, event: ev.PortsPicked) -> dict[str, HostFacts]:
@@ -186,14 +184,17 @@ class Tasks:
         return [start, *([] if gated else self._time_limit(task, attempt))]
 
     def begin_attempt(self, task: TaskId, attempt: int, *, gated: bool) -> TaskView:
-        """Makes an attempt the present one: nothing of the one before it is left."""
-        self._data.silence_watched.discard(task)
-        self._data.raised.pop(task, None)
-        return self._data.update_task(
+        """Makes an attempt the present one: nothing of the one before it is left. What its host's
+        agent has said when it ended everything says nothing of this one."""
+        data = self._data
+        data.silence_watched.discard(task)
+        data.raised.pop(task, None)
+        data.host_records[data.tasks[task].host].last_word = None
+        return data.update_task(
             task,
             state=TaskState.WARMING if gated else TaskState.STARTING,
             attempt=attempt,
-            started=self._data.now,
+            started=data.now,
             ended=None,
             **_NOTHING_HAPPENED,
         )
@@ -218,6 +219,8 @@ class Tasks:
         if event.error:
             if not data.tasks[task].state.live:
                 return []
+            if event.refused:
+                return self._refused(event)
             data.update_task(task, reason=event.error, state_before_loss=None)
             return self._failed(task, event.error, ())
         attempts = data.tasks[task].attempts
@@ -230,6 +233,16 @@ class Tasks:
         if data.tasks[task].state is TaskState.WARMING:
             return []
         return self._await_ready(task, event.attempt)
+
+    def _refused(self, event: ev.TaskStarted) -> list[Instruction]:
+        """Its host starts nothing more of this run: somebody has ended it there."""
+        data, task = self._data, event.task
+        if data.phase is RunPhase.KILLING:
+            data.update_task(task, state=self._shutdown.task_state, state_before_loss=None)
+            return []
+        data.update_task(task, state=TaskState.STOPPED, reason=event.error, state_before_loss=None)
+        data.fail(task, event.error, ())
+        return self._shutdown.kill_all(Cause.OUTSIDE)
 
     def _await_ready(self, task: TaskId, attempt: int) -> list[Instruction]:
         """Its program runs; the rest of its readiness the host or its log will tell."""
@@ -278,7 +291,7 @@ class Tasks:
 
     def _next_stage(self) -> list[Instruction]:
         data = self._data
-        if data.phase is not RunPhase.STARTING:
+        if data.phase is not RunPhase.STARTING or data.end_decided:
             return []
         # From the last one: it is the last to be ready, too.
         if any(
@@ -390,7 +403,7 @@ class Tasks:
                 return []
             return self._look_first(task, tail) or self._restart.end_attempt()
         may_restart = settings.on_failure is OnFailure.RESTART and view.intent is not Intent.FAIL
-        if may_restart and not killing and view.attempt <= plan.max_restarts:
+        if may_restart and not data.end_decided and view.attempt <= plan.max_restarts:
             attempt = view.attempt
             delay = min(MAX_BACKOFF, 2.0 ** (attempt - 1))
             data.update_task(task, state=TaskState.BACKOFF, ended=ended)
@@ -424,8 +437,11 @@ class Tasks:
     def _look_first(self, task: TaskId, tail: tuple[str, ...]) -> list[Instruction]:
         """Has the others looked at where a failed task says that one of them is at fault: where
         that is, nobody can see when all have been ended. Any other failure, a person or the time
-        limit end the wait."""
-        if self._data.looked_for or not (misses_a_peer(tail) and self._others_live(task)):
+        limit end the wait. Before the run is at work nobody looks: whoever takes it up waits for
+        hosts."""
+        if self._data.looked_for or self._data.phase not in AT_WORK:
+            return []
+        if not (misses_a_peer(tail) and self._others_live(task)):
             return []
         self._data.looked_for = task
         return [LookAtOthers(task), SetTimer(ev.LookTimeout(task), LOOK_SECONDS)]
@@ -459,6 +475,8 @@ class Tasks:
         begun = view.attempt and view.state is not TaskState.PENDING
         if data.phase not in AT_WORK or not begun or view.intent is Intent.RESTART:
             return []
+        if data.end_decided:
+            return []
         data.update_task(event.task, intent=Intent.RESTART)
         hard = event.hard or not view.state.live
         return [self._kill_task(event.task, 0.0 if hard else data.plan.settings.grace)]
@@ -487,8 +505,7 @@ class Tasks:
         view = self._data.tasks[task]
         self._data.update_task(task, kill_grace=None, restart_due=False)
         wanted = view.intent is Intent.RESTART or view.restart_due
-        over = self._data.phase in (RunPhase.KILLING, RunPhase.ENDED)
-        if over or self._data.ends_with_all(task):
+        if self._data.end_decided or self._data.ends_with_all(task):
             return []
         if receipt.survivors:
             return self._outlived(view, receipt.left_text)
@@ -512,7 +529,7 @@ class Tasks:
         data, task = self._data, timer.task
         view = data.tasks[task]
         paused = view.state is TaskState.BACKOFF and data.is_current(task, timer.attempt)
-        if not paused or data.phase is RunPhase.KILLING or view.intent is Intent.RESTART:
+        if not paused or data.end_decided or view.intent is Intent.RESTART:
             return []
         if data.ends_with_all(task):
             return []

@@ -165,7 +165,8 @@ class HostLinks:
         """Handles what an agent knows of an attempt: it has begun, and what became of it since; or
         it could not be started. After a cut this is what it would have said meanwhile."""
         began = (facts.task, facts.attempt, facts.pid, facts.began_at)
-        self._shell.feed(ev.TaskStarted(time.time(), *began, facts.error, facts.port_holder))
+        said = (facts.error, facts.port_holder, facts.refused)
+        self._shell.feed(ev.TaskStarted(time.time(), *began, *said))
         if facts.error:
             return
         if facts.listening:
@@ -202,7 +203,7 @@ class HostLinks:
             self._shell.note(_told(host, said))  # in no receipt of the run
         if said.tasks is None and not said.ids and not self._links[host].settings.has_agent:
             return  # nobody has asked: an agent that acted by itself, as its tasks' ends tell
-        self._shell.feed(ev.ReceiptReceived(time.time(), receipt, said.tasks))
+        self._shell.feed(ev.ReceiptReceived(time.time(), receipt, said.tasks, bool(said.ids)))
 
 
 def _told(host: str, said: KillReceipt) -> str:

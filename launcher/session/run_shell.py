@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 import traceback
+from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -105,6 +106,8 @@ class RunShell:
         self._first = machine.handle(beginning.first)
         self._early: list[ev.Event] | None = []
         """Events that came before the run had begun."""
+        self._events: deque[ev.Event] = deque()
+        """The event that is being handled, and those that have come meanwhile."""
         self._work: set[asyncio.Task[None]] = set()
         self._over = asyncio.Event()
         self.closing = AsyncExitStack()
@@ -255,10 +258,19 @@ class RunShell:
     # --- what parts ask for ---------------------------------------------------------------
 
     def feed(self, event: ev.Event) -> None:
-        """Gives the run an event and does what it says; what is recorded comes after that."""
+        """Gives the run an event and does what it says; what is recorded comes after that. One that
+        comes meanwhile waits: its instructions are never carried out among another's."""
         if self._early is not None:
             self._early.append(event)
             return
+        self._events.append(event)
+        if len(self._events) > 1:
+            return
+        while self._events:
+            self._handle(self._events[0])
+            self._events.popleft()
+
+    def _handle(self, event: ev.Event) -> None:
         try:
             match event:
                 case ev.KillAll(force=True):
@@ -448,13 +460,13 @@ class Executor:
         """Does what an instruction says, or starts it."""
         shell = self._shell
         match what:
-            case do.KillHost(host, tasks, grace):
+            case do.KillHost(host, tasks, grace, final):
                 if tasks is None:
                     self._starts.pop(host, None)
                 else:
                     self._start_waiting(host)
                 if host in shell.links:  # else it is told when it is up
-                    shell.links[host].send(Kill(0, tasks, grace))
+                    shell.links[host].send(Kill(0, tasks, grace, final))
             case do.SetTimer(timer, seconds):
                 self._set_timer(timer, seconds)
             case do.StartTask(task) | do.ReleaseTask(task):
@@ -503,7 +515,8 @@ class Executor:
             await asyncio.sleep(0)
 
     def _start_waiting(self, host: str) -> None:
-        for what in self._starts.pop(host, ()):
+        waiting = self._starts.pop(host, ())
+        for what in () if self._data.end_decided else waiting:
             if isinstance(what, do.StartTask):
                 self._start(what.task, what.attempt, what.gated)
             else:

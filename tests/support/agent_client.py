@@ -174,10 +174,12 @@ class Client:
         """Starts a task that runs a Python script."""
         return self.start(task, [sys.executable, "-u", "-c", script, *words], **said)
 
-    def kill(self, tasks: Sequence[str] | None = None, grace: float = 0.0) -> dict[str, Any]:
+    def kill(
+        self, tasks: Sequence[str] | None = None, grace: float = 0.0, *, final: bool = False
+    ) -> dict[str, Any]:
         """Kills tasks, or everything, and returns the receipt."""
         ident = next(self._ids)
-        self.send(wire.KILL, {"id": ident, "tasks": tasks, "grace": grace})
+        self.send(wire.KILL, {"id": ident, "tasks": tasks, "grace": grace, "final": final})
         return self.until(
             lambda f: f.type == wire.RECEIPT and ident in f.json()["ids"], "the receipt"
         ).json()

@@ -66,7 +66,7 @@ class RunDriver:
 
     def shut_down(self, *hosts: str) -> list[Instruction]:
         """The instructions that end everything, with the grace."""
-        kills = [KillHost(host, None, 5.0) for host in hosts or ("a", "b")]
+        kills = [KillHost(host, None, 5.0, final=True) for host in hosts or ("a", "b")]
         return [*kills, SetTimer(ShutdownTimeout(), 5.0 + KILL_PATIENCE)]
 
     def end(

@@ -370,15 +370,15 @@ def test_a_forced_kill_kills_now_only_where_something_is_left(driver: RunDriver)
     driver.feed(ev.KillAll)
     driver.receipt("a")
     patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
-    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0), patience]
-    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0)]
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0, final=True), patience]
+    assert driver.feed(ev.KillAll, force=True) == [KillHost("b", None, 0.0, final=True)]
     assert driver.seen.kill_deadline == driver.now - 1
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
     assert driver.feed(ev.KillAll, force=True) == []
 
 
 def test_a_forced_kill_needs_no_other_before_it(driver: RunDriver) -> None:
-    now = [KillHost(host, None, 0.0) for host in ("a", "b")]
+    now = [KillHost(host, None, 0.0, final=True) for host in ("a", "b")]
     patience = SetTimer(ShutdownTimeout(), KILL_PATIENCE)
     assert driver.feed(ev.KillAll, force=True) == [*driver.shut_down(), *now, patience]
     assert driver.run.data.run.forced and driver.seen.kill_deadline == driver.now
@@ -580,7 +580,7 @@ def test_a_clock_that_is_set_gives_a_host_that_returns_no_more_than_the_grace() 
     driver.feed(ev.KillAll)
     driver.lost("b")
     driver.now -= 86_400
-    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 5.0)]
+    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 5.0, final=True)]
 
 
 def test_a_kill_at_once_does_not_wait_for_the_grace_of_a_host_that_is_cut_off() -> None:

@@ -167,7 +167,7 @@ def test_kill_while_a_host_is_away_reaches_it_when_it_comes_back(driver: RunDriv
     assert kill[:2] == ("b", None) and 0 < kill[2] < 5
     driver.lost("b")
     driver.feed(ev.KillAll)
-    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 0.0)]
+    assert driver.up("b", tasks=[held("worker:1")]) == [KillHost("b", None, 0.0, final=True)]
     assert driver.receipt("b") == driver.end(Outcome.KILLED, 130)
 
 
