@@ -41,6 +41,7 @@ from .processes import (
     command_lines,
     is_child,
     oom_kills,
+    prefer_for_oom_killer,
     read_process,
     reap,
     restore_limit,
@@ -296,6 +297,7 @@ class TaskProgram(NamedTuple):
                 signal.signal(number, signal.SIG_DFL)
             restore_signals(_STOP_SIGNALS)
             restore_limit()
+            prefer_for_oom_killer()
             os.umask(self.umask)
             null = gate if self.gated else os.open("/dev/null", os.O_RDONLY)
             os.dup2(output if self.terminal else null, 0)

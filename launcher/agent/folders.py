@@ -32,7 +32,7 @@ _STAYS = {"results", "stage", "stage.index", "stage.prepared"}
 """What may stay of a run's folder when its agent has removed it."""
 _REBOOTED = "the host has rebooted"
 _AGENT_DIED = "the agent died"
-"""How an agent ended that could not write it down."""
+"""How an agent ended that could not write it down; its watchdog may say why."""
 
 
 class FolderError(Exception):
@@ -258,17 +258,30 @@ class Folders:
         text = str(end.get("text", ""))
         if booted_since:
             text = f"{text}; {_REBOOTED} since" if text else _REBOOTED
-        text = text or _AGENT_DIED
+        text = text or _died(self._ended(began)[1])
         return Before(word, began, text, tasks, left, signalled)
 
     def word(self, began: str, alone: bool) -> Word:
         """What the agent that `began`, or its watchdog, has left to say of its end."""
-        end, ended = _read_end(self.end), _read(self.ended)
+        end, (ended, _) = _read_end(self.end), self._ended(began)
         if began and began in (end.get("proves"), ended):
             return Word.PROVEN
         if not alone:
             return Word.AWAITED
-        return Word.UNPROVEN if end or (began and ended.startswith(began)) else Word.NONE
+        return Word.UNPROVEN if end or ended else Word.NONE
+
+    def _ended(self, began: str) -> tuple[str, str]:
+        """What the watchdog of the agent that `began` has written: its proof, or that there is
+        none, and why the agent died."""
+        proof, _, why = _read(self.ended).partition("\n")
+        return (proof, why) if began and proof.startswith(began) else ("", "")
+
+    @property
+    def last_words(self) -> str:
+        """How the last agent has ended, as far as it or its watchdog has written it down."""
+        text = str(_read_end(self.end).get("text", ""))
+        why = self._ended(_read(self.began))[1]
+        return text or (why and _died(why))
 
     def in_doubt(self) -> bool:
         """Whether something of an agent that is not there any more may live, and nobody can know
@@ -321,11 +334,12 @@ class Folders:
         with suppress(OSError):  # a full disk: then there is a doubt
             _write(self.end, json.dumps(end))
 
-    def write_ended(self, *, proven: bool) -> None:
-        """Writes down that the agent died and its watchdog has ended what was left. A file of its
-        own: a watchdog that was held may come long after the next agent's last line."""
+    def write_ended(self, why: str, *, proven: bool) -> None:
+        """Writes down why the agent died, and that its watchdog has ended what was left. A file of
+        its own: a watchdog that was held may come long after the next agent's last line."""
+        proof = self._beginning + ("" if proven else " without proof")
         with suppress(OSError):  # a full disk, or the next agent has removed the folder
-            _write(self.ended, self._beginning + ("" if proven else " without proof"))
+            _write(self.ended, f"{proof}\n{why}")
 
     @property
     def cache(self) -> str:
@@ -394,9 +408,13 @@ def _read(path: str) -> str:
     """The contents of a small file; nothing where it cannot be read."""
     try:
         with open(path, errors="replace") as file:
-            return file.read(200)
+            return file.read(400)
     except OSError:
         return ""
+
+
+def _died(why: str) -> str:
+    return f"{_AGENT_DIED}: {why}" if why else _AGENT_DIED
 
 
 def _read_end(path: str) -> dict[str, Any]:

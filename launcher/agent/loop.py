@@ -39,6 +39,8 @@ _LOOK_SHARE = 0.002
 kernel's own threads among them."""
 _LOOK_FOR_WORD = 0.1
 _BEAT_WATCHDOG = 1.0
+_WORK_SECONDS = 0.05
+"""Longest time in a turn for what threads have left to be done, such as forks."""
 _LOOK_AGAIN = 0.04
 _LOOK_AT_OUTPUT = 0.005
 _LOOK_AT_SIGNALS = 0.05
@@ -187,8 +189,7 @@ class Agent:
             elif isinstance(key.data, Attempt):
                 self._attempts.executed(key.data)
         self._channels.read()
-        for work in self._wakeups.pop_results():
-            work()
+        self._wakeups.work(_WORK_SECONDS)
         self._check_term()  # first: a machine that shuts down signals tasks as well as agents
         self._attempts.poll()
         self._kills.step()
@@ -219,6 +220,8 @@ class Agent:
         waits = [self._next["watchdog"] - now, self._next["processes"] - now]
         waits.append(self._attempts.next_scan - now)
         waits += [kill.next_look - now for kill in self._kills]
+        if self._wakeups.work_waits:
+            waits.append(0.0)
         waits += [due - now for due, _ in self._passing]
         if self._attempts.unreported or self._ending:
             waits.append(_LOOK_AT_OUTPUT)

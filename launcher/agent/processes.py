@@ -33,6 +33,8 @@ _PENDING = (b"SigPnd:", b"ShdPnd:")
 _FLAGS, _EXITING = 6, 0x4
 """Which word of `stat` behind the name has the kernel's flags, and which of these a process has
 from the beginning of its end on (`PF_EXITING`)."""
+_OOM_MORE, _OOM_MOST = 100, 1000
+"""What a task has more of `oom_score_adj` than its agent, and the kernel's most."""
 _NAMES = ("pipe:", "/")
 _MOST_DESCRIPTORS = 256
 """Descriptors of a process that are looked at, to find what it reads."""
@@ -145,6 +147,18 @@ def oom_kills(proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> int:
             if words[:1] == ["oom_kill"] and words[1:2] and words[1].isdigit():
                 return int(words[1])
     return 0
+
+
+def prefer_for_oom_killer(file: str = "/proc/self/oom_score_adj") -> None:
+    """Has the kernel end this process before the one that has forked it, where memory is short:
+    who watches a task shall survive it, and raising the value needs no right."""
+    with suppress(OSError, ValueError):  # it is not mounted, or cannot be written
+        fd = os.open(file, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            value = min(_OOM_MOST, int(os.read(fd, 16)) + _OOM_MORE)
+            os.pwrite(fd, b"%d" % value, 0)
+        finally:
+            os.close(fd)
 
 
 def _lines(file: str) -> list[str]:

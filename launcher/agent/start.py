@@ -87,7 +87,8 @@ def main(config: Json) -> None:
             _say(wire.ERROR, {"text": failure})
         else:
             doubt, left = folders.in_doubt(), _left(config["run_id"], folders)
-            _say(wire.GONE, {"by": "", "left": left, "doubt": doubt})
+            why = folders.last_words
+            _say(wire.GONE, {"by": "", "left": left, "doubt": doubt, "why": why})
         return
     link.settimeout(None)
     link.recv(1)  # until the agent lets go; our own 0 and 1 keep sshd's side open meanwhile
@@ -332,10 +333,10 @@ def _guard(
             log_traceback()  # the watchdog then ends what is left
             os._exit(1)
 
-    proven = guard(config["run_id"], listener, run)
-    if proven is not None:
+    death = guard(config["run_id"], listener, run)
+    if death is not None:
         known = Word.PROVEN in (before.word, folders.word(before.began, alone=True))
-        folders.write_ended(proven=proven and known)
+        folders.write_ended(death.why, proven=death.proven and known)
 
 
 def _wake_watchdog(folders: Folders) -> None:

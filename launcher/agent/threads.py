@@ -8,6 +8,7 @@ import errno
 import os
 import queue
 import threading
+import time
 from collections import deque
 from contextlib import suppress
 from typing import Callable
@@ -60,9 +61,19 @@ class Wakeups:
                 data += more
         return data
 
-    def pop_results(self) -> list[Callable[[], None]]:
-        """Takes the work that threads have left for the loop."""
-        return [self._later.popleft() for _ in range(len(self._later))]
+    @property
+    def work_waits(self) -> bool:
+        """Threads have left work that has not been done."""
+        return bool(self._later)
+
+    def work(self, seconds: float) -> None:
+        """Does what threads have left for the loop, until so much time has passed: the forks of
+        hundreds of tasks take longer than anybody waits for a beat."""
+        until = time.monotonic() + seconds
+        while self._later:
+            self._later.popleft()()
+            if time.monotonic() >= until:
+                return
 
 
 class WorkerThread:

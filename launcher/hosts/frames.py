@@ -256,13 +256,15 @@ class Gone(Message):
     """The agent lets go of a launcher: because that asked (`by` is empty), or another one came.
 
     A bridge that found no agent names in `left` the tasks of processes that live all the same,
-    None for one that cannot be named. `doubt`: there may be others that nobody knows.
+    None for one that cannot be named. `doubt`: there may be others that nobody knows. `why`: how
+    the last agent has ended, if that is known.
     """
 
     TYPE = wire.GONE
     by: Text
     left: tuple[TaskId | None, ...] = ()
     doubt: bool = False
+    why: Text = ""
 
 
 class ReplyHead(Frame):

@@ -398,9 +398,9 @@ class Link:
                 future = self._replies.get(reply.id)
                 if future is not None and not future.done():
                     future.set_result(reply)
-            case Gone(by="") if self.settings.has_agent and not self._leaving:
+            case Gone(by="", why=why) if self.settings.has_agent and not self._leaving:
                 self.agent_gone = True
-                raise AgentError(host, "its agent has gone")
+                raise AgentError(host, f"its agent has gone{why and f' ({why})'}")
             case Gone() as gone:
                 self.closed = True
                 if not self._leaving:

@@ -21,8 +21,8 @@ from tests.testbed.proc import Process
 
 PLACES = {"ps": ["tf1"], "worker": ["tf3"]}
 DEATHS = {
-    "tf1": "the agent died",
-    "tf2": "the agent died",
+    "tf1": "the agent died: SIGKILL killed it",
+    "tf2": "the agent died: it did not answer its watchdog for 8 s: a signal had stopped it",
     "tf3": "told to stop",
     "tf4": "the host has rebooted",
 }
@@ -78,12 +78,12 @@ def test_agents_that_die_are_told_and_take_everything_with_them(scenario: FaultS
         assert up.wait() == 1, up.transcript()
     for name, why in DEATHS.items():
         assert any(note.startswith(name) and why in note for note in notes(up)), notes(up)
-    for place in ("worker:0 on tf1", "worker:1 on tf2"):
-        assert f"{place}: failed (the agent died)" in up.said
+    for place, host in (("worker:0 on tf1", "tf1"), ("worker:1 on tf2", "tf2")):
+        assert f"{place}: failed ({DEATHS[host]})" in up.said
     assert "worker:3 on tf4: failed (the host has rebooted)" in up.said
     # Nobody waits for log bytes of agents that are not there any more.
     assert not any("did not come" in note for note in notes(up)), notes(up)
-    assert "first failure: worker:0 on tf1: ended unseen, the agent died" in up.said
+    assert "first failure: worker:0 on tf1: ended unseen, the agent died: SIGKILL" in up.said
     assert confirmed(up)
     scenario.wait_dead()
 

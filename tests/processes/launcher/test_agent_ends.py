@@ -46,7 +46,7 @@ def stubborn(client: Client) -> str:
 
 def test_a_killed_agent_takes_everything_with_it(client: Client) -> None:
     """SIGKILL of the agent: its watchdog ends tasks and daemons and goes; the next agent tells
-    that the last one died."""
+    that the last one died, and of what."""
     mark = stubborn(client)
     watchdog, agent = watchdog_and_agent(client.run_id)
     proc.signal_process(agent, signal.SIGKILL)
@@ -56,7 +56,8 @@ def test_a_killed_agent_takes_everything_with_it(client: Client) -> None:
     wait_until(lambda: family(client.run_id) == [], "the bridge has gone, too")
     with Client(client.run_id) as again:
         welcome = again.hello()
-        assert welcome["previous_end"] == "the agent died" and welcome["tasks"] == []
+        assert welcome["previous_end"] == "the agent died: SIGKILL killed it"
+        assert welcome["tasks"] == []
         assert again.kill()["signalled"] == 0
         again.leave()
 

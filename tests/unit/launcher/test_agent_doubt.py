@@ -42,9 +42,9 @@ def test_a_late_proof_is_about_its_own_agent(begin: Begin) -> None:
     stopped, _ = begin()
     second, certain = begin()
     assert not certain
-    stopped.write_ended(proven=True)
+    stopped.write_ended("SIGKILL killed it", proven=True)
     assert not begin()[1]
-    second.write_ended(proven=True)
+    second.write_ended("SIGKILL killed it", proven=True)
     assert not begin()[1]
 
 
@@ -56,17 +56,17 @@ def test_a_word_that_is_awaited_may_come(begin: Begin) -> None:
     found, _ = begin()
     assert found.word(began, alone=False) is Word.AWAITED
     assert found.word(began, alone=True) is Word.NONE
-    held.write_ended(proven=True)
+    held.write_ended("SIGKILL killed it", proven=True)
     assert found.word(began, alone=False) is Word.PROVEN
     found.write_end("it was told to", proven=True)
-    held.write_ended(proven=True)
+    held.write_ended("SIGKILL killed it", proven=True)
     assert begin()[1]
 
 
 def test_a_watchdog_that_could_not_end_all_says_so(begin: Begin) -> None:
     """Its agent has died, but not without a word."""
     first, _ = begin()
-    first.write_ended(proven=False)
+    first.write_ended("SIGKILL killed it", proven=False)
     assert first.begin(first.make()).word is Word.UNPROVEN
 
 
