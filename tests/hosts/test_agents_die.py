@@ -78,8 +78,8 @@ def test_agents_that_die_are_told_and_take_everything_with_them(scenario: FaultS
         assert up.wait() == 1, up.transcript()
     for name, why in DEATHS.items():
         assert any(note.startswith(name) and why in note for note in notes(up)), notes(up)
-    for place, host in (("worker:0 on tf1", "tf1"), ("worker:1 on tf2", "tf2")):
-        assert f"{place}: failed ({DEATHS[host]})" in up.said
+    for place, where in (("worker:0 on tf1", "tf1"), ("worker:1 on tf2", "tf2")):
+        assert f"{place}: failed ({DEATHS[where]})" in up.said
     assert "worker:3 on tf4: failed (the host has rebooted)" in up.said
     # Nobody waits for log bytes of agents that are not there any more.
     assert not any("did not come" in note for note in notes(up)), notes(up)
