@@ -170,7 +170,7 @@ class Attempt:
         """The address where it listens, if that is this host's loopback alone."""
         self.error = ""
         self.refused = False
-        """It was asked for behind a kill that ends the run."""
+        """Somebody has asked for it behind a kill that ends the run."""
         self.status: int | None = None
         self.signal: str | None = None
         self.out_of_memory = False

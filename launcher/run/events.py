@@ -330,7 +330,7 @@ class ReceiptReceived(Event):
     tasks: tuple[TaskId, ...] | None
     """None: everything of the run."""
     asked: bool = False
-    """It answers a kill; else the agent has acted by itself."""
+    """A kill has asked for it; else the agent has acted by itself."""
 
 
 @frozen

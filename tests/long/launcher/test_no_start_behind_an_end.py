@@ -88,7 +88,7 @@ def events(run: RunStateMachine) -> Iterator[ev.Event]:
 
 
 def branch(run: RunStateMachine) -> RunStateMachine:
-    """The same run once more, to which something else may happen."""
+    """A copy of a run, to which something else may happen."""
     data = copy.copy(run.data)
     for name, value in vars(data).items():
         if isinstance(value, dict | set | list):

@@ -20,7 +20,7 @@ from tests.testbed.proc import Process
 
 FORKS = 30
 SECONDS = 0.4
-"""Of a fork: all of them take longer than an agent may be silent."""
+"""Duration of a fork: all of them take longer than an agent may be silent."""
 
 
 def slow_interpreter(folder: Path) -> str:
